@@ -1,0 +1,210 @@
+"""Kubernetes objects as far as a Service proxy looks at them.
+
+Owns: frozen Service, EndpointSlice, Node and Pod, with Kubernetes' own field names in snake case.
+Must not: parse manifests (``scenario.manifests``) or decide anything (``allocate``, ``slices``, the engines).
+
+Every field holds the value after defaulting; a value still to be allocated by the API server is ``None`` (an address)
+or ``0`` (a port), exactly as it is absent from an unallocated manifest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from lab.ip import Family, IPAddress, IPNetwork, Protocol
+
+__all__ = [
+    "Endpoint",
+    "EndpointPort",
+    "EndpointSlice",
+    "Key",
+    "KubeObject",
+    "LoadBalancerIngress",
+    "Node",
+    "Pod",
+    "PodPort",
+    "Service",
+    "ServicePort",
+    "ServiceType",
+    "TrafficPolicy",
+]
+
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+SERVICE_PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
+HEADLESS_LABEL = "service.kubernetes.io/headless"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
+class Key(NamedTuple):
+    """Where an object stands in the store. Nodes have an empty namespace."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class ServiceType(StrEnum):
+    """``Service.spec.type``."""
+
+    CLUSTER_IP = "ClusterIP"
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+    EXTERNAL_NAME = "ExternalName"
+
+
+class TrafficPolicy(StrEnum):
+    """``internalTrafficPolicy`` and ``externalTrafficPolicy``."""
+
+    CLUSTER = "Cluster"
+    LOCAL = "Local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePort:
+    """One port of a Service. ``name`` is empty where the manifest gives none."""
+
+    name: str = ""
+    protocol: Protocol = Protocol.TCP
+    port: int
+    target_port: int | str
+    node_port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadBalancerIngress:
+    """One entry of ``status.loadBalancer.ingress``. A hostname-only entry has no ``ip``."""
+
+    ip: IPAddress | None = None
+    hostname: str = ""
+    ip_mode: str = "VIP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A v1 Service.
+
+    ``cluster_ips`` is empty until allocated; ``headless`` stands for ``clusterIP: None``. ``source_ranges`` are
+    ``loadBalancerSourceRanges``. ``affinity_timeout`` is in seconds, ``None`` for ``sessionAffinity: None``.
+    """
+
+    namespace: str = "default"
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    type: ServiceType = ServiceType.CLUSTER_IP
+    selector: Mapping[str, str] = field(default_factory=dict)
+    ports: tuple[ServicePort, ...] = ()
+    headless: bool = False
+    cluster_ips: tuple[IPAddress, ...] = ()
+    ip_families: tuple[Family, ...] = ()
+    ip_family_policy: str = "SingleStack"
+    external_ips: tuple[IPAddress, ...] = ()
+    load_balancer_ingress: tuple[LoadBalancerIngress, ...] = ()
+    source_ranges: tuple[IPNetwork, ...] = ()
+    internal_traffic_policy: TrafficPolicy = TrafficPolicy.CLUSTER
+    external_traffic_policy: TrafficPolicy = TrafficPolicy.CLUSTER
+    health_check_node_port: int = 0
+    affinity_timeout: int | None = None
+    publish_not_ready_addresses: bool = False
+    traffic_distribution: str = ""
+    external_name: str = ""
+
+    @property
+    def key(self) -> Key:
+        """The object's place in the store."""
+        return Key("Service", self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointPort:
+    """One port of an EndpointSlice."""
+
+    name: str = ""
+    protocol: Protocol = Protocol.TCP
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One endpoint of a slice. ``node_name`` empty means: local to no node. ``target`` names the pod behind it."""
+
+    addresses: tuple[IPAddress, ...]
+    ready: bool = True
+    serving: bool = True
+    terminating: bool = False
+    node_name: str = ""
+    zone: str = ""
+    hostname: str = ""
+    for_zones: tuple[str, ...] = ()
+    for_nodes: tuple[str, ...] = ()
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSlice:
+    """A discovery.k8s.io/v1 EndpointSlice. ``service`` is its ``kubernetes.io/service-name`` label."""
+
+    namespace: str = "default"
+    name: str
+    service: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    address_type: Family
+    ports: tuple[EndpointPort, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """The object's place in the store."""
+        return Key("EndpointSlice", self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A v1 Node: labels, its InternalIP addresses (primary first) and its pod networks."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    addresses: tuple[IPAddress, ...] = ()
+    pod_cidrs: tuple[IPNetwork, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """The object's place in the store."""
+        return Key("Node", "", self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPort:
+    """A port on which a container of the pod listens."""
+
+    name: str = ""
+    protocol: Protocol = Protocol.TCP
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A v1 Pod that runs on a node and has its addresses (primary family first)."""
+
+    namespace: str = "default"
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node_name: str
+    addresses: tuple[IPAddress, ...]
+    ports: tuple[PodPort, ...] = ()
+    host_network: bool = False
+    ready: bool = True
+    serving: bool = True
+    terminating: bool = False
+
+    @property
+    def key(self) -> Key:
+        """The object's place in the store."""
+        return Key("Pod", self.namespace, self.name)
+
+
+KubeObject = Service | EndpointSlice | Node | Pod

@@ -1,0 +1,38 @@
+"""The one protocol every engine keeps.
+
+Owns: ``Engine`` and ``EngineChoice``.
+Must not: know whose engine it is. A scenario speaks of modes and versions only.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from lab.timing import Deadline
+
+__all__ = ["Engine", "EngineChoice"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Which engine to run, as ``--engine`` says it: ``embedded/iptables``."""
+
+    name: str = "embedded/iptables"
+
+
+class Engine(Protocol):
+    """An engine in one node."""
+
+    async def start(self) -> None:
+        """Begin to follow the cluster. Raises ``EngineError`` when it cannot."""
+
+    async def wait_synced(self, revision: int, deadline: Deadline) -> None:
+        """Return once the rules in the kernel reflect the store at ``revision`` or later. Raises ``EngineError``."""
+
+    async def dump(self) -> str:
+        """The rules as the kernel holds them, with counters, as the mode's own tool prints them."""
+
+    def logs(self) -> tuple[str, ...]:
+        """What the engine said, oldest first; bounded."""
+
+    async def stop(self) -> None:
+        """Stop following the cluster. Rules stay, as kube-proxy's do."""

@@ -1,0 +1,46 @@
+"""The address types of the lab, by one name each.
+
+Owns: the unions over IPv4 and IPv6 of the standard library's ``ipaddress`` types, and ``Family``.
+Must not: hold addresses of a particular lab (``plan`` allocates those).
+"""
+
+from enum import StrEnum
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+)
+
+IPAddress = IPv4Address | IPv6Address
+IPInterface = IPv4Interface | IPv6Interface
+IPNetwork = IPv4Network | IPv6Network
+
+__all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol"]
+
+
+class Family(StrEnum):
+    """An IP family, spelled as Kubernetes spells it (``spec.ipFamilies``)."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+    @classmethod
+    def of(cls, address: IPAddress | IPNetwork | IPInterface) -> "Family":
+        """The family of one address, interface or network."""
+        return cls.IPV4 if address.version == 4 else cls.IPV6
+
+
+class Protocol(StrEnum):
+    """A transport protocol, spelled as Kubernetes spells it (``ServicePort.protocol``)."""
+
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+
+    @property
+    def number(self) -> int:
+        """The number in the IP header (IANA protocol numbers)."""
+        return {"TCP": 6, "UDP": 17, "SCTP": 132}[self.value]

@@ -1,0 +1,72 @@
+"""Errands: probes with every name resolved to a place and an address.
+
+Owns: the frozen ``Errand``, which is all that ``traffic`` needs to know to send a probe.
+Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what is hoped for).
+"""
+
+from dataclasses import dataclass
+
+from lab.ip import IPAddress, IPNetwork, Protocol
+from lab.scenario.model import Manner
+
+__all__ = ["Detour", "Errand", "Fence", "Receiver", "Sender"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """Where packets start: a namespace, its device, and the next hop's MAC for crafted frames."""
+
+    name: str
+    namespace: str
+    device: str
+    address: IPAddress
+    mac: str
+    next_hop_mac: str
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """A pod where packets may arrive. Every pod of the lab is one: a packet at the wrong pod must be seen too."""
+
+    name: str
+    namespace: str
+    device: str
+    address: IPAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """An address past all Services whose answer proves that what was sent before has arrived or is gone."""
+
+    name: str
+    address: IPAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detour:
+    """The route that the router must have for this probe: ``destination`` by way of ``via`` (a node's address)."""
+
+    namespace: str
+    destination: IPNetwork
+    device: str
+    via: IPAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0."""
+
+    number: int
+    name: str
+    sender: Sender
+    destination: IPAddress
+    port: int
+    protocol: Protocol
+    manner: Manner
+    flows: int
+    payload: int
+    receivers: tuple[Receiver, ...]
+    fences: tuple[Fence, ...]
+    nodes: tuple[str, ...]
+    detour: Detour | None = None

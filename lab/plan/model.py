@@ -1,0 +1,166 @@
+"""The plan: every namespace, link, address, route, neighbour and sysctl of a lab.
+
+Owns: the frozen objects that ``plan.topology`` computes and ``kernel.realise`` makes real, one for one.
+Must not: choose anything. What stands here is final; the kernel room only obeys.
+
+Interface indexes are chosen here, unique over the whole plan: a veth whose two ends bore the same index would have
+its carrier event handled up to a second late (``linkwatch_urgent_event`` in net/core/link_watch.c), and with indexes
+known in advance every message can be written without a look-up.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lab.ip import IPAddress, IPInterface, IPNetwork, Protocol
+
+__all__ = [
+    "Address",
+    "Bridge",
+    "LinkEnd",
+    "Listener",
+    "Namespace",
+    "Neighbour",
+    "Plan",
+    "Role",
+    "Route",
+    "Sysctl",
+    "Veth",
+]
+
+
+class Role(StrEnum):
+    """What a namespace stands for."""
+
+    NODE = "node"
+    POD = "pod"
+    HOST = "host"
+    ROUTER = "router"
+    SEGMENT = "segment"
+
+
+@dataclass(frozen=True, slots=True)
+class Sysctl:
+    """One sysctl below ``net``, by its dotted name with ``/`` for dots inside a device name (sysctl(8)).
+
+    ``required`` is false for keys that a kernel may lack without harm to the lab (no IPv6, no br_netfilter yet).
+    """
+
+    name: str
+    value: str
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A bridge device. Spanning tree is off, so ports forward at once."""
+
+    device: str
+    index: int
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address on a device; ``interface`` carries the prefix length."""
+
+    device: str
+    interface: IPInterface
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address."""
+
+    destination: IPNetwork
+    device: str
+    via: IPAddress | None = None
+    source: IPAddress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A permanent neighbour entry."""
+
+    device: str
+    address: IPAddress
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A port on which this namespace answers as ``name`` (a pod's name, or a daemon's)."""
+
+    name: str
+    protocol: Protocol
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """One network namespace and all that stands in it, but for the links, which have two ends."""
+
+    name: str
+    role: Role
+    sysctls: tuple[Sysctl, ...] = ()
+    bridges: tuple[Bridge, ...] = ()
+    addresses: tuple[Address, ...] = ()
+    routes: tuple[Route, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnd:
+    """One end of a link. ``master`` is the bridge it is a port of."""
+
+    namespace: str
+    device: str
+    index: int
+    mac: str
+    master: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Veth:
+    """A veth pair."""
+
+    first: LinkEnd
+    second: LinkEnd
+
+    @property
+    def ends(self) -> tuple[LinkEnd, LinkEnd]:
+        """Both ends."""
+        return (self.first, self.second)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole lab. Namespaces are in the order in which they are made."""
+
+    namespaces: tuple[Namespace, ...]
+    links: tuple[Veth, ...]
+
+    def namespace(self, name: str) -> Namespace:
+        """The namespace of that name. Raises ``KeyError``."""
+        for namespace in self.namespaces:
+            if namespace.name == name:
+                return namespace
+        raise KeyError(name)
+
+    def end(self, namespace: str, device: str) -> LinkEnd:
+        """The link end of that device. Raises ``KeyError``."""
+        for link in self.links:
+            for end in link.ends:
+                if (end.namespace, end.device) == (namespace, device):
+                    return end
+        raise KeyError(f"{namespace}/{device}")
+
+    def peer(self, namespace: str, device: str) -> LinkEnd:
+        """The other end of that device's link. Raises ``KeyError``."""
+        for link in self.links:
+            first, second = link.ends
+            if (first.namespace, first.device) == (namespace, device):
+                return second
+            if (second.namespace, second.device) == (namespace, device):
+                return first
+        raise KeyError(f"{namespace}/{device}")

@@ -1,0 +1,55 @@
+"""Deadlines and waiting.
+
+Owns: ``Deadline`` and ``wait_until``, the only way the lab waits for anything.
+Must not: sleep for a fixed time in the hope that something has happened meanwhile.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Deadline", "DeadlineExceededError", "wait_until"]
+
+
+class DeadlineExceededError(TimeoutError):
+    """A condition did not come true in time. The message says which one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A point on the monotonic clock, in seconds."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> "Deadline":
+        """The deadline ``seconds`` from now."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self.at - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self.remaining == 0.0
+
+
+async def wait_until(condition: Callable[[], bool], deadline: Deadline, why: str) -> None:
+    """Give the event loop turns until ``condition`` holds.
+
+    The pause between two looks grows from nothing to 10 ms: a condition that is met by work already queued is seen at
+    once, and a long wait does not burn a core.
+
+    Raises:
+        DeadlineExceededError: naming ``why``, when the deadline passes first.
+    """
+    pause = 0.0
+    while not condition():
+        if deadline.passed:
+            raise DeadlineExceededError(f"gave up waiting: {why}")
+        await asyncio.sleep(min(pause, deadline.remaining))
+        pause = min(0.01, pause * 2 or 0.0005)

@@ -1,0 +1,123 @@
+"""What was seen while a probe ran: pure data, complete enough to be judged anywhere.
+
+Owns: ``Observation`` and the other frozen records that ``traffic`` fills in and ``verdict`` reads.
+Must not: judge. A record says what was seen, never whether that is right.
+
+Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lab.ip import IPAddress, Protocol
+
+__all__ = [
+    "ConnectReport",
+    "Direction",
+    "Evidence",
+    "FenceReport",
+    "Observation",
+    "Packet",
+    "RuleCount",
+    "TapLoss",
+]
+
+
+class Packet(StrEnum):
+    """What a packet is to its flow."""
+
+    REQUEST = "request"
+    REPLY = "reply"
+    RESET = "reset"
+    PORT_UNREACHABLE = "port-unreachable"
+    OTHER_ICMP = "other-icmp"
+
+
+class Direction(StrEnum):
+    """Which way a packet crosses the device it was seen on, as the namespace of that device sees it."""
+
+    IN = "in"
+    OUT = "out"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One packet of one flow at one tap.
+
+    For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is
+    ``(type, code)``; the flow is known from the packet the error quotes. ``place`` names the node, pod or host.
+    """
+
+    flow: int
+    place: str
+    device: str
+    direction: Direction
+    packet: Packet
+    protocol: Protocol
+    source: IPAddress
+    source_port: int
+    destination: IPAddress
+    destination_port: int
+    at: int
+    icmp: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectReport:
+    """What the kernel's sockets said of one ``connect`` flow.
+
+    ``error`` is an errno name such as ``ECONNREFUSED``, empty when the flow was answered, ``timeout`` when nothing
+    came. ``backend`` and ``peer_*`` are what the responder said of itself and of the peer it saw.
+    """
+
+    flow: int
+    local: IPAddress
+    local_port: int
+    error: str = ""
+    backend: str = ""
+    peer: IPAddress | None = None
+    peer_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save prints it."""
+
+    node: str
+    table: str
+    chain: str
+    text: str
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReport:
+    """Whether a fence was answered, and if so when."""
+
+    name: str
+    answered: bool
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TapLoss:
+    """Frames that a tap could not keep (PACKET_STATISTICS, packet(7))."""
+
+    place: str
+    device: str
+    frames: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others."""
+
+    sent: int
+    observations: tuple[Observation, ...] = ()
+    connects: tuple[ConnectReport, ...] = ()
+    counts: tuple[RuleCount, ...] = ()
+    fences: tuple[FenceReport, ...] = ()
+    losses: tuple[TapLoss, ...] = ()
+    refused_sends: tuple[str, ...] = ()
+    unfinished: str = ""
+    seconds: float = 0.0
