@@ -1,54 +1,29 @@
-"""Commands inside nodes, pods and hosts.
+"""Commands inside nodes, pods and hosts: the lab process's side.
 
-Owns: the launcher child that starts them, and ``Launcher``, by which the lab process talks to it.
-Must not: be imported by anything that the launcher child does not need; it is forked while the process is small.
+Owns: ``Launcher``, by which the lab process has commands run, and ``Completed``.
+Must not: fork or start anything itself; the launcher child (``kernel.launcher_child``) does.
 
-Why a child: starting a command means to fork, and a fork of the lab process, with its event loop and its hundreds of
-descriptors, is slow and full of traps. The launcher is forked once, while nothing but this module is loaded, and then
-forks a command in half a millisecond. Each command enters the network namespace it is given, and the mount and UTS
-namespaces of its place: its hostname is the place's name, its /run is private to the place (iptables keeps its lock
-there), its process group is its own. Those two namespaces are made by the first command of a place and kept open here.
-
-Standard input and output are memfds (memfd_create(2)): a command never blocks on a full pipe, and the lab process reads
-a whole answer when the command has ended. RLIMIT_FSIZE bounds them.
-
-If the launcher dies, the lab process sees end-of-file and closes the lab; if the lab process dies, init ends and the
-kernel ends the launcher.
+Standard input and output are memfds (memfd_create(2)): a command never blocks on a full pipe, and its whole answer is
+read when it has ended.
 """
 
 import asyncio
 import contextlib
 import json
 import os
-import resource
-import select
-import signal
 import socket
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Final
 
 from lab.errors import InternalError
-from lab.kernel.linux import (
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWUTS,
-    MS_NODEV,
-    MS_NOSUID,
-    die_with_parent,
-    mount,
-    setns,
-    unshare,
-)
+from lab.kernel.launcher_child import ENDED, MESSAGE_LIMIT
 from lab.kernel.netns import NetNs
 from lab.timing import Deadline
 
-__all__ = ["Completed", "Launcher", "fork_launcher"]
+__all__ = ["Completed", "Launcher"]
 
-_MESSAGE_LIMIT = 128 * 1024
-_OUTPUT_LIMIT = 256 * 1024 * 1024
-_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +34,6 @@ class Completed:
     status: int
     stdout: bytes
     stderr: bytes
-
-
-# --- the lab process's side -------------------------------------------------------------------------------------------
 
 
 class Launcher:
@@ -145,7 +117,7 @@ class Launcher:
 
     def _read(self) -> None:
         try:
-            message = self._channel.recv(_MESSAGE_LIMIT)
+            message = self._channel.recv(MESSAGE_LIMIT)
         except BlockingIOError:
             return
         except OSError:
@@ -157,7 +129,7 @@ class Launcher:
                 if not ended.done():
                     ended.set_exception(InternalError("the launcher ended"))
             return
-        number, status = struct.unpack("=qi", message)
+        number, status = ENDED.unpack(message)
         ended_now = self._waiting.get(number)
         if ended_now is not None and not ended_now.done():
             ended_now.set_result(status)
@@ -171,136 +143,3 @@ def _write_all(fd: int, data: bytes) -> None:
 
 def _contents(fd: int) -> bytes:
     return os.pread(fd, os.fstat(fd).st_size, 0)
-
-
-# --- the launcher's side ----------------------------------------------------------------------------------------------
-
-
-def fork_launcher(client: socket.socket) -> socket.socket:
-    """Fork the launcher child; return the lab process's end of the channel to it.
-
-    ``client`` is closed in the child: only the lab process may hold it, so that its end is the end of the lab.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork() == 0:
-        ours.close()
-        client.close()
-        die_with_parent()
-        _serve(theirs)
-    theirs.close()
-    return ours
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The mount and UTS namespaces of a place, held open."""
-
-    mounts: int
-    names: int
-
-
-def _serve(channel: socket.socket) -> NoReturn:
-    """Start commands, reap them and report how they ended, until the channel is closed."""
-    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    places: dict[str, _Place] = {}
-    running: dict[int, int] = {}
-    poll = select.poll()
-    poll.register(channel, select.POLLIN)
-    poll.register(wake_read, select.POLLIN)
-    while True:
-        for fd, _ in poll.poll():
-            if fd == wake_read:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(wake_read, 4096)
-            elif not _obey(channel, places, running):
-                os._exit(0)
-        _reap(channel, running)
-
-
-def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, int]) -> bool:
-    """Carry out one request. False when the lab process has gone."""
-    try:
-        data, fds, _, _ = socket.recv_fds(channel, _MESSAGE_LIMIT, 4)
-    except OSError:
-        return False
-    if not data:
-        return False
-    request = json.loads(data)
-    if "run" in request:
-        running[_start(request, fds, places)] = request["run"]
-        for fd in fds:
-            os.close(fd)
-    elif "kill" in request:
-        for pid, number in running.items():
-            if number == request["kill"]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
-    elif "forget" in request:
-        place = places.pop(request["forget"], None)
-        if place is not None:
-            os.close(place.mounts)
-            os.close(place.names)
-    return True
-
-
-def _reap(channel: socket.socket, running: dict[int, int]) -> None:
-    while running:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        number = running.pop(pid, None)
-        if number is not None:
-            channel.send(struct.pack("=qi", number, os.waitstatus_to_exitcode(status)))
-
-
-def _start(request: dict[str, Any], fds: Sequence[int], places: dict[str, _Place]) -> int:
-    """Fork the command; for the first command of a place, keep the namespaces that it makes."""
-    place = places.get(request["place"])
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        try:
-            _become(request, fds, place, theirs)
-        except BaseException as error:
-            os.write(fds[3], f"{request['argv'][0]}: {error}\n".encode())
-            os._exit(127 if isinstance(error, FileNotFoundError) else 126)
-    theirs.close()
-    with contextlib.suppress(OSError):  # it may have run and ended already
-        os.setpgid(pid, pid)
-    if place is None and ours.recv(1):
-        places[request["place"]] = _Place(
-            os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC),
-            os.open(f"/proc/{pid}/ns/uts", os.O_RDONLY | os.O_CLOEXEC),
-        )
-        ours.send(b".")
-    ours.close()
-    return pid
-
-
-def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, launcher: socket.socket) -> NoReturn:
-    """Turn this fresh child into the command."""
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
-    os.setpgid(0, 0)
-    die_with_parent()
-    netns, *standard = fds
-    if place is None:
-        unshare(CLONE_NEWNS | CLONE_NEWUTS)
-        mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m")
-        socket.sethostname(request["hostname"])
-    else:
-        setns(place.mounts, CLONE_NEWNS)
-        setns(place.names, CLONE_NEWUTS)
-    setns(netns, CLONE_NEWNET)
-    if place is None:
-        launcher.send(b".")
-        launcher.recv(1)  # the launcher opens our namespaces by our pid; until then we must not end
-    for target, fd in enumerate(standard):
-        os.dup2(fd, target, inheritable=True)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_OUTPUT_LIMIT, _OUTPUT_LIMIT))
-    os.chdir("/")
-    os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606 - a shell is not wanted
