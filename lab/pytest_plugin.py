@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
     """Take ``*.lab.yaml``, and leave all other YAML alone."""
     if file_path.name.endswith(_SUFFIX):
-        return ScenarioFile.from_parent(parent, path=file_path)  # type: ignore[no-any-return]
+        return ScenarioFile.from_parent(parent, path=file_path)
     return None
 
 
@@ -88,7 +88,7 @@ class ScenarioFile(pytest.Module):
 class ProbeItem(pytest.Function):
     """One probe of a scenario."""
 
-    def __init__(self, *, probe: Probe, **arguments: Any) -> None:  # noqa: ANN401 - pytest's own, passed through
+    def __init__(self, *, probe: Probe, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.probe: Final = probe
 
@@ -96,16 +96,14 @@ class ProbeItem(pytest.Function):
         """The probe's own line in the YAML file; pytest counts lines from 0."""
         return self.path, self.probe.position.line - 1, self.name
 
-    def repr_failure(  # type: ignore[override]
-        self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401 - the base class's type is not public
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """The lab's own words, since a Python traceback explains nothing to the author of a scenario."""
         match excinfo.value:
             case InternalError():
-                return super().repr_failure(excinfo, style)
+                return super().repr_failure(excinfo)
             case LabError() | _NotHeldError() as error:
                 return f"{self.probe.position}: {self.name}\n{error}"
-        return super().repr_failure(excinfo, style)
+        return super().repr_failure(excinfo)
 
 
 class _NotHeldError(Exception):

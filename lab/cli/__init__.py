@@ -42,16 +42,16 @@ Exit codes:
 class _Verbs(click.Group):
     """A group whose commands are modules of this package."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
         command: click.Command = importlib.import_module(f"lab.cli.{cmd_name}").command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(sorted(_VERBS.items()))
 
@@ -90,7 +90,7 @@ def _answer(verb: Callable[[], object]) -> int:
     except LabError as error:
         click.echo(str(error), err=True)
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is ours
+    except Exception as error:  # whatever it is, it is ours
         return _report(error)
     return code if isinstance(code, int) else ExitCode.OK
 

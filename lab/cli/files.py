@@ -18,7 +18,9 @@ __all__ = ["FILES", "load_all"]
 
 _PATTERN: Final = "*.lab.yaml"
 
-FILES: Final = click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path, exists=True))
+FILES: Final = click.argument(
+    "files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path, exists=True)
+)
 
 
 def load_all(files: Iterable[Path]) -> list[Scenario]:
