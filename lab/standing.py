@@ -8,6 +8,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Self
 
 from lab.cluster.store import Store
@@ -123,7 +124,7 @@ class _Mark:
 
 
 def _durations(marks: list[_Mark]) -> tuple[Stage, ...]:
-    return tuple(Stage(mark.name, mark.at - before.at) for before, mark in zip(marks[:-1], marks[1:], strict=True))
+    return tuple(Stage(mark.name, mark.at - before.at) for before, mark in pairwise(marks))
 
 
 async def _close_in_background(runner: Runner) -> None:

@@ -96,6 +96,8 @@ def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, 
         return False
     if not data:
         return False
+    for fd in fds:
+        os.set_inheritable(fd, False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too (cpython 3.11)
     request = json.loads(data)
     if "run" in request:
         running[_start(request, fds, places)] = request["run"]
