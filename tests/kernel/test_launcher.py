@@ -34,7 +34,9 @@ async def where_am_i(launcher: Launcher) -> dict[str, Any]:
             "signal": await run("pod-1", "sh", "-c", "kill -9 $$"),
             "missing": await run("pod-1", "no-such-program"),
             "group": await run("pod-1", "sh", "-c", 'test "$(ps -o pgid= $$ | tr -d " ")" = $$ && echo own'),
-            "netns": await run("pod-1", "sh", "-c", "ls /sys/class/net >/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3"),
+            "netns": await run(
+                "pod-1", "sh", "-c", "ls /sys/class/net >/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3"
+            ),
             "descriptors": await run("pod-1", "sh", "-c", "ls /proc/self/fd | wc -l"),
             "ours": os.uname().nodename,
         }
