@@ -62,7 +62,7 @@ def unshare(flags: int) -> None:
 
 
 def setns(fd: int, kind: int) -> None:
-    """Enter the namespace behind ``fd``, which must be of ``kind`` (a CLONE_NEW* flag; setns(2))."""
+    """Move the calling thread into another namespace: the one behind ``fd``, of ``kind`` (a CLONE_NEW* flag)."""
     _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
 
 
