@@ -62,23 +62,6 @@ class Machine:
         return found
 
 
-def namespaces() -> set[str]:
-    """Every namespace that a process is in, or holds open, or that is bind-mounted."""
-    found: set[str] = set()
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        for folder in ("ns", "fd"):
-            try:
-                for entry in (process / folder).iterdir():
-                    target = os.readlink(entry)
-                    if target.split(":")[0] in {"net", "mnt", "pid", "user", "uts"} and "[" in target:
-                        found.add(target)
-            except OSError:
-                continue
-    return found
-
-
 def descendants(pid: int) -> dict[int, list[int]]:
     """The processes below ``pid``, as parent to children, read from outside of any pid namespace."""
     children: dict[int, list[int]] = {}

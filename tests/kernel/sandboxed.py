@@ -1,7 +1,8 @@
 """Run a coroutine of a test file inside a sandbox, as root or as an ordinary user.
 
-As a program (``python sandboxed.py FILE NAME``) it enters the sandbox, forks a launcher, and runs ``await NAME(launcher)``
-of FILE; what that returns is printed as JSON. As a module it starts that program and returns what was printed.
+As a program (``python sandboxed.py FILE NAME``) it enters the sandbox, forks a launcher, and runs
+``await NAME(launcher)`` of FILE; what that returns is printed as JSON. As a module it starts that program and returns
+what was printed.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False
     file = function.__code__.co_filename
     with checkout_for(ordinary=ordinary) as (root, become):
         there = root / Path(file).relative_to(ROOT)
-        argv = [*become, _python(root), str(root / "tests/kernel/sandboxed.py"), str(there), function.__name__]
+        argv = [*become, python_of(root), str(root / "tests/kernel/sandboxed.py"), str(there), function.__name__]
         done = subprocess.run(
             argv,
             capture_output=True,
@@ -62,13 +63,14 @@ def checkout_for(*, ordinary: bool) -> Iterator[tuple[Path, Sequence[str]]]:
     top = Path(tempfile.mkdtemp(prefix="checkout-", dir="/tmp"))
     top.chmod(0o755)
     try:
-        become = f'mount --bind "$1" "$2" && shift 2 && exec setpriv --reuid {ORDINARY} --regid {ORDINARY} --clear-groups "$@"'
+        user = f"setpriv --reuid {ORDINARY} --regid {ORDINARY} --clear-groups"
+        become = f'mount --bind "$1" "$2" && shift 2 && exec {user} "$@"'
         yield top, ("unshare", "--mount", "sh", "-c", become, "sh", str(ROOT), str(top))
     finally:
         shutil.rmtree(top, ignore_errors=True)
 
 
-def _python(root: Path) -> str:
+def python_of(root: Path) -> str:
     """This interpreter, by its path below ``root`` if it lies in the checkout."""
     executable = Path(sys.executable)
     return str(root / executable.relative_to(ROOT)) if executable.is_relative_to(ROOT) else str(executable)
