@@ -71,8 +71,8 @@ class Runner:
         self._watch: Watch | None = None
         self._responders: Responders | None = None
 
-    def open(self) -> None:
-        """Open every tap and every responder, once for the lab's life. Called in the lab's event loop.
+    async def open(self) -> None:
+        """Open every tap and every responder, once for the lab's life.
 
         Raises:
             InternalError: naming the device or the port that could not be opened; nothing stays open.
@@ -86,7 +86,7 @@ class Runner:
         self._responders.attach(asyncio.get_running_loop())
 
     def close(self) -> None:
-        """Close every tap and every responder. Taps wait for RCU grace periods; a lab that dies anyway need not."""
+        """Close every tap and every responder. Called in the lab's event loop, which it does not hold up."""
         if self._responders is not None:
             self._responders.close()
             self._responders = None
