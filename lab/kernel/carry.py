@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from lab.errors import InternalError
@@ -41,9 +41,13 @@ def make_links_carry(
     plan: Plan,
     namespaces: Mapping[str, NetNs],
     routes: Mapping[str, RouteSocket],
+    *,
     release: tuple[int, int] | None = None,
+    patience: float = _PATIENCE,
 ) -> None:
     """Return when every link of ``plan`` passes packets both ways.
+
+    ``release`` is the kernel's, ``patience`` how many seconds a link may take on kernels before 6.8.
 
     Raises:
         InternalError: naming the link over which no frame arrived in time (kernels before 6.8 only).
@@ -56,7 +60,7 @@ def make_links_carry(
     with ExitStack() as stack:
         for link in plan.links:
             for sender, receiver in _ways(link):
-                _pass_a_frame(stack, namespaces, sender, receiver)
+                _pass_a_frame(stack, namespaces, sender, receiver, patience)
 
 
 def _ways(link: Veth) -> Iterator[tuple[LinkEnd, tuple[str, str]]]:
@@ -70,16 +74,17 @@ def _ways(link: Veth) -> Iterator[tuple[LinkEnd, tuple[str, str]]]:
 
 
 def _pass_a_frame(
-    stack: ExitStack, namespaces: Mapping[str, NetNs], sender: LinkEnd, receiver: tuple[str, str]
+    stack: ExitStack, namespaces: Mapping[str, NetNs], sender: LinkEnd, receiver: tuple[str, str], patience: float
 ) -> None:
     """Send a frame again and again until it arrives: that it was lost is the very thing waited for."""
     outgoing = _packet_socket(stack, namespaces[sender.namespace], sender.device)
     incoming = _packet_socket(stack, namespaces[receiver[0]], receiver[1])
     frame = b"\xff" * 6 + bytes.fromhex(sender.mac.replace(":", "")) + struct.pack("!H", _ETHERTYPE) + bytes(46)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + patience
     incoming.settimeout(0.001)
     while time.monotonic() < deadline:
-        outgoing.send(frame)
+        with suppress(OSError):  # ENETDOWN: a device that is not up yet does not carry yet
+            outgoing.send(frame)
         try:
             while incoming.recv(2048)[6:14] != frame[6:14]:
                 pass
@@ -87,7 +92,7 @@ def _pass_a_frame(
             continue
         return
     raise InternalError(
-        f"no frame from {sender.namespace}/{sender.device} reached {receiver[0]}/{receiver[1]} in {_PATIENCE:.0f} s"
+        f"no frame from {sender.namespace}/{sender.device} reached {receiver[0]}/{receiver[1]} in {patience:.1f} s"
     )
 
 

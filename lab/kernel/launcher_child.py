@@ -96,22 +96,27 @@ def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, 
         return False
     if not data:
         return False
-    request = json.loads(data)
-    if "run" in request:
-        running[_start(request, fds, places)] = request["run"]
-        for fd in fds:
-            os.close(fd)
-    elif "kill" in request:
-        for pid, number in running.items():
-            if number == request["kill"]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
-    elif "forget" in request:
-        place = places.pop(request["forget"], None)
-        if place is not None:
+    for fd in fds:
+        os.set_inheritable(fd, False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too (cpython 3.11)
+    match json.loads(data):
+        case {"run": int(number)} as request:
+            running[_start(request, fds, places)] = number
+        case {"kill": int(number)}:
+            _kill(number, running)
+        case {"forget": str(name)} if name in places:
+            place = places.pop(name)
             os.close(place.mounts)
             os.close(place.names)
+    for fd in fds:
+        os.close(fd)
     return True
+
+
+def _kill(number: int, running: dict[int, int]) -> None:
+    """Kill the process group of one command, if it still runs."""
+    for pid in [pid for pid, other in running.items() if other == number]:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def _reap(channel: socket.socket, running: dict[int, int]) -> None:
