@@ -1,6 +1,6 @@
-"""Which engines there are, and how each is made for a node.
+"""How each engine is made for a node.
 
-Owns: the names that ``--engine`` takes, and ``make_engine``.
+Owns: ``make_engine``, with a maker for each of the ``names``.
 Must not: run anything, or decide which engine a scenario gets.
 """
 
@@ -11,12 +11,13 @@ from lab.cluster.store import Store
 from lab.engines.embedded.loader import RulesRefusedError
 from lab.engines.embedded.settings import ClusterCIDR, ProxySettings
 from lab.engines.embedded.sync import EmbeddedEngine
+from lab.engines.names import ENGINES
 from lab.engines.protocol import Engine, EngineChoice
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.rules import IptablesTool, RestoreRefusedError
 
-__all__ = ["ENGINE_NAMES", "make_engine"]
+__all__ = ["make_engine"]
 
 
 class _ToolLoader:
@@ -44,16 +45,14 @@ _MAKERS: Final[Mapping[str, Callable[[EngineChoice, str, Store, IptablesTool], E
     "embedded/iptables": _embedded_iptables,
 }
 
-ENGINE_NAMES: Final = tuple(_MAKERS)
-
 
 def make_engine(choice: EngineChoice, node: str, store: Store, tool: IptablesTool) -> Engine:
     """The engine of that choice for one node, not yet started.
 
     Raises:
-        InternalError: there is no engine of that name; who asks the user for one checks it against ``ENGINE_NAMES``.
+        InternalError: there is no engine of that name; who asks the user for one checks it against ``names.ENGINES``.
     """
     maker = _MAKERS.get(choice.name)
     if maker is None:
-        raise InternalError(f"no engine {choice.name!r}; there are {', '.join(ENGINE_NAMES)}")
+        raise InternalError(f"no engine {choice.name!r}; there are {', '.join(ENGINES)}")
     return maker(choice, node, store, tool)
