@@ -13,7 +13,7 @@ A pass is what is left when there is none of them. Doubts about the evidence as 
 cut short) weigh on every expectation, since each rests on all flows having been seen, and on nothing else having been.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lab.ip import Protocol
@@ -26,7 +26,7 @@ from lab.verdict.words import amount, listed, tally
 
 __all__ = ["Case", "Findings", "disagreement", "open_case"]
 
-_OWN_WORDS = {"timeout": "nothing came", "": "it was answered"}
+_OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
 
 _ERRNO_OF = {
     Fate.REJECTED: frozenset({"ECONNREFUSED"}),
@@ -153,9 +153,9 @@ def _doubts(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...]) -> Iter
     numbers = range(errand.flows)
     if any(seen.flow not in numbers or seen.protocol is not errand.protocol for seen in evidence.observations):
         yield "packets were seen that claim to be of this probe, but of none of its flows"
-    unseen = [flow for flow in flows if not flow.departures and not flow.unsendable]
-    if unseen:
-        yield f"{amount(len(unseen), 'flow')} {_was(len(unseen))} never seen to leave {errand.sender.name}"
+    unseen = sum(not flow.departures for flow in flows) - len(evidence.refused_sends)
+    if unseen > 0:
+        yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {errand.sender.name}"
     if errand.manner is Manner.CONNECT:
         unreported = sum(len(flow.reports) != 1 for flow in flows)
         if unreported or any(report.flow not in numbers for report in evidence.connects):
@@ -199,40 +199,22 @@ def disagreement(flow: Flow, fate: Fate, protocol: Protocol) -> str:
     report = flow.report
     if report is None:
         return ""
-    socket_says = f"the socket says {report.error or 'that it was answered'}"
-    if report.error in _OWN_WORDS:
-        socket_says = f"the socket says that {_OWN_WORDS[report.error]}"
-    if fate is Fate.DELIVERED:
-        return _disagreement_on_delivery(flow, protocol, socket_says)
-    agreeing = _ERRNO_OF.get(fate)
-    if agreeing is not None:
-        return "" if report.error in agreeing else f"the taps say {fate}, {socket_says}"
-    if fate in (Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED) and not report.error:
-        return f"the taps say {fate}, {socket_says}"
-    return ""
-
-
-def _disagreement_on_delivery(flow: Flow, protocol: Protocol, socket_says: str) -> str:
-    report = flow.report
-    if report is None:
-        return ""
+    says = f"the socket says {_OWN_WORDS.get(report.error, report.error)}"
+    if fate in _ERRNO_OF:
+        return "" if report.error in _ERRNO_OF[fate] else f"the taps say {fate}, {says}"
+    if fate is not Fate.DELIVERED:
+        return f"the taps say {fate}, {says}" if not report.error else ""
     place = flow.places[0]
-    contradictions: tuple[tuple[bool, Callable[[], str]], ...] = (
-        (not report.error and not flow.replies, lambda: f"the taps saw no reply, {socket_says}"),
-        (
-            not report.error and report.backend != place,
-            lambda: f"the tap at {place} saw it arrive, but the answer is by {report.backend or 'nobody it names'}",
-        ),
-        (
-            bool(report.error and flow.replies) and protocol is not Protocol.TCP,
-            lambda: f"the taps saw a reply, {socket_says}",
-        ),
-        (
-            report.error == "ECONNREFUSED",
-            lambda: f"the taps saw neither reset nor ICMP error, {socket_says}",
-        ),
-    )
-    return next((say() for holds, say in contradictions if holds), "")
+    if not report.error:
+        if not flow.replies:
+            return f"the taps saw no reply, {says}"
+        if report.backend != place:
+            return f"the tap at {place} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
+    elif flow.replies and protocol is not Protocol.TCP:
+        return f"the taps saw a reply, {says}"
+    elif report.error == "ECONNREFUSED":
+        return f"the taps saw neither reset nor ICMP error, {says}"
+    return ""
 
 
 def _was(number: int) -> str:

@@ -20,8 +20,12 @@ __all__ = ["Fate", "Flow", "gather", "hops"]
 _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
 
-_REDIRECT = {4: 5, 6: 137}
-"""Advice about a route, which leaves the packet alive: RFC 792 and RFC 4861, section 4.5."""
+_ADVICE_TYPES = {4: frozenset({5}), 6: frozenset({2, 137})}
+"""ICMP types that advise the sender and do not end a flow: redirects (RFC 792; RFC 4861, section 4.5), and for IPv6
+packet too big (RFC 4443, section 3.2)."""
+
+_FRAGMENTATION_NEEDED = (3, 4)
+"""What IPv4 has for packet too big: RFC 1191."""
 
 
 class Fate(StrEnum):
@@ -191,5 +195,11 @@ class _Sorter:
             return "resets"
         if heard.packet is Packet.PORT_UNREACHABLE and heard.icmp == _PORT_UNREACHABLE[version]:
             return "unreachables"
-        advice = heard.icmp is not None and heard.icmp[0] == _REDIRECT[version]
-        return "" if advice else "errors"
+        return "" if _is_advice(heard) else "errors"
+
+
+def _is_advice(error: Observation) -> bool:
+    if error.icmp is None:
+        return False
+    version = error.source.version
+    return error.icmp[0] in _ADVICE_TYPES[version] or (version == 4 and error.icmp == _FRAGMENTATION_NEEDED)

@@ -18,7 +18,15 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
-__all__ = ["MOST_BINS", "POWER", "SHARE_CHANGE", "SIGNIFICANCE", "flows_needed", "spread_p_value"]
+__all__ = [
+    "MOST_BINS",
+    "POWER",
+    "SHARE_CHANGE",
+    "SIGNIFICANCE",
+    "flows_needed",
+    "flows_to_hit_all",
+    "spread_p_value",
+]
 
 SIGNIFICANCE = 1e-9
 """A spread less likely than this is not even."""
@@ -73,9 +81,27 @@ def flows_needed(backends: int) -> int:
             high = middle
     if backends <= MOST_BINS:
         return high
+    return max(high, flows_to_hit_all(backends))
+
+
+def flows_to_hit_all(backends: int) -> int:
+    """The smallest number of flows that an even spread shares out so that no backend goes without.
+
+    "No" means: with a probability of at most ``SIGNIFICANCE`` (bounded by the sum over backends).
+
+    Raises:
+        ValueError: for fewer than one backend.
+
+    Example:
+        >>> flows_to_hit_all(2), flows_to_hit_all(3)
+        (31, 54)
+    """
+    if backends < 1:
+        raise ValueError(f"a spread has at least one backend, not {backends}")
+    if backends == 1:
+        return 1
     # k * (1 - 1/k)**n < SIGNIFICANCE, solved for n.
-    to_hit_all = math.floor(math.log(backends / SIGNIFICANCE) / -math.log1p(-1 / backends)) + 1
-    return max(high, to_hit_all)
+    return math.floor(math.log(backends / SIGNIFICANCE) / -math.log1p(-1 / backends)) + 1
 
 
 def spread_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
