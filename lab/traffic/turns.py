@@ -106,7 +106,7 @@ class Turns:
         return self._look() or moved
 
     def _look(self) -> bool:
-        """Answer what waits and read the taps, until neither has anything left. Whether anything was there."""
+        """Answer what waits, then read the taps, to which the answers have come, too. Whether anything was there."""
         answered = self._responders.pump()
         seen = len(self.matcher.observations)
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
@@ -114,7 +114,7 @@ class Turns:
             place = self._places.get(tap.place, tap.place)
             self.matcher.take(Vantage(place, tap.device, tap is self._tap), frames)
         self.fences.take(self.matcher.fences)
-        self.matcher.fences.clear()
+        self.matcher.fences = []
         return answered > 0 or len(self.matcher.observations) > seen
 
     async def _fence(self, deadline: Deadline) -> None:
