@@ -1,6 +1,7 @@
 """A run ends when all is settled, when nothing can come any more, or at its deadline; and says which."""
 
 import asyncio
+import os
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -118,3 +119,17 @@ def test_a_run_gives_the_event_loop_its_turns() -> None:
 
     asyncio.run(both())
     assert len(others) >= 50
+
+
+def test_a_run_stays_on_one_cpu_and_may_leave_it_afterwards() -> None:
+    allowed = os.sched_getaffinity(0)
+    seen = []
+
+    class Curious(Sending):
+        def advance(self) -> bool:
+            seen.append(len(os.sched_getaffinity(0)))
+            return super().advance()
+
+    asyncio.run(turns(Curious(2), crafted=False).take(Deadline.after(60)))
+    assert set(seen) == {1}
+    assert os.sched_getaffinity(0) == allowed
