@@ -4,6 +4,7 @@ Owns: the way from a scenario to verdicts, the same for ``proxylab run`` and for
 Must not: print, or know who asks.
 """
 
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -51,7 +52,8 @@ class Session:
             self._process = LabProcess()
         assembly = assemble(scenario)
         try:
-            request = Build(assembly.plan, assembly.objects, self._engine)
+            engine = replace(self._engine, cluster_cidrs=scenario.network.pod_cidrs)
+            request = Build(assembly.plan, assembly.objects, engine)
             built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
         except InternalError:
             self.close()  # whatever state it is in, the next scenario shall not inherit it

@@ -72,8 +72,8 @@ class Lab:
             revision = max((store.apply(thing) for thing in request.objects), default=0)
             deadline = Deadline.after(_SYNC_SECONDS)
             for engine in engines.values():
-                await engine.start()
                 stack.push_async_callback(engine.stop)
+            await asyncio.gather(*(engine.start() for engine in engines.values()))
             await asyncio.gather(*(engine.wait_synced(revision, deadline) for engine in engines.values()))
             stages.append(_Mark("synchronise", time.monotonic()))
 
@@ -81,8 +81,8 @@ class Lab:
                 return await tools[node].save(Family.IPV4)
 
             runner = Runner(wiring.namespaces, request.plan, read_counters)
-            stack.push_async_callback(_close_in_background, runner)
             await runner.open()
+            stack.callback(runner.close)
             stages.append(_Mark("open taps", time.monotonic()))
             return cls(number, wiring, store, engines, runner, _durations(stages), launcher, stack.pop_all())
 
@@ -125,8 +125,3 @@ class _Mark:
 
 def _durations(marks: list[_Mark]) -> tuple[Stage, ...]:
     return tuple(Stage(mark.name, mark.at - before.at) for before, mark in pairwise(marks))
-
-
-async def _close_in_background(runner: Runner) -> None:
-    """Close the taps in a thread: each waits for an RCU grace period, and nobody has to wait with it."""
-    asyncio.get_running_loop().run_in_executor(None, runner.close)

@@ -89,6 +89,8 @@ class Service:
 
     ``cluster_ips`` is empty until allocated; ``headless`` stands for ``clusterIP: None``. ``source_ranges`` are
     ``loadBalancerSourceRanges``. ``affinity_timeout`` is in seconds, ``None`` for ``sessionAffinity: None``.
+    ``allocate_node_ports`` is ``allocateLoadBalancerNodePorts``: without it a LoadBalancer Service gets no node port
+    that it does not ask for.
     """
 
     namespace: str = "default"
@@ -111,6 +113,7 @@ class Service:
     affinity_timeout: int | None = None
     publish_not_ready_addresses: bool = False
     traffic_distribution: str = ""
+    allocate_node_ports: bool = True
     external_name: str = ""
 
     @property

@@ -1,0 +1,207 @@
+"""Who is who in a scenario: nodes, pods and outside hosts share one name space.
+
+Owns: ``Inventory``, and the checks of nodes, pods, hosts and the network against each other.
+Must not: look at Services or probes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from itertools import combinations
+
+from lab.scenario.document import Place, Spot
+from lab.scenario.parts import Parts
+from lab.scenario.problems import Problems, listed, shown
+from lab.scenario.schema.scenario import PodShape
+from lab.scenario.schema.syntax import is_label
+
+__all__ = ["MOST_PODS", "Inventory", "check_network", "pod_names", "take_inventory"]
+
+MOST_PODS = 1000
+"""Each pod is a network namespace with its own link."""
+
+_NODE_PREFIX = 24
+_PODS_OF_A_NODE = 253
+"""A /24 without its network, its broadcast and its gateway's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Every name of a scenario.
+
+    Attributes:
+        nodes: the nodes, in the order of the file.
+        pods: every single pod with the entry it belongs to.
+        groups: the entries with replicas, with the names of their pods.
+        hosts: the outside hosts.
+        doubtful: entries of ``spec.pods`` that are not well-formed: they may stand for any pods.
+    """
+
+    nodes: tuple[str, ...]
+    pods: Mapping[str, str]
+    groups: Mapping[str, tuple[str, ...]]
+    hosts: tuple[str, ...]
+    doubtful: frozenset[str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that a probe can send from, or name."""
+        return (*self.nodes, *self.pods, *self.hosts)
+
+    def is_doubtful(self, name: str) -> bool:
+        """Whether that may be the name of a pod whose entry could not be read."""
+        return name in self.doubtful or name.rpartition("-")[0] in self.doubtful
+
+    def refuse(self, spot: Spot, name: str, wanted: str, known: Iterable[str], problems: Problems) -> None:
+        """Note that ``name`` is not what is wanted here: what it is instead, or what it may have been meant for."""
+        known = tuple(known)
+        allowed = f"allowed: {listed(known)}"
+        if name in self.groups:
+            problems.add(spot, f"{name} stands for {listed(self.groups[name])}", allowed="name one pod of them")
+        elif kind := self._kind(name):
+            problems.add(spot, f"{name} is {kind}, not {wanted}", allowed=allowed)
+        elif not self.is_doubtful(name):
+            problems.add(spot, f"{shown(name)} is no name of {wanted}", allowed=allowed, word=name, known=known)
+
+    def _kind(self, name: str) -> str:
+        if name in self.nodes:
+            return "a node"
+        if name in self.pods:
+            return "a pod"
+        return "an outside host" if name in self.hosts else ""
+
+
+def pod_names(name: str, pod: PodShape) -> tuple[str, ...]:
+    """The pods that an entry of ``spec.pods`` stands for."""
+    if pod.replicas is None:
+        return (name,)
+    return tuple(f"{name}-{number}" for number in range(1, pod.replicas + 1))
+
+
+def take_inventory(parts: Parts, problems: Problems) -> Inventory:
+    """Collect the names of a scenario, and check the entries that bear them.
+
+    Args:
+        parts: the scenario's well-formed parts.
+        problems: takes names that collide, and pods that are wrong in themselves or on nodes that are not there.
+    """
+    spec = parts.place["spec"]
+    sound = {name: pod for name, pod in parts.pods.items() if pod is not None}
+    count = 0
+    pods: dict[str, str] = {}
+    for name, pod in sound.items():
+        count += pod.replicas or 1
+        if count > MOST_PODS:
+            problems.add(spec["pods"][name].key, f"this makes {count} pods", allowed=f"allowed: {MOST_PODS} in all")
+            break
+        for each in pod_names(name, pod):
+            pods.setdefault(each, name)
+    inventory = Inventory(
+        nodes=tuple(parts.nodes),
+        pods=pods,
+        groups={name: pod_names(name, pod) for name, pod in sound.items() if pod.replicas is not None},
+        hosts=tuple(parts.hosts),
+        doubtful=frozenset(parts.pods.keys() - sound.keys()),
+    )
+    _check_names(parts, sound, problems)
+    for name, pod in sound.items():
+        _check_pod(name, pod, spec["pods"][name], inventory, problems)
+    return inventory
+
+
+def _check_names(parts: Parts, sound: Mapping[str, PodShape], problems: Problems) -> None:
+    spec = parts.place["spec"]
+    owners: dict[str, tuple[str, Place]] = {}
+    bearers = [(name, "a node", spec["nodes"][name]) for name in parts.nodes]
+    for name, pod in sound.items():
+        place = spec["pods"][name]
+        bearers.append((name, "a pod" if pod.replicas is None else "a group of pods", place))
+        if pod.replicas is not None:
+            bearers += [(each, f"a pod of {name}", place) for each in pod_names(name, pod)]
+    bearers += [(name, "an outside host", spec["hosts"][name]) for name in parts.hosts]
+    for name, kind, place in bearers:
+        if name not in owners:
+            owners[name] = (kind, place)
+            continue
+        first, where = owners[name]
+        problems.add(
+            place.key,
+            f"{name}, {kind}, has the name of {first} in line {where.key.position.line}",
+            allowed="nodes, pods and hosts share one name space",
+        )
+
+
+def _check_pod(name: str, pod: PodShape, place: Place, inventory: Inventory, problems: Problems) -> None:
+    longest = pod_names(name, pod)[-1]
+    if is_label(name) and not is_label(longest):
+        problems.add(
+            place.key, f"the pod {shown(longest)} would have a name of {len(longest)} characters", allowed="allowed: 63"
+        )
+    for index, node in enumerate(pod.nodes or []):
+        if node not in inventory.nodes:
+            inventory.refuse(place["nodes"][index].spot, node, "a node", inventory.nodes, problems)
+    numbers: set[tuple[str, int]] = set()
+    names: set[str] = set()
+    for index, port in enumerate(pod.ports):
+        at = place["ports"][index]
+        if (port.protocol, port.port) in numbers:
+            problems.add(at.spot, f"{port.protocol} port {port.port} stands twice")
+        numbers.add((port.protocol, port.port))
+        if port.name in names:
+            problems.add(at["name"].spot, f"{shown(port.name)} stands twice", allowed="the names of ports are unique")
+        names |= {port.name} if port.name else set()
+
+
+def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:
+    """Note networks that overlap, and those too small for the scenario.
+
+    Args:
+        parts: the scenario's well-formed parts.
+        inventory: its names.
+        problems: takes what is wrong.
+    """
+    network = parts.network
+    if network is None:
+        return
+    place = parts.place["spec"]["network"]
+    networks = {
+        "podCIDR": network.pod_cidr,
+        "serviceCIDR": network.service_cidr,
+        "nodeCIDR": network.node_cidr,
+        "outsideCIDR": network.outside_cidr,
+    }
+    for (one, first), (other, second) in combinations(networks.items(), 2):
+        if first.overlaps(second):
+            written = other if place[other].exists else one
+            problems.add(place[written].spot, f"{one} {first} and {other} {second} overlap", allowed="keep them apart")
+    node_count, host_count = len(inventory.nodes), len(inventory.hosts)
+    rooms = {
+        "podCIDR": (_subnets(network.pod_cidr), node_count, f"a /{_NODE_PREFIX} for each node"),
+        "nodeCIDR": (network.node_cidr.num_addresses - 2, node_count + 1, "an address for each node and the router"),
+        "outsideCIDR": (network.outside_cidr.num_addresses - 2, host_count + 1, "one for each host and the router"),
+    }
+    for key, (room, needed, what) in rooms.items():
+        if room < needed:
+            problems.add(
+                place[key].spot, f"{networks[key]} has room for {max(room, 0)}, not {needed}", allowed=f"needed: {what}"
+            )
+    _check_crowds(parts, inventory, problems)
+
+
+def _subnets(network: IPv4Network) -> int:
+    return 1 << (_NODE_PREFIX - network.prefixlen) if network.prefixlen <= _NODE_PREFIX else 0
+
+
+def _check_crowds(parts: Parts, inventory: Inventory, problems: Problems) -> None:
+    """Note nodes with more pods than their part of the pods' network has addresses."""
+    crowds = dict.fromkeys(inventory.nodes, 0)
+    for name, pod in parts.pods.items():
+        nodes = [node for node in (pod.nodes if pod else None) or inventory.nodes[:1] if node in crowds]
+        for ordinal in range((pod.replicas or 1) if pod and nodes else 0):
+            node = nodes[ordinal % len(nodes)]
+            crowds[node] += 1
+            if crowds[node] == _PODS_OF_A_NODE + 1:
+                where = parts.place["spec"]["pods"][name].key
+                problems.add(
+                    where, f"{node} has more than {_PODS_OF_A_NODE} pods", allowed="spread them over more nodes"
+                )

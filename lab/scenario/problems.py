@@ -1,0 +1,122 @@
+"""The problems of one file, collected and told all at once.
+
+Owns: ``Problems``, the one form of a message, and did-you-mean.
+Must not: decide what is a problem.
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lab.errors import ScenarioError
+from lab.scenario.document import Spot, path_text
+
+__all__ = ["Problem", "Problems", "describe", "listed", "nearest", "shown"]
+
+_MOST_TOLD = 200
+"""A file with more problems than this has one cause, which the first of them show."""
+
+_MOST_SHOWN = 60
+_MOST_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One mistake. ``word`` is what the author wrote and ``known`` what may have been meant."""
+
+    spot: Spot
+    what: str
+    allowed: str = ""
+    word: str = ""
+    known: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        path = path_text(self.spot.path)
+        text = f"{self.spot.position}: {path}: {self.what}" if path else f"{self.spot.position}: {self.what}"
+        if self.allowed:
+            text += f"; {self.allowed}"
+        if meant := nearest(self.word, self.known):
+            text += f"; did you mean {meant!r}?"
+        return text
+
+
+class Problems:
+    """What is wrong with one file so far."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, spot: Spot, what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> None:
+        """Note one problem.
+
+        Args:
+            spot: the key or value at fault.
+            what: what is wrong.
+            allowed: what would be right, or what to do.
+            word: what the author wrote, where something similar in ``known`` may have been meant.
+            known: the names or words known at this place.
+        """
+        self._found.append(Problem(spot=spot, what=what, allowed=allowed, word=word, known=tuple(known)))
+
+    def raise_any(self) -> None:
+        """Raise what was found, in the order of the file.
+
+        Raises:
+            ScenarioError: with a line for each problem.
+        """
+        if not self._found:
+            return
+        ordered = sorted(self._found, key=lambda problem: (problem.spot.position.line, problem.spot.position.column))
+        lines = list(dict.fromkeys(str(problem) for problem in ordered[:_MOST_TOLD]))
+        if untold := ordered[_MOST_TOLD:]:
+            lines.append(f"{untold[0].spot.position}: and {len(untold)} more problems from here on")
+        raise ScenarioError(lines)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, or an empty string.
+
+    Example:
+        >>> nearest("servce", ["service", "pod"])
+        'service'
+    """
+    if not word or len(word) > _MOST_SHOWN:
+        return ""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    if word in by_lower.values():
+        return ""
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else ""
+
+
+def shown(value: object) -> str:
+    """A value of the file inside a message: on one line, printable, and not too long."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return repr(value if len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 1] + "…")
+    return str(value)
+
+
+def describe(value: object) -> str:
+    """What kind of value the author wrote, in a few words."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "empty"
+    if isinstance(value, str):
+        return f"the text {shown(value)}"
+    return shown(value) if isinstance(value, bool) else f"the number {shown(value)}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message: all of them, or the first few and how many more there are."""
+    every = list(names)
+    if len(every) <= _MOST_LISTED:
+        return ", ".join(every) or "none"
+    return ", ".join(every[:_MOST_LISTED]) + f" and {len(every) - _MOST_LISTED} more"
