@@ -37,7 +37,7 @@ _TAKEN_BY_THE_KERNEL: Final = frozenset(
         # Directories below /proc/sys/net/ipv4/conf, so no device may bear them (sysctl_dev_name_is_allowed).
         "all",
         "default",
-        # Fallback devices that tunnel modules, once loaded, make in every new namespace (net.core.fb_tunnels_only_...).
+        # Fallback devices that tunnel modules make in every new namespace (net.core.fb_tunnels_only_for_init_net).
         "tunl0",
         "gre0",
         "gretap0",

@@ -7,8 +7,8 @@ What a new network namespace starts from decides what has to be written:
 
 * ``net.ipv4.conf.{all,default}``, and with them ``ip_forward``, are copied from the machine's first namespace, whatever
   the parent has (``net.core.devconf_inherit_init_net`` at 0, devinet_init_net in net/ipv4/devinet.c). Every key of
-  these that decides what becomes of a packet is written, in every namespace that has addresses. The rest of the group
-  is about IGMP, IPsec and other things that no lab has.
+  these that decides what becomes of a packet is written, in every namespace that has addresses; in pods and hosts,
+  those that matter to one who does not forward. The rest of the group is about IGMP, IPsec and the like.
 * ``conf.lo`` is born with the copied default and may keep it when the default changes later (devinet_copy_dflt_conf
   spares what counts as set), so in nodes, where packets re-enter by ``lo``, its keys are written as well.
 * ``net.ipv6.conf`` starts from the kernel's own values unless ``devconf_inherit_init_net`` says otherwise. An IPv4 lab
@@ -23,8 +23,8 @@ What a new network namespace starts from decides what has to be written:
 * ``net.ipv4.fib_multipath_hash_policy`` starts at 0, layer 3; the router hashes on ports.
 * All other keys of ``net.ipv4``, ``net.core``, ``net.unix`` that a namespace may write start from constants
   (``ip_local_port_range``, ``ip_default_ttl``, ``icmp_ratelimit``, ``icmp_echo_ignore_*``, ``tcp_syncookies``,
-  ``tcp_tw_reuse``, ``tcp_timestamps``, ``somaxconn`` and the others; inet_init_net, tcp_sk_init). Setting all of them
-  to something else in a parent changes nothing in its child. Not written: each write costs a build microseconds.
+  ``tcp_tw_reuse``, ``tcp_timestamps``, ``somaxconn`` and the others; inet_init_net, tcp_sk_init). Setting them
+  in a parent changes nothing in its child. Not written: each write costs a build microseconds.
 * ``tcp_rmem``, ``tcp_wmem`` and ``tcp_congestion_control`` are copied from the machine's first namespace, but decide
   only how fast data flows, never where it goes. Not written.
 
@@ -45,28 +45,31 @@ DEVICES_AT_HAND: Final = ("all", "default", "lo")
 _FORWARDING_ROLES: Final = frozenset({Role.NODE, Role.ROUTER})
 
 _CONF: Final[Mapping[str, str]] = {
-    # Where a packet may come from. No reverse path filter: kube-proxy's paths are asymmetric by design.
+    # Where a packet may come from. No reverse path filter: the paths of a Service proxy are asymmetric by design.
     "rp_filter": "0",
     "accept_local": "0",
-    "accept_source_route": "0",
     "route_localnet": "0",
-    "src_valid_mark": "0",
-    "log_martians": "0",
-    # No redirects: they would leave route exceptions behind for the next probe, and ICMP that answers no packet of it.
+    # No redirects: they would leave route exceptions behind for the next probe.
     "accept_redirects": "0",
-    "secure_redirects": "1",
-    "send_redirects": "0",
-    "shared_media": "1",
     # Who answers for which address on a segment.
     "arp_accept": "0",
     "arp_announce": "0",
     "arp_filter": "0",
     "arp_ignore": "0",
+}
+_CONF_OF_FORWARDERS: Final[Mapping[str, str]] = {
+    **_CONF,
+    # Keys that the kernel looks at when it forwards, or when rules mark packets; nothing to a pod or host.
+    "accept_source_route": "0",
+    "bc_forwarding": "0",
+    "ignore_routes_with_linkdown": "0",
+    "log_martians": "0",
     "proxy_arp": "0",
     "proxy_arp_pvlan": "0",
-    # A device without carrier must not change routing in the middle of a probe.
-    "ignore_routes_with_linkdown": "0",
-    "bc_forwarding": "0",
+    "secure_redirects": "1",
+    "send_redirects": "0",
+    "shared_media": "1",
+    "src_valid_mark": "0",
 }
 
 _CONNTRACK: Final[Mapping[str, str]] = {
@@ -113,7 +116,7 @@ def _own(role: Role) -> Iterator[Sysctl]:
     if role is not Role.SEGMENT:
         yield Sysctl("net.ipv4.conf.default.forwarding", forwarding)
         for device in DEVICES_AT_HAND if role is Role.NODE else ("all", "default"):
-            for key, value in _CONF.items():
+            for key, value in (_CONF_OF_FORWARDERS if role in _FORWARDING_ROLES else _CONF).items():
                 yield Sysctl(f"net.ipv4.conf.{device}.{key}", value)
         yield Sysctl("net.ipv4.icmp_ratemask", "0")
     if role is Role.ROUTER:
