@@ -44,9 +44,9 @@ class Inventory:
     doubtful: frozenset[str]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Every name that a probe can send from, or name."""
-        return (*self.nodes, *self.pods, *self.hosts)
+    def senders(self) -> tuple[str, ...]:
+        """Every name that a probe can send from."""
+        return (*self.pods, *self.hosts)
 
     def is_doubtful(self, name: str) -> bool:
         """Whether that may be the name of a pod whose entry could not be read."""
@@ -61,7 +61,7 @@ class Inventory:
         elif kind := self._kind(name):
             problems.add(spot, f"{name} is {kind}, not {wanted}", allowed=allowed)
         elif not self.is_doubtful(name):
-            problems.add(spot, f"{shown(name)} is no name of {wanted}", allowed=allowed, word=name, known=known)
+            problems.add(spot, f"{shown(name)} is not the name of {wanted}", allowed=allowed, word=name, known=known)
 
     def _kind(self, name: str) -> str:
         if name in self.nodes:
