@@ -7,6 +7,7 @@ Must not: know whose engine it is. A scenario speaks of modes and versions only.
 from dataclasses import dataclass
 from typing import Protocol
 
+from lab.ip import IPNetwork
 from lab.timing import Deadline
 
 __all__ = ["Engine", "EngineChoice"]
@@ -14,9 +15,14 @@ __all__ = ["Engine", "EngineChoice"]
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Which engine to run, as ``--engine`` says it: ``embedded/iptables``."""
+    """Which engine to run and how it is configured, the same for every node.
+
+    ``name`` is what ``--engine`` says; ``cluster_cidrs`` are the pod networks, by which a proxy tells pods from others
+    (``clusterCIDR`` of ``KubeProxyConfiguration``).
+    """
 
     name: str = "embedded/iptables"
+    cluster_cidrs: tuple[IPNetwork, ...] = ()
 
 
 class Engine(Protocol):

@@ -1,0 +1,3 @@
+"""Settings of the project's own tests."""
+
+pytest_plugins = ["pytester"]

@@ -1,0 +1,102 @@
+"""The ``proxylab`` command: a module per verb.
+
+Owns: the list of verbs, and what becomes of an error on its way to the user.
+Must not: import a verb's module before that verb is asked for: ``check`` answers in a fraction of a second because it
+never loads what ``run`` needs.
+"""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
+
+import click
+
+import lab
+from lab.errors import ExitCode, InternalError, LabError
+
+__all__ = ["main"]
+
+_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
+
+_VERBS: Final = {
+    "check": "Say every mistake of scenario files, and run nothing.",
+    "run": "Run scenarios on this machine's kernel and judge every probe.",
+}
+
+_EPILOG: Final = """\
+\b
+Exit codes:
+  0  every expectation held
+  1  an expectation failed, or an engine did
+  2  a scenario is invalid, or the command line is
+  3  proxylab itself is at fault: please report it
+  4  this machine lacks something that the lab needs
+  5  nothing was selected
+  6  nothing failed, but something was inconclusive
+130  interrupted, after everything was cleaned up
+"""
+
+
+class _Verbs(click.Group):
+    """A group whose commands are modules of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"lab.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(sorted(_VERBS.items()))
+
+
+@click.group(
+    cls=_Verbs,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LAB"},
+)
+@click.version_option(lab.__version__, prog_name="proxylab")
+def _proxylab() -> None:
+    """Prove Kubernetes Service proxies on a real kernel.
+
+    Results go to standard output, progress to standard error.
+
+    Example: proxylab run scenarios/clusterip.lab.yaml
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one verb and exit with the code that stands in ``--help``."""
+    sys.exit(_answer(lambda: _proxylab.main(arguments, prog_name="proxylab", standalone_mode=False)))
+
+
+def _answer(verb: Callable[[], object]) -> int:
+    """The exit code of a verb, after telling the user what it could not do."""
+    try:
+        code = verb()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:  # click's word for Ctrl-C
+        return _INTERRUPTED
+    except InternalError as error:
+        return _report(error)
+    except LabError as error:
+        click.echo(str(error), err=True)
+        return error.exit_code
+    except Exception as error:  # whatever it is, it is ours
+        return _report(error)
+    return code if isinstance(code, int) else ExitCode.OK
+
+
+def _report(error: Exception) -> ExitCode:
+    """The only traceback a user ever sees is that of our own mistake."""
+    click.echo("".join(traceback.format_exception(error)), nl=False, err=True)
+    click.echo(f"proxylab {lab.__version__} is at fault; please report the lines above with your scenario", err=True)
+    return ExitCode.INTERNAL

@@ -1,0 +1,89 @@
+"""Conditions of rules, spelled as kube-proxy spells them.
+
+Owns: the text of each match that more than one kind of rule uses, and that of the local-traffic detectors.
+Must not: decide when a rule is needed.
+"""
+
+from dataclasses import dataclass
+
+from lab.engines.embedded.node import NodeFacts
+from lab.engines.embedded.settings import (
+    BridgeInterface,
+    ClusterCIDR,
+    DetectLocal,
+    InterfaceNamePrefix,
+    NodeCIDR,
+)
+from lab.ip import Family, IPAddress, IPNetwork, Protocol
+
+__all__ = [
+    "FROM_LOCAL",
+    "TO_LOCAL",
+    "LocalDetector",
+    "comment",
+    "local_detector",
+    "mark",
+    "share",
+    "to_address",
+    "transport",
+]
+
+FROM_LOCAL = "-m addrtype --src-type LOCAL"
+TO_LOCAL = "-m addrtype --dst-type LOCAL"
+
+
+def comment(text: str) -> str:
+    """A comment; quoted only where it must be, as kube-proxy does."""
+    return f'-m comment --comment "{text}"' if " " in text else f"-m comment --comment {text}"
+
+
+def transport(protocol: Protocol) -> str:
+    """The protocol, and the match of that name, which ``--dport`` belongs to."""
+    name = protocol.lower()
+    return f"-m {name} -p {name}"
+
+
+def to_address(protocol: Protocol, address: IPAddress, port: int) -> str:
+    """Packets to that address and port."""
+    return f"{transport(protocol)} -d {address} --dport {port}"
+
+
+def mark(value: int) -> str:
+    """A mark with a mask of the same bits, printed as kube-proxy prints it (``%#08x``)."""
+    return f"{value:#08x}/{value:#08x}"
+
+
+def share(index: int, count: int) -> str:
+    """The statistic match that gives endpoint ``index`` of ``count`` its equal share.
+
+    A rule sees only what those before it have let pass: of ``count - index`` endpoints still to be asked it takes one.
+    The last one takes all that is left, and has no match.
+    """
+    left = count - index
+    return f"-m statistic --mode random --probability {1 / left:0.10f}" if left > 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDetector:
+    """Tells traffic of this node's pods (with ``ClusterCIDR``: of all pods) from any other."""
+
+    if_local: str
+    if_not_local: str
+
+
+def local_detector(mode: DetectLocal, family: Family, node: NodeFacts) -> LocalDetector | None:
+    """The detector of a mode, ``None`` where the mode has nothing to go by in this family."""
+    match mode:
+        case ClusterCIDR(cidrs):
+            return _from_first(cidrs, family)
+        case NodeCIDR():
+            return _from_first(node.pod_cidrs, family)
+        case BridgeInterface(device):
+            return LocalDetector(f"-i {device}", f"! -i {device}")
+        case InterfaceNamePrefix(prefix):
+            return LocalDetector(f"-i {prefix}+", f"! -i {prefix}+")
+
+
+def _from_first(cidrs: tuple[IPNetwork, ...], family: Family) -> LocalDetector | None:
+    cidr = next((cidr for cidr in cidrs if Family.of(cidr) is family), None)
+    return None if cidr is None else LocalDetector(f"-s {cidr}", f"! -s {cidr}")

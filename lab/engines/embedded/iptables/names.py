@@ -1,0 +1,103 @@
+"""The names of kube-proxy's chains.
+
+Owns: every fixed chain, and how chain names of services and endpoints are made.
+Must not: hold rules.
+
+A chain name may have 28 characters (``XT_EXTENSION_MAXNAMELEN`` in the kernel's x_tables.h, less the terminator): too
+few for a Service's name, so names carry 16 characters of a hash.
+"""
+
+from base64 import b32encode
+from enum import StrEnum
+from hashlib import sha256
+from typing import NamedTuple
+
+from lab.ip import Protocol
+
+__all__ = ["SERVICE_CHAIN_PREFIXES", "Chain", "PortChains", "Table", "endpoint_chain", "port_chains"]
+
+
+class Table(StrEnum):
+    """The tables that kube-proxy uses, in the order in which they are loaded."""
+
+    MANGLE = "mangle"
+    FILTER = "filter"
+    NAT = "nat"
+
+
+class Chain(NamedTuple):
+    """A chain of a table."""
+
+    table: Table
+    name: str
+
+
+# The built-in chains that lead into ours.
+FILTER_INPUT = Chain(Table.FILTER, "INPUT")
+FILTER_FORWARD = Chain(Table.FILTER, "FORWARD")
+FILTER_OUTPUT = Chain(Table.FILTER, "OUTPUT")
+NAT_PREROUTING = Chain(Table.NAT, "PREROUTING")
+NAT_OUTPUT = Chain(Table.NAT, "OUTPUT")
+NAT_POSTROUTING = Chain(Table.NAT, "POSTROUTING")
+
+# Translation. Only the first packet of a connection passes the nat table; conntrack translates the rest.
+SERVICES = Chain(Table.NAT, "KUBE-SERVICES")
+NODE_PORTS = Chain(Table.NAT, "KUBE-NODEPORTS")
+POSTROUTING = Chain(Table.NAT, "KUBE-POSTROUTING")
+MARK_MASQ = Chain(Table.NAT, "KUBE-MARK-MASQ")
+
+# Refusals and permissions. REJECT and DROP are not allowed to stand in the nat table.
+REJECT_INTERNAL = Chain(Table.FILTER, "KUBE-SERVICES")
+REJECT_EXTERNAL = Chain(Table.FILTER, "KUBE-EXTERNAL-SERVICES")
+ACCEPT_HEALTH_CHECKS = Chain(Table.FILTER, "KUBE-NODEPORTS")
+FORWARD = Chain(Table.FILTER, "KUBE-FORWARD")
+PROXY_FIREWALL = Chain(Table.FILTER, "KUBE-PROXY-FIREWALL")
+FIREWALL = Chain(Table.FILTER, "KUBE-FIREWALL")
+"""Shared with the kubelet, which writes the same rule into it."""
+
+# Chains that stand empty: when they vanish, somebody has flushed the tables.
+CANARIES = tuple(Chain(table, "KUBE-PROXY-CANARY") for table in (Table.MANGLE, Table.NAT, Table.FILTER))
+
+SERVICE_CHAIN_PREFIXES = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-")
+"""Chains of the nat table that belong to one service port. KUBE-XLB- is of releases up to 1.23."""
+
+
+class PortChains(NamedTuple):
+    """The chains of one service port, whether it needs them or not.
+
+    Attributes:
+        cluster: ``KUBE-SVC-``: one of the endpoints of policy Cluster.
+        local: ``KUBE-SVL-``: one of the endpoints of policy Local.
+        external: ``KUBE-EXT-``: what comes to node ports, external and load-balancer IPs.
+        firewall: ``KUBE-FW-``: lets only the source ranges of a load balancer pass.
+    """
+
+    cluster: Chain
+    local: Chain
+    external: Chain
+    firewall: Chain
+
+
+def port_chains(port_name: str, protocol: Protocol) -> PortChains:
+    """The chains of a service port.
+
+    >>> port_chains("default/echo", Protocol.TCP).cluster.name
+    'KUBE-SVC-HV6DMF63W6MGLRDE'
+    """
+    suffix = _hashed(port_name + protocol.lower())
+    kinds = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-")
+    return PortChains(*(Chain(Table.NAT, kind + suffix) for kind in kinds))
+
+
+def endpoint_chain(port_name: str, protocol: Protocol, endpoint: str) -> Chain:
+    """The chain of one endpoint (``ip:port``) of a service port.
+
+    >>> endpoint_chain("default/echo", Protocol.TCP, "10.42.0.10:8080").name
+    'KUBE-SEP-QKHRHCLFVYAPNTMT'
+    """
+    return Chain(Table.NAT, f"KUBE-SEP-{_hashed(port_name + protocol.lower() + endpoint)}")
+
+
+def _hashed(identity: str) -> str:
+    # Five bits to a character: ten bytes of the hash are the sixteen characters that kube-proxy keeps of the whole.
+    return b32encode(sha256(identity.encode()).digest()[:10]).decode()

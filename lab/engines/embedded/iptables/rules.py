@@ -1,0 +1,78 @@
+"""Rules as data: what the renderer returns and ``restore`` writes down.
+
+Owns: ``Rule``, the rules of one service port, and the whole ``Ruleset``.
+Must not: know Services beyond the key of the one that a rule is for.
+
+Chains are of two kinds. *Shared* chains hold rules of all service ports and are rewritten as a whole in every load.
+*Owned* chains belong to one service port, which is why they can be left alone while that port does not change.
+"""
+
+from dataclasses import dataclass
+
+from lab.cluster.objects import Key
+from lab.engines.embedded.iptables.names import Chain
+from lab.ip import Family
+
+__all__ = ["PortRules", "Rule", "Ruleset"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        chain: the chain it stands in.
+        matches: the conditions in order, each as iptables(8) spells it; an empty one is left out.
+        target: the chain or target it leads to, with the target's options; empty for a rule that only counts.
+    """
+
+    chain: Chain
+    matches: tuple[str, ...]
+    target: str = ""
+
+    def line(self, verb: str = "-A") -> str:
+        """The rule as a line of iptables-restore. ``-A`` appends, ``-I`` puts it at the top."""
+        words = [verb, self.chain.name, *filter(None, self.matches)]
+        if self.target:
+            words += ["-j", self.target]
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class PortRules:
+    """What one service port contributes.
+
+    Attributes:
+        service: the Service it belongs to.
+        fronts: rules in shared chains that recognise its addresses and ports.
+        chains: the chains it owns.
+        bodies: the rules in those.
+    """
+
+    service: Key
+    fronts: tuple[Rule, ...]
+    chains: tuple[Chain, ...]
+    bodies: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """All that one proxy of one family wants in the kernel.
+
+    Attributes:
+        jumps: rules in built-in chains. Those that are absent are put at the top one after the other, so the last of
+            them ends up first.
+        kept: chains that must exist but whose contents, if any, are somebody else's.
+        shared: the shared chains.
+        head: rules of shared chains that come before those of the service ports.
+        ports: in the order of their Services.
+        tail: rules of shared chains that must come last.
+    """
+
+    family: Family
+    jumps: tuple[Rule, ...]
+    kept: tuple[Chain, ...]
+    shared: tuple[Chain, ...]
+    head: tuple[Rule, ...]
+    ports: tuple[PortRules, ...]
+    tail: tuple[Rule, ...]

@@ -1,0 +1,85 @@
+"""One service port, and all that its rules depend on.
+
+Owns: ``Scope``.
+Must not: hold rules.
+"""
+
+from dataclasses import dataclass
+
+from lab.engines.embedded.categories import EndpointCategories, categorize_endpoints
+from lab.engines.embedded.iptables.matches import LocalDetector, local_detector
+from lab.engines.embedded.iptables.names import Chain, PortChains, endpoint_chain, port_chains
+from lab.engines.embedded.node import NodeFacts
+from lab.engines.embedded.ports import ServicePortInfo
+from lab.engines.embedded.settings import ProxySettings
+from lab.ip import Family, IPAddress
+
+__all__ = ["ProxyScope", "Scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyScope:
+    """What all service ports of one proxy share.
+
+    Attributes:
+        brief: leave out the comments of endpoint rules, as kube-proxy does in large clusters.
+    """
+
+    node: NodeFacts
+    node_address: IPAddress
+    detector: LocalDetector | None
+    masquerade_all: bool
+    brief: bool
+
+    @classmethod
+    def of(cls, family: Family, node: NodeFacts, settings: ProxySettings, *, brief: bool) -> "ProxyScope":
+        """The scope of the proxy of that family on that node."""
+        detector = local_detector(settings.detect_local, family, node)
+        return cls(node, node.primary_address(family), detector, settings.masquerade_all, brief)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One service port seen from one proxy.
+
+    Attributes:
+        endpoint_chains: the ``KUBE-SEP-`` chain of each reachable endpoint, by the endpoint's name.
+    """
+
+    proxy: ProxyScope
+    port: ServicePortInfo
+    endpoints: EndpointCategories
+    chains: PortChains
+    endpoint_chains: dict[str, Chain]
+
+    @classmethod
+    def of(cls, proxy: ProxyScope, port: ServicePortInfo) -> "Scope":
+        """The scope of a service port."""
+        endpoints = categorize_endpoints(port, proxy.node)
+        return cls(
+            proxy,
+            port,
+            endpoints,
+            port_chains(port.name, port.protocol),
+            {each.name: endpoint_chain(port.name, port.protocol, each.name) for each in endpoints.reachable},
+        )
+
+    @property
+    def internal_chain(self) -> Chain:
+        """Where traffic to the cluster IP goes."""
+        return self.chains.local if self.port.internal_policy_local else self.chains.cluster
+
+    @property
+    def external_policy_chain(self) -> Chain:
+        """Where traffic from outside the cluster goes in the end."""
+        return self.chains.local if self.port.external_policy_local else self.chains.cluster
+
+    @property
+    def uses_external_chain(self) -> bool:
+        """Also where no endpoint is local: pods and the node itself are still served."""
+        return self.endpoints.has_endpoints and self.port.externally_accessible
+
+    @property
+    def uses_firewall_chain(self) -> bool:
+        """Whether only some sources may use the load-balancer IPs."""
+        return bool(self.endpoints.has_endpoints and self.port.load_balancer_vips and self.port.source_ranges)

@@ -1,0 +1,195 @@
+"""Services and EndpointSlices, normalised to the service ports of one family.
+
+Owns: ``ServicePortInfo`` and ``EndpointInfo`` (kube-proxy's own names for them) and how they follow from the objects.
+Must not: choose endpoints (``categories``) or know any proxy mode.
+
+A service port is one port of one Service in one family, with the endpoints of all slices that carry a port of the same
+name and protocol. The endpoint's port number comes from the slice, never from the Service (upstream: serviceport.go and
+endpointslicecache.go in pkg/proxy).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lab.cluster.objects import (
+    HEADLESS_LABEL,
+    SERVICE_PROXY_NAME_LABEL,
+    Endpoint,
+    EndpointSlice,
+    Key,
+    Service,
+    ServicePort,
+    ServiceType,
+    TrafficPolicy,
+)
+from lab.ip import Family, IPAddress, IPNetwork, Protocol
+
+__all__ = ["ClusterView", "EndpointInfo", "ServicePortInfo", "service_ports"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The objects that rules follow from, in any order."""
+
+    services: tuple[Service, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointInfo:
+    """One endpoint of one service port. ``name`` is ``ip:port``, with brackets around an IPv6 address."""
+
+    address: IPAddress
+    port: int
+    name: str
+    is_local: bool
+    ready: bool
+    serving: bool
+    terminating: bool
+    for_zones: tuple[str, ...] = ()
+    for_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePortInfo:
+    """One service port in one family.
+
+    Attributes:
+        service: the Service it belongs to.
+        name: ``namespace/name``, with ``:port`` if the port has a name. Not unique: two protocols may share it.
+        load_balancer_vips: ingress addresses whose packets reach the node unchanged (``ipMode: VIP``).
+        source_ranges: empty when every source may use the load-balancer IPs.
+        health_check_node_port: 0 where none is needed.
+        affinity_timeout: seconds, ``None`` without session affinity.
+        endpoints: all of them, usable or not, in the order of the rules: sorted by ``name`` as strings.
+    """
+
+    service: Key
+    name: str
+    protocol: Protocol
+    cluster_ip: IPAddress
+    port: int
+    node_port: int = 0
+    external_ips: tuple[IPAddress, ...] = ()
+    load_balancer_vips: tuple[IPAddress, ...] = ()
+    source_ranges: tuple[IPNetwork, ...] = ()
+    health_check_node_port: int = 0
+    internal_policy_local: bool = False
+    external_policy_local: bool = False
+    affinity_timeout: int | None = None
+    endpoints: tuple[EndpointInfo, ...] = ()
+
+    @property
+    def externally_accessible(self) -> bool:
+        """Whether it can be reached by anything but its cluster IP."""
+        return bool(self.node_port or self.load_balancer_vips or self.external_ips)
+
+    @property
+    def uses_cluster_endpoints(self) -> bool:
+        """Whether traffic may go to endpoints anywhere.
+
+        Also for externalTrafficPolicy Local: pods and the node itself are short-circuited to all endpoints.
+        """
+        return not self.internal_policy_local or self.externally_accessible
+
+    @property
+    def uses_local_endpoints(self) -> bool:
+        """Whether some traffic is for this node's endpoints only."""
+        return self.internal_policy_local or (self.external_policy_local and self.externally_accessible)
+
+
+def service_ports(cluster: ClusterView, family: Family, node_name: str) -> tuple[ServicePortInfo, ...]:
+    """The service ports that a proxy of that family on that node serves, in the order of their Services' keys."""
+    slices: dict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
+    for item in sorted(cluster.slices, key=lambda item: item.key):
+        if item.address_type is family and HEADLESS_LABEL not in item.labels:
+            slices[item.namespace, item.service].append(item)
+    return tuple(
+        info
+        for service in sorted(cluster.services, key=lambda service: service.key)
+        for info in _ports_of(service, family, slices.get((service.namespace, service.name), ()), node_name)
+    )
+
+
+def _ports_of(
+    service: Service, family: Family, slices: Iterable[EndpointSlice], node_name: str
+) -> Iterator[ServicePortInfo]:
+    if service.headless or service.type is ServiceType.EXTERNAL_NAME or SERVICE_PROXY_NAME_LABEL in service.labels:
+        return
+    # Without a cluster IP of the family there is nothing, not even for node ports or VIPs of that family.
+    cluster_ip = next(iter(_of_family(service.cluster_ips, family)), None)
+    if cluster_ip is None:
+        return
+    for port in service.ports:
+        yield ServicePortInfo(
+            service=service.key,
+            name=f"{service.namespace}/{service.name}" + (f":{port.name}" if port.name else ""),
+            protocol=port.protocol,
+            cluster_ip=cluster_ip,
+            port=port.port,
+            node_port=port.node_port,
+            external_ips=_of_family(service.external_ips, family),
+            load_balancer_vips=_vips(service, family),
+            source_ranges=_source_ranges(service, family),
+            health_check_node_port=_health_check_node_port(service),
+            internal_policy_local=service.internal_traffic_policy is TrafficPolicy.LOCAL,
+            external_policy_local=_external_policy_local(service),
+            affinity_timeout=service.affinity_timeout,
+            endpoints=_endpoints(port, slices, node_name),
+        )
+
+
+def _of_family(addresses: Iterable[IPAddress], family: Family) -> tuple[IPAddress, ...]:
+    return tuple(address for address in addresses if Family.of(address) is family)
+
+
+def _vips(service: Service, family: Family) -> tuple[IPAddress, ...]:
+    # A balancer in mode Proxy (KEP-1860) rewrites the destination: packets to its address do not come through nodes.
+    return _of_family(
+        (entry.ip for entry in service.load_balancer_ingress if entry.ip and entry.ip_mode == "VIP"), family
+    )
+
+
+def _source_ranges(service: Service, family: Family) -> tuple[IPNetwork, ...]:
+    ranges = tuple(network for network in service.source_ranges if Family.of(network) is family)
+    return () if any(network.prefixlen == 0 for network in ranges) else ranges
+
+
+def _external_policy_local(service: Service) -> bool:
+    exposed = service.type in {ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER} or bool(service.external_ips)
+    return exposed and service.external_traffic_policy is TrafficPolicy.LOCAL
+
+
+def _health_check_node_port(service: Service) -> int:
+    needed = service.type is ServiceType.LOAD_BALANCER and service.external_traffic_policy is TrafficPolicy.LOCAL
+    return service.health_check_node_port if needed else 0
+
+
+def _endpoints(port: ServicePort, slices: Iterable[EndpointSlice], node_name: str) -> tuple[EndpointInfo, ...]:
+    found: dict[str, EndpointInfo] = {}
+    for item in slices:
+        for number in (own.port for own in item.ports if (own.name, own.protocol) == (port.name, port.protocol)):
+            if not number:
+                continue
+            for endpoint in item.endpoints:
+                info = _endpoint(endpoint, number, node_name)
+                # A pod that moves between slices stands in two of them for a moment; the one that still lives counts.
+                if info.name not in found or not info.terminating:
+                    found[info.name] = info
+    return tuple(found[name] for name in sorted(found))
+
+
+def _endpoint(endpoint: Endpoint, port: int, node_name: str) -> EndpointInfo:
+    address = endpoint.addresses[0]
+    return EndpointInfo(
+        address=address,
+        port=port,
+        name=f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}",
+        is_local=bool(node_name) and endpoint.node_name == node_name,
+        ready=endpoint.ready,
+        serving=endpoint.serving,
+        terminating=endpoint.terminating,
+        for_zones=endpoint.for_zones,
+        for_nodes=endpoint.for_nodes,
+    )

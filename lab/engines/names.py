@@ -1,0 +1,11 @@
+"""The names by which a user asks for an engine.
+
+Owns: ``ENGINES``, for the command line and for pytest, which must not load an engine to know its name.
+Must not: import anything. ``catalogue`` makes the engine of each name.
+"""
+
+from typing import Final
+
+__all__ = ["ENGINES"]
+
+ENGINES: Final = ("embedded/iptables",)

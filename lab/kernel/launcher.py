@@ -1,0 +1,145 @@
+"""Commands inside nodes, pods and hosts: the lab process's side.
+
+Owns: ``Launcher``, by which the lab process has commands run, and ``Completed``.
+Must not: fork or start anything itself; the launcher child (``kernel.launcher_child``) does.
+
+Standard input and output are memfds (memfd_create(2)): a command never blocks on a full pipe, and its whole answer is
+read when it has ended.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lab.errors import InternalError
+from lab.kernel.launcher_child import ENDED, MESSAGE_LIMIT
+from lab.kernel.netns import NetNs
+from lab.timing import Deadline
+
+__all__ = ["Completed", "Launcher"]
+
+_ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A command that has ended. ``status`` is its exit code, or minus the number of the signal that ended it."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Launcher:
+    """The lab process's handle on the launcher child. Bound to the running event loop by ``attach``."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._number = 0
+        self.gone: asyncio.Event = asyncio.Event()
+
+    def attach(self) -> None:
+        """Begin to read the launcher's answers on the running loop."""
+        self._channel.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._channel, self._read)
+
+    async def run(
+        self,
+        netns: NetNs,
+        argv: Sequence[str],
+        *,
+        place: str,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+        deadline: Deadline,
+    ) -> Completed:
+        """Run one command in ``netns`` and wait for its end.
+
+        Raises:
+            TimeoutError: when it has not ended by the deadline; it and its process group are killed.
+            InternalError: when the launcher is gone.
+        """
+        files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr")]
+        try:
+            _write_all(files[0], stdin)
+            os.lseek(files[0], 0, os.SEEK_SET)
+            request = {
+                "argv": list(argv),
+                "place": place,
+                "hostname": netns.name,
+                "environment": {**_ENVIRONMENT, **(environment or {})},
+            }
+            status = await self._start_and_wait(request, (netns.fd, *files), deadline)
+            return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
+        finally:
+            for fd in files:
+                os.close(fd)
+
+    def forget(self, places: Sequence[str]) -> None:
+        """Let go of the mount and UTS namespaces of ``places``."""
+        for place in places:
+            self._send({"forget": place}, ())
+
+    def close(self) -> None:
+        """End the launcher, and with it the commands that still run."""
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop().remove_reader(self._channel)
+        self._channel.close()
+
+    async def _start_and_wait(self, request: dict[str, Any], fds: Sequence[int], deadline: Deadline) -> int:
+        self._number += 1
+        number = self._number
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = ended
+        try:
+            self._send({"run": number, **request}, fds)
+            async with asyncio.timeout(deadline.remaining):
+                return await ended
+        except TimeoutError:
+            self._send({"kill": number}, ())
+            command = " ".join(request["argv"])
+            raise TimeoutError(f"{command} in {request['hostname']} did not end in time and was killed") from None
+        finally:
+            self._waiting.pop(number, None)
+
+    def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        try:
+            socket.send_fds(self._channel, [json.dumps(message).encode()], list(fds))
+        except OSError as error:
+            raise InternalError(f"the launcher does not answer ({error})") from error
+
+    def _read(self) -> None:
+        try:
+            message = self._channel.recv(MESSAGE_LIMIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:
+            asyncio.get_running_loop().remove_reader(self._channel)
+            self.gone.set()
+            for ended in self._waiting.values():
+                if not ended.done():
+                    ended.set_exception(InternalError("the launcher ended"))
+            return
+        number, status = ENDED.unpack(message)
+        ended_now = self._waiting.get(number)
+        if ended_now is not None and not ended_now.done():
+            ended_now.set_result(status)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _contents(fd: int) -> bytes:
+    return os.pread(fd, os.fstat(fd).st_size, 0)

@@ -1,0 +1,137 @@
+"""What a client and a lab process say to each other.
+
+Owns: the request and answer types, all frozen dataclasses that ``codec`` can carry.
+Must not: hold behaviour.
+
+Every request is answered by the answer named in its docstring, or by ``Failed``. The lab process speaks first, once it
+is in its sandbox: ``Ready``, or ``Failed`` when it cannot be.
+"""
+
+from dataclasses import dataclass, field
+
+from lab.cluster.objects import KubeObject
+from lab.engines.protocol import EngineChoice
+from lab.plan.errand import Errand
+from lab.plan.model import Plan
+from lab.verdict.evidence import Evidence
+
+__all__ = [
+    "Answer",
+    "Build",
+    "Built",
+    "Dump",
+    "Dumped",
+    "Execute",
+    "Executed",
+    "Failed",
+    "Fault",
+    "Ready",
+    "Request",
+    "Send",
+    "Sent",
+    "Stage",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Make ``plan`` real, run ``engine`` in its nodes and wait until ``objects`` are in the rules. Answer: ``Built``.
+
+    A lab that stands already is replaced: the new one is built before the old one is closed.
+    """
+
+    plan: Plan
+    objects: tuple[KubeObject, ...]
+    engine: EngineChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Run one errand in the lab that stands. Answer: ``Sent``."""
+
+    errand: Errand
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """Ask for the rules of one node as the kernel holds them. Answer: ``Dumped``."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Run a command in a node, pod or host. Answer: ``Executed``. ``seconds`` bounds it."""
+
+    place: str
+    argv: tuple[str, ...]
+    seconds: float = 30.0
+
+
+Request = Build | Send | Dump | Execute
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The lab process is in its sandbox. ``pid`` is its own there; ``kernel`` is uname's release."""
+
+    pid: int
+    kernel: str
+    rootless: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How long one stage of a build took."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The lab stands. ``variant`` says what programs the rules, such as ``iptables v1.8.9 (legacy)``."""
+
+    variant: str
+    stages: tuple[Stage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was seen of an errand."""
+
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """A node's rules."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """How a command ended. Output that is no UTF-8 is shown with replacement characters."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that is to be raised again on the client's side; ``kind`` is the class of ``lab.errors``."""
+
+    kind: str
+    words: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request could not be carried out."""
+
+    fault: Fault
+
+
+Answer = Ready | Built | Sent | Dumped | Executed | Failed

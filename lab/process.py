@@ -1,0 +1,125 @@
+"""The lab process: an event loop that does what its client asks, in the lab that stands.
+
+Owns: the conversation with the client, and the reasons to end.
+Must not: judge, read files of the user, or outlive its client.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from lab.channel import AsyncChannel, ChannelClosedError
+from lab.errors import InternalError, LabError
+from lab.faults import fault_of
+from lab.kernel.launcher import Launcher
+from lab.kernel.rules import IptablesVariant, choose_iptables
+from lab.messages import (
+    Answer,
+    Build,
+    Built,
+    Dump,
+    Dumped,
+    Execute,
+    Executed,
+    Failed,
+    Ready,
+    Request,
+    Send,
+    Sent,
+)
+from lab.standing import Lab
+from lab.timing import Deadline
+
+__all__ = ["serve"]
+
+
+def serve(client: socket.socket, launcher: socket.socket, *, rootless: bool) -> None:
+    """Answer the client until it goes, until SIGTERM, or until the launcher is gone."""
+    asyncio.run(_serve(client, launcher, rootless=rootless))
+
+
+async def _serve(client: socket.socket, launcher_end: socket.socket, *, rootless: bool) -> None:
+    channel = await AsyncChannel.over(client)
+    launcher = Launcher(launcher_end)
+    launcher.attach()
+    terminated = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+    await channel.send(Ready(os.getpid(), os.uname().release, rootless), Answer)
+    await _first_of(_converse(channel, _Desk(launcher)), terminated.wait(), launcher.gone.wait())
+
+
+async def _converse(channel: AsyncChannel, desk: "_Desk") -> None:
+    """Answer one request after the other; end, in the midst of an answer too, when the client has gone."""
+    requests: asyncio.Queue[Request] = asyncio.Queue()
+
+    async def listen() -> None:
+        with suppress(ChannelClosedError):
+            while True:
+                await requests.put(await channel.receive(Request))
+
+    async def answer() -> None:
+        with suppress(ConnectionError):
+            while True:
+                await channel.send(await desk.answer(await requests.get()), Answer)
+
+    await _first_of(listen(), answer())
+
+
+async def _first_of(*ways: Coroutine[Any, Any, object]) -> None:
+    """Return when the first of these coroutines does, with its error if it has one; cancel the others."""
+    tasks = [asyncio.create_task(way) for way in ways]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    for task in done:
+        task.result()
+
+
+class _Desk:
+    """Takes requests, and knows the lab that stands."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._variant: IptablesVariant | None = None
+        self._lab: Lab | None = None
+        self._labs = 0
+
+    async def answer(self, request: Request) -> Answer:
+        """Carry out one request; what goes wrong becomes ``Failed``."""
+        try:
+            match request:
+                case Build():
+                    return await self._build(request)
+                case Send(errand):
+                    return Sent(await self._standing().send(errand))
+                case Dump(node):
+                    return Dumped(await self._standing().dump(node))
+                case Execute():
+                    return await self._execute(request)
+        except LabError as error:
+            return Failed(fault_of(error))
+        except TimeoutError as error:
+            return Failed(fault_of(InternalError(f"{type(request).__name__}: {error}")))
+
+    async def _build(self, request: Build) -> Built:
+        if self._variant is None:
+            self._variant = await choose_iptables(self._launcher)
+        self._labs += 1
+        lab = await Lab.build(self._labs, request, self._launcher, self._variant)
+        if self._lab is not None:
+            await self._lab.close()
+        self._lab = lab
+        return Built(self._variant.version, lab.stages)
+
+    async def _execute(self, request: Execute) -> Executed:
+        done = await self._standing().execute(request.place, request.argv, Deadline.after(request.seconds))
+        return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    def _standing(self) -> Lab:
+        if self._lab is None:
+            raise InternalError("no lab stands: Build comes first")
+        return self._lab

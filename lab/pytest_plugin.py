@@ -1,0 +1,156 @@
+"""Scenarios as pytest items: ``pytest scenarios/x.lab.yaml`` and ``proxylab run`` are the same run.
+
+Owns: how a scenario file becomes a module of items, and how a verdict becomes passed, failed, error or skipped.
+Must not: import what only a run needs before the first item runs (collection needs no privilege and no kernel), patch
+anything, or do anything in a project that has no ``*.lab.yaml``.
+
+A scenario file is a ``pytest.Module`` and a probe a ``pytest.Function``: fixtures, ``-k``, ``::``, xdist and other
+plugins treat them as they treat Python tests. Three fixtures carry the run, and are the place to stand in for it:
+
+* ``lab_session``, once per worker: the lab process, started when the first item needs it.
+* ``lab_open``, once per file: the lab of that scenario.
+* ``lab_verdict``, once per item: the probe, sent and judged.
+
+So evidence is gathered while an item is set up, and its call only holds the verdict against the expectation: what came
+out otherwise than expected is *failed*; what could not be decided is an *error*, as JUnit tells the two apart; what
+this machine cannot do is *skipped*, with the cure.
+"""
+
+import os
+import types
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from lab.engines.names import ENGINES
+from lab.engines.protocol import EngineChoice
+from lab.errors import CapabilityError, InternalError, LabError, ScenarioError
+from lab.scenario.model import Probe, Scenario
+
+if TYPE_CHECKING:
+    from lab.session import OpenLab, Session
+    from lab.verdict.model import ProbeVerdict
+
+__all__ = [
+    "ProbeItem",
+    "ScenarioFile",
+    "lab_open",
+    "lab_session",
+    "lab_verdict",
+    "pytest_addoption",
+    "pytest_collect_file",
+]
+
+_SUFFIX: Final = ".lab.yaml"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the lab, all of which begin with ``--lab-``."""
+    group = parser.getgroup("proxylab", "Kubernetes Service proxies on a real kernel")
+    group.addoption(
+        "--lab-engine",
+        choices=list(ENGINES),
+        default=EngineChoice().name,
+        help="the engine to run in every node: %(choices)s (default: %(default)s)",
+    )
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
+    """Take ``*.lab.yaml``, and leave all other YAML alone."""
+    if file_path.name.endswith(_SUFFIX):
+        return ScenarioFile.from_parent(parent, path=file_path)
+    return None
+
+
+class ScenarioFile(pytest.Module):
+    """One scenario file. A ``Module`` and not a ``File``, since only modules can hold module-scoped fixtures."""
+
+    scenario: Scenario
+
+    def _getobj(self) -> types.ModuleType:
+        return types.ModuleType(self.path.name.removesuffix(_SUFFIX))
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """The scenario's probes, in the order of the file. Raises ``CollectError`` with every mistake in it."""
+        from lab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for those who have scenarios
+
+        try:
+            self.scenario = load_scenario(Path(os.path.relpath(self.path)))
+        except ScenarioError as error:
+            raise self.CollectError("\n".join(error.problems)) from None
+        for probe in self.scenario.probes:
+            yield ProbeItem.from_parent(self, name=probe.name, callobj=_hold, probe=probe)
+
+
+class ProbeItem(pytest.Function):
+    """One probe of a scenario."""
+
+    def __init__(self, *, probe: Probe, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.probe: Final = probe
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """The probe's own line in the YAML file; pytest counts lines from 0."""
+        return self.path, self.probe.position.line - 1, self.name
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
+        """The lab's own words, since a Python traceback explains nothing to the author of a scenario."""
+        match excinfo.value:
+            case InternalError():
+                return super().repr_failure(excinfo)
+            case LabError() | _NotHeldError() as error:
+                return f"{self.probe.position}: {self.name}\n{error}"
+        return super().repr_failure(excinfo)
+
+
+class _NotHeldError(Exception):
+    """The verdict is not *pass*. The message explains it."""
+
+
+@pytest.fixture(scope="session")
+def lab_session(pytestconfig: pytest.Config) -> "Iterator[Session]":
+    """The lab process of this pytest process, which is an xdist worker or the only one."""
+    from lab.session import Session  # noqa: PLC0415 - a run's own rooms
+
+    with Session(EngineChoice(pytestconfig.getoption("lab_engine"))) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def lab_open(request: pytest.FixtureRequest, lab_session: "Session") -> "Iterator[OpenLab]":
+    """The lab of the scenario file, closed after its last item."""
+    try:
+        lab = lab_session.open(request.node.scenario)
+    except CapabilityError as error:
+        pytest.skip(f"needs {error.missing}; {error.cure}")
+    with closing(lab):
+        yield lab
+
+
+@pytest.fixture
+def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab") -> "ProbeVerdict":
+    """The probe's verdict, unless there is none that could be held against the expectation."""
+    from lab.verdict.explain import explain  # noqa: PLC0415
+    from lab.verdict.model import Judgement  # noqa: PLC0415
+
+    try:
+        verdict = lab_open.probe(request.node.probe)
+    except CapabilityError as error:
+        pytest.skip(f"needs {error.missing}; {error.cure}")
+    match verdict.overall:
+        case Judgement.SKIP:
+            pytest.skip("; ".join(explain(verdict)))
+        case Judgement.INCONCLUSIVE:
+            raise _NotHeldError("\n".join(explain(verdict)))
+    return verdict
+
+
+def _hold(lab_verdict: "ProbeVerdict") -> None:
+    from lab.verdict.explain import explain  # noqa: PLC0415
+    from lab.verdict.model import Judgement  # noqa: PLC0415
+
+    if lab_verdict.overall is not Judgement.PASS:
+        raise _NotHeldError("\n".join(explain(lab_verdict)))

@@ -1,0 +1,95 @@
+"""A run's session: one lab process, and one lab after the other in it.
+
+Owns: the way from a scenario to verdicts, the same for ``proxylab run`` and for pytest.
+Must not: print, or know who asks.
+"""
+
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from lab.assembly import Assembly, assemble
+from lab.client import LabProcess
+from lab.engines.protocol import EngineChoice
+from lab.errors import InternalError
+from lab.messages import Build, Built, Execute, Executed, Send, Sent
+from lab.scenario.model import Probe, Scenario
+from lab.timing import Deadline
+from lab.verdict.judge import judge
+from lab.verdict.model import ProbeVerdict
+
+__all__ = ["OpenLab", "Session"]
+
+_BUILD_SECONDS: Final = 120.0
+_PROBE_SECONDS: Final = 300.0
+
+
+class Session:
+    """Opens labs, one at a time, in one lab process that starts with the first of them."""
+
+    def __init__(self, engine: EngineChoice | None = None) -> None:
+        self._engine = engine or EngineChoice()
+        self._process: LabProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self, scenario: Scenario) -> "OpenLab":
+        """Build the lab of ``scenario`` and wait until its engines have programmed it.
+
+        Raises:
+            ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
+            CapabilityError: the machine lacks something.
+            EngineError: an engine did not start or did not synchronise.
+            InternalError: the lab is at fault.
+        """
+        if self._process is None:
+            self._process = LabProcess()
+        assembly = assemble(scenario)
+        try:
+            engine = replace(self._engine, cluster_cidrs=scenario.network.pod_cidrs)
+            request = Build(assembly.plan, assembly.objects, engine)
+            built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
+        except InternalError:
+            self.close()  # whatever state it is in, the next scenario shall not inherit it
+            raise
+        return OpenLab(self._process, assembly, built)
+
+    def close(self) -> None:
+        """End the lab process. Calling it twice does no harm."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+
+class OpenLab:
+    """A lab that stands, until the session opens the next one or closes."""
+
+    def __init__(self, process: LabProcess, assembly: Assembly, built: Built) -> None:
+        self._process = process
+        self._assembly = assembly
+        self.built = built
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario it was built for."""
+        return self._assembly.scenario
+
+    def probe(self, probe: Probe) -> ProbeVerdict:
+        """Send one probe of the scenario and judge what was seen."""
+        errand = self._assembly.errand(probe)
+        sent = self._process.request(Send(errand), Sent, Deadline.after(_PROBE_SECONDS))
+        return judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
+
+    def execute(self, place: str, *argv: str) -> Executed:
+        """Run a command in a node, pod or host of the lab and wait for its end."""
+        request = Execute(place, argv)
+        return self._process.request(request, Executed, Deadline.after(request.seconds + 10))
+
+    def close(self) -> None:
+        """Give the lab back. The session keeps its lab process for the next scenario."""

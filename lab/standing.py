@@ -1,0 +1,127 @@
+"""A lab that stands: a plan made real, with its engines running.
+
+Owns: the order wire, store, engines, synced, taps; and the way back.
+Must not: judge, speak to the client, or know more than one lab.
+"""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Self
+
+from lab.cluster.store import Store
+from lab.engines.catalogue import make_engine
+from lab.engines.protocol import Engine
+from lab.errors import InternalError
+from lab.ip import Family
+from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.netlink import replace_route
+from lab.kernel.realise import Wiring, realise
+from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.messages import Build, Stage
+from lab.plan.errand import Detour, Errand
+from lab.plan.model import Role, Route
+from lab.timing import Deadline
+from lab.traffic.runner import Runner
+from lab.verdict.evidence import Evidence
+
+__all__ = ["Lab"]
+
+_SYNC_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """Everything of one lab that the lab process holds. ``stages`` says how long each part of the build took."""
+
+    number: int
+    wiring: Wiring
+    store: Store
+    engines: dict[str, Engine]
+    runner: Runner
+    stages: tuple[Stage, ...]
+    _launcher: Launcher
+    _stack: AsyncExitStack
+
+    @classmethod
+    async def build(cls, number: int, request: Build, launcher: Launcher, variant: IptablesVariant) -> Self:
+        """Make the plan real, start an engine in every node, and wait until all have programmed the objects.
+
+        ``number`` tells this lab's places from those of any other lab that the launcher knows.
+
+        Raises:
+            CapabilityError: the machine lacks something that the plan or the engine needs.
+            EngineError: an engine did not start, or did not synchronise in time.
+        """
+        stages = [_Mark("start", time.monotonic())]
+        async with AsyncExitStack() as stack:
+            wiring = stack.enter_context(realise(request.plan))
+            stack.callback(launcher.forget, [f"{number}/{name}" for name in wiring.namespaces])
+            stages.append(_Mark("wire", time.monotonic()))
+            store = Store()
+            tools = {
+                namespace.name: IptablesTool(
+                    launcher, wiring.namespaces[namespace.name], f"{number}/{namespace.name}", variant
+                )
+                for namespace in request.plan.namespaces
+                if namespace.role is Role.NODE
+            }
+            engines = {name: make_engine(request.engine, name, store, tool) for name, tool in tools.items()}
+            revision = max((store.apply(thing) for thing in request.objects), default=0)
+            deadline = Deadline.after(_SYNC_SECONDS)
+            for engine in engines.values():
+                stack.push_async_callback(engine.stop)
+            await asyncio.gather(*(engine.start() for engine in engines.values()))
+            await asyncio.gather(*(engine.wait_synced(revision, deadline) for engine in engines.values()))
+            stages.append(_Mark("synchronise", time.monotonic()))
+
+            async def read_counters(node: str) -> str:
+                return await tools[node].save(Family.IPV4)
+
+            runner = Runner(wiring.namespaces, request.plan, read_counters)
+            await runner.open()
+            stack.callback(runner.close)
+            stages.append(_Mark("open taps", time.monotonic()))
+            return cls(number, wiring, store, engines, runner, _durations(stages), launcher, stack.pop_all())
+
+    async def send(self, errand: Errand) -> Evidence:
+        """Run one errand, by the route that it asks for."""
+        if errand.detour is not None:
+            self._take(errand.detour)
+        return await self.runner.run(errand)
+
+    async def dump(self, node: str) -> str:
+        """The rules of one node as the kernel holds them."""
+        if node not in self.engines:
+            raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.engines)}")
+        return await self.engines[node].dump()
+
+    async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
+        """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
+        netns = self.wiring.namespaces.get(place)
+        if netns is None:
+            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wiring.namespaces)}")
+        return await self._launcher.run(netns, argv, place=f"{self.number}/{place}", deadline=deadline)
+
+    async def close(self) -> None:
+        """Stop the engines and let go of the namespaces; the kernel takes them apart in its own time."""
+        await self._stack.aclose()
+
+    def _take(self, detour: Detour) -> None:
+        index = self.wiring.plan.end(detour.namespace, detour.device).index
+        route = Route(detour.destination, detour.device, via=detour.via)
+        self.wiring.routes[detour.namespace].send([replace_route(route, index)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The end of one stage on the monotonic clock."""
+
+    name: str
+    at: float
+
+
+def _durations(marks: list[_Mark]) -> tuple[Stage, ...]:
+    return tuple(Stage(mark.name, mark.at - before.at) for before, mark in pairwise(marks))

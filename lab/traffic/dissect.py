@@ -1,0 +1,142 @@
+"""From the bytes of a frame to the few fields by which the lab knows it.
+
+Owns: ``dissect`` and the record it returns.
+Must not: raise on any bytes whatever, verify checksums (a veth carries them unfinished, CHECKSUM_PARTIAL), or know
+flows. IPv4 over Ethernet is read; another network protocol is one more branch in ``dissect``.
+
+A packet quoted by an ICMP error may end after eight bytes of its transport header (RFC 792); Linux quotes as much as
+fits into 576 bytes (RFC 1812, section 4.3.2.3; ``icmp_send`` in net/ipv4/icmp.c).
+"""
+
+import struct
+from functools import lru_cache
+from ipaddress import IPv4Address
+from typing import Final, NamedTuple
+
+from lab.ip import IPAddress
+
+__all__ = ["ICMP", "TCP", "UDP", "Datagram", "TcpFlag", "dissect"]
+
+# IANA protocol numbers
+ICMP: Final = 1
+TCP: Final = 6
+UDP: Final = 17
+
+_ETHERNET_BYTES: Final = 14
+_ETHERTYPE_IPV4: Final = b"\x08\x00"
+
+_IPV4: Final = struct.Struct("!BxHxxHxBxx4s4s")
+_PORTS_AND_SEQUENCE: Final = struct.Struct("!HHI")
+_TCP: Final = struct.Struct("!HHIIBB")
+_UDP: Final = struct.Struct("!HHH")
+_TCP_BYTES: Final = 20
+_UDP_BYTES: Final = 8
+_ICMP_BYTES: Final = 8
+
+# RFC 792. Types 3, 4, 5, 11 and 12 quote the packet they are about.
+_ICMP_QUOTING: Final = frozenset({3, 4, 5, 11, 12})
+
+
+class TcpFlag:
+    """The bits of a TCP header's control field (RFC 9293, section 3.1)."""
+
+    SYN: Final = 0x02
+    RST: Final = 0x04
+    ACK: Final = 0x10
+
+
+class Datagram(NamedTuple):
+    """One IP packet, as far as the lab looks at it.
+
+    ``flags`` is ``None`` for all but TCP, and for a quoted TCP packet that ends before them. ``icmp`` is
+    ``(type, code)``. ``payload`` is what follows the transport header (for ICMP its eight bytes).
+    """
+
+    protocol: int
+    source: IPAddress
+    destination: IPAddress
+    source_port: int = 0
+    destination_port: int = 0
+    sequence: int = 0
+    acknowledged: int = 0
+    flags: int | None = None
+    icmp: tuple[int, int] | None = None
+    payload: bytes = b""
+    quoted: "Datagram | None" = None
+
+
+def dissect(frame: bytes) -> Datagram | None:
+    """The datagram in an Ethernet frame; ``None`` for anything that is not a whole, well-formed one.
+
+    ``None`` are also later fragments, which have no transport header, and protocols other than TCP, UDP and ICMP.
+    """
+    if frame[12:_ETHERNET_BYTES] != _ETHERTYPE_IPV4:
+        return None
+    return _ipv4(frame, _ETHERNET_BYTES, quoted=False)
+
+
+def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
+    if len(data) < start + 20:
+        return None
+    version_and_length, total, fragment, protocol, source, destination = _IPV4.unpack_from(data, start)
+    header = (version_and_length & 0x0F) * 4
+    if version_and_length >> 4 != 4 or header < 20 or total < header or fragment & 0x1FFF:
+        return None
+    end = start + total
+    if end > len(data):
+        if not quoted:
+            return None
+        end = len(data)
+    at = start + header
+    if protocol == TCP:
+        return _tcp(data, at, end, _address(source), _address(destination), quoted=quoted)
+    if protocol == UDP:
+        return _udp(data, at, end, _address(source), _address(destination), quoted=quoted)
+    if protocol == ICMP:
+        return _icmp(data, at, end, _address(source), _address(destination), quoted=quoted)
+    return None
+
+
+def _tcp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress, *, quoted: bool) -> Datagram | None:
+    if end - at < _TCP_BYTES:
+        if not quoted or end - at < _PORTS_AND_SEQUENCE.size:
+            return None
+        source_port, destination_port, sequence = _PORTS_AND_SEQUENCE.unpack_from(data, at)
+        return Datagram(TCP, source, destination, source_port, destination_port, sequence)
+    source_port, destination_port, sequence, acknowledged, offset, flags = _TCP.unpack_from(data, at)
+    header = (offset >> 4) * 4
+    if header < _TCP_BYTES or (at + header > end and not quoted):
+        return None
+    payload = data[at + header : end]
+    return Datagram(
+        TCP, source, destination, source_port, destination_port, sequence, acknowledged, flags, None, payload
+    )
+
+
+def _udp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress, *, quoted: bool) -> Datagram | None:
+    if end - at < _UDP_BYTES:
+        return None
+    source_port, destination_port, length = _UDP.unpack_from(data, at)
+    if length < _UDP_BYTES or (at + length > end and not quoted):
+        return None
+    payload = data[at + _UDP_BYTES : min(at + length, end)]
+    return Datagram(UDP, source, destination, source_port, destination_port, 0, 0, None, None, payload)
+
+
+def _icmp(
+    data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress, *, quoted: bool
+) -> Datagram | None:
+    if end - at < _ICMP_BYTES:
+        return None
+    kind = (data[at], data[at + 1])
+    body = at + _ICMP_BYTES
+    if kind[0] not in _ICMP_QUOTING:
+        return Datagram(ICMP, source, destination, icmp=kind, payload=data[body:end])
+    # An error about an error is never sent (RFC 1122, section 3.2.2); not following it bounds the recursion.
+    inner = None if quoted else _ipv4(data[:end], body, quoted=True)
+    return Datagram(ICMP, source, destination, icmp=kind, quoted=inner)
+
+
+@lru_cache(maxsize=4096)
+def _address(packed: bytes) -> IPAddress:
+    return IPv4Address(packed)

@@ -1,0 +1,131 @@
+"""Which flow a packet belongs to, whatever has been done to its addresses and ports.
+
+Owns: the token that payloads carry, the initial sequence numbers that stand for TCP flows, and the way back from both.
+Must not: look at addresses or ports. A proxy rewrites them, and ``--random-fully`` rewrites ports at random.
+
+A token is 48 bytes of text, so that it can be read in any capture::
+
+    proxylab probe 3f9a01c2b4d5e6f7 000000010000002a
+             |     |                |       number of the flow, or of the fence
+             |     |                run of an errand, counted over the whole lab
+             |     nonce of the lab
+             probe, reply or fence
+
+A crafted SYN cannot carry a payload that a listener would see, so its initial sequence number is its identity: NAT
+leaves sequence numbers alone (only helpers such as FTP's shift them), a SYN/ACK or a reset acknowledges the number
+plus one (RFC 9293, section 3.5), and an ICMP error quotes it in its first eight bytes (RFC 792).
+"""
+
+from binascii import Error as NotHexadecimalError
+from binascii import unhexlify
+from enum import Enum
+from typing import Final
+
+__all__ = ["TOKEN_BYTES", "Identity", "IdentityRegistry", "Kind", "answer_to"]
+
+TOKEN_BYTES: Final = 48
+_NUMBER_AT: Final = 40
+
+# Room between the initial sequence numbers of two flows: what follows a SYN (seq + 1) is never another flow's SYN.
+_STRIDE: Final = 4
+_SEQUENCE_SPACE: Final = 1 << 32
+
+_PROBE_WORD: Final = b"proxylab probe "
+_REPLY_WORD: Final = b"proxylab reply "
+
+
+class Kind(Enum):
+    """What a token says its packet is. All words are of one length, so that all tokens are."""
+
+    PROBE = _PROBE_WORD
+    REPLY = _REPLY_WORD
+    FENCE = b"proxylab fence "
+
+
+def answer_to(request: bytes) -> bytes | None:
+    """The first bytes of an answer to ``request``: its token, as a reply; ``None`` where none may be sent.
+
+    A request without a token is answered without one. An answer is never answered: two responders that were made to
+    talk to each other by a forged source address would not stop.
+    """
+    if request.startswith(_REPLY_WORD):
+        return None
+    if request.startswith(_PROBE_WORD) and len(request) >= TOKEN_BYTES:
+        return _REPLY_WORD + request[len(_PROBE_WORD) : TOKEN_BYTES]
+    return _REPLY_WORD
+
+
+class Identity:
+    """The identities of all flows, and of all fences, of one run of one errand."""
+
+    __slots__ = ("_first", "_heads", "_stem", "flows")
+
+    def __init__(self, nonce: bytes, serial: int, first: int, flows: int) -> None:
+        """An identity as ``IdentityRegistry.issue`` makes it.
+
+        Args:
+            nonce: eight bytes that no other lab shares.
+            serial: counts the runs of a lab; an errand that is run again gets another.
+            first: the initial sequence number of flow 0.
+            flows: how many flows there are; flow numbers are below it.
+        """
+        self.flows = flows
+        self._first = first
+        self._stem = f"{nonce.hex()} {serial:08x}".encode()
+        self._heads = {kind.value + self._stem: kind for kind in Kind}
+
+    def token(self, kind: Kind, number: int) -> bytes:
+        """The token of a flow, or of a fence, by its number."""
+        return b"%s%s%08x" % (kind.value, self._stem, number)
+
+    def read(self, payload: bytes) -> tuple[Kind, int] | None:
+        """What the token at the head of ``payload`` says: its kind, and the number of its flow or fence.
+
+        ``None`` if there is no token, if it is another run's, or if it names a flow that does not exist.
+        """
+        kind = self._heads.get(payload[:_NUMBER_AT])
+        if kind is None:
+            return None
+        try:
+            digits = unhexlify(payload[_NUMBER_AT:TOKEN_BYTES])
+        except NotHexadecimalError:
+            return None
+        number = int.from_bytes(digits, "big")
+        if len(digits) != 4 or (number >= self.flows and kind is not Kind.FENCE):
+            return None
+        return kind, number
+
+    def sequence(self, flow: int) -> int:
+        """The initial sequence number that stands for ``flow``."""
+        return self._first + flow * _STRIDE
+
+    def flow_of_sequence(self, sequence: int) -> int | None:
+        """The flow that this initial sequence number stands for, or ``None``."""
+        flow, rest = divmod(sequence - self._first, _STRIDE)
+        return flow if rest == 0 and 0 <= flow < self.flows else None
+
+
+class IdentityRegistry:
+    """Hands out identities, each unlike all others of the lab.
+
+    Sequence numbers start again only when the whole space of 2**32 has been used, which is a billion flows later.
+    """
+
+    def __init__(self, nonce: bytes) -> None:
+        if len(nonce) != 8:
+            raise ValueError(f"a nonce of 8 bytes is needed, not {len(nonce)}")
+        self._nonce = nonce
+        self._serial = 0
+        self._next = _STRIDE
+
+    def issue(self, flows: int) -> Identity:
+        """A fresh identity for a run of ``flows`` flows."""
+        span = flows * _STRIDE
+        if span >= _SEQUENCE_SPACE:
+            raise ValueError(f"{flows} flows do not fit into the space of TCP sequence numbers")
+        if self._next + span > _SEQUENCE_SPACE:
+            self._next = _STRIDE
+        identity = Identity(self._nonce, self._serial & 0xFFFFFFFF, self._next, flows)
+        self._serial += 1
+        self._next += span
+        return identity

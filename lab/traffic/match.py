@@ -1,0 +1,204 @@
+"""From frames at taps to observations of flows.
+
+Owns: what a packet is to its flow, and what a run has seen of each flow so far.
+Must not: touch sockets, or judge. A frame that belongs to no flow of the run is passed over.
+
+How a frame finds its flow:
+
+* UDP by the token in its payload, which also says whether it is a request or a reply.
+* TCP by the initial sequence number: a SYN bears it, a SYN/ACK and the reset of a closed port acknowledge it plus one.
+  For crafted SYNs the lab chose it; for kernel sockets it is learned where the SYN leaves the sender, since there, and
+  only there, the source port is still the socket's own.
+* An ICMP error by the request that it quotes.
+
+Two things that the sender's own stack does to crafted flows are passed over, because they say nothing of the proxy: its
+reset of a SYN/ACK it did not ask for (that reset carries no acknowledgement; RFC 9293, section 3.5.2), and its port
+unreachable about a reply (that error quotes a reply, not a request).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lab.ip import IPAddress, Protocol
+from lab.kernel.capture import Frame
+from lab.traffic.dissect import ICMP, TCP, UDP, Datagram, TcpFlag, dissect
+from lab.traffic.identity import Identity, Kind
+from lab.verdict.evidence import Direction, Observation, Packet
+
+__all__ = ["FenceSighting", "Matcher", "Vantage"]
+
+_SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
+_RST_ACK = TcpFlag.RST | TcpFlag.ACK
+_DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
+
+# Members by names of their own: an attribute of an enum's class is looked up anew each time, and this is done often.
+_PROBE, _FENCE = Kind.PROBE, Kind.FENCE
+_REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
+_IN, _OUT = Direction.IN, Direction.OUT
+
+_ECHO_REPLY = 0
+_ECHO_REQUEST = 8
+_PORT_UNREACHABLE = (3, 3)
+# Destination unreachable, time exceeded, parameter problem: the packet is gone. A redirect (5) is only advice.
+_FINAL_ICMP = frozenset({3, 11, 12})
+
+
+@dataclass(frozen=True, slots=True)
+class Vantage:
+    """Where a tap is: the place and device that observations name, and whether the errand is sent from there."""
+
+    place: str
+    device: str
+    is_sender: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FenceSighting:
+    """A fence seen coming in somewhere: its echo request, or the reply to it."""
+
+    number: int
+    reply: bool
+    place: str
+    destination: IPAddress
+    at: int
+
+
+class Matcher:
+    """Gathers the observations of one run."""
+
+    def __init__(self, identity: Identity, protocol: Protocol, sockets: Mapping[int, int] | None = None) -> None:
+        """A matcher for the flows of ``identity``.
+
+        Args:
+            identity: of the run.
+            protocol: of its flows.
+            sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
+        """
+        self.observations: list[Observation] = []
+        self.fences: list[FenceSighting] = []
+        self._identity = identity
+        self._protocol = protocol
+        self._sockets = sockets
+        self._learned: dict[int, int] = {}
+        self._arrived: set[int] = set()
+        self._replied: set[int] = set()
+        self._turned_away: set[int] = set()
+
+    @property
+    def unsettled(self) -> int:
+        """Of how many flows neither arrival and reply, nor a reset or a final ICMP error at the sender, was seen."""
+        return self._identity.flows - len((self._arrived & self._replied) | self._turned_away)
+
+    def take(self, vantage: Vantage, frames: Iterable[Frame]) -> None:
+        """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
+        for frame in frames:
+            datagram = dissect(frame.data)
+            if datagram is None:
+                continue
+            if datagram.protocol == UDP:
+                found = self._udp(datagram)
+            elif datagram.protocol == TCP:
+                found = self._tcp(vantage, frame.outgoing, datagram)
+            else:
+                found = self._icmp(vantage, frame, datagram)
+            if found is not None:
+                self._record(vantage, frame, datagram, *found)
+
+    def _udp(self, datagram: Datagram) -> tuple[int, Packet] | None:
+        if self._protocol is not Protocol.UDP:
+            return None
+        token = self._identity.read(datagram.payload)
+        if token is None or token[0] is _FENCE:
+            return None
+        return token[1], _REQUEST if token[0] is _PROBE else _REPLY
+
+    def _tcp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
+        if self._protocol is not Protocol.TCP or datagram.flags is None:
+            return None
+        decisive = datagram.flags & _DECISIVE
+        if decisive == TcpFlag.SYN:
+            if self._sockets is not None and vantage.is_sender and outgoing:
+                self._learn(datagram)
+            return self._with(self._flow(datagram.sequence), _REQUEST)
+        acknowledged = (datagram.acknowledged - 1) & 0xFFFFFFFF
+        if decisive == _SYN_ACK:
+            return self._with(self._flow(acknowledged), _REPLY)
+        # A reset counts where the sender hears it and where a listener's stack utters it.
+        if decisive == _RST_ACK and vantage.is_sender is not outgoing:
+            return self._with(self._flow(acknowledged), _RESET)
+        return None
+
+    def _icmp(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> tuple[int, Packet] | None:
+        if datagram.icmp is None:
+            return None
+        if datagram.icmp[0] in (_ECHO_REQUEST, _ECHO_REPLY):
+            self._sight_fence(vantage, frame, datagram)
+            return None
+        quoted = datagram.quoted
+        if quoted is None:
+            return None
+        kind = Packet.PORT_UNREACHABLE if datagram.icmp == _PORT_UNREACHABLE else Packet.OTHER_ICMP
+        if quoted.protocol == UDP and self._protocol is Protocol.UDP:
+            token = self._identity.read(quoted.payload)
+            return (token[1], kind) if token is not None and token[0] is _PROBE else None
+        # A TCP quote without flags ends after eight bytes; then the sequence number alone speaks.
+        if quoted.protocol == TCP and self._protocol is Protocol.TCP and _is_syn(quoted):
+            return self._with(self._flow(quoted.sequence), kind)
+        return None
+
+    def _sight_fence(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> None:
+        token = self._identity.read(datagram.payload)
+        if token is not None and token[0] is _FENCE and not frame.outgoing and datagram.icmp is not None:
+            reply = datagram.icmp[0] == _ECHO_REPLY
+            self.fences.append(FenceSighting(token[1], reply, vantage.place, datagram.destination, frame.at_ns))
+
+    def _learn(self, syn: Datagram) -> None:
+        """Tie a kernel-chosen sequence number to its flow.
+
+        The kernel may choose one number twice in a long run. The later flow then owns it, which is right, since frames
+        are taken in while the flows they belong to are under way.
+        """
+        flow = (self._sockets or {}).get(syn.source_port)
+        if flow is not None:
+            self._learned[syn.sequence] = flow
+
+    def _flow(self, sequence: int) -> int | None:
+        if self._sockets is None:
+            return self._identity.flow_of_sequence(sequence)
+        return self._learned.get(sequence)
+
+    @staticmethod
+    def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
+        return None if flow is None else (flow, packet)
+
+    def _record(self, vantage: Vantage, frame: Frame, datagram: Datagram, flow: int, packet: Packet) -> None:
+        self.observations.append(
+            Observation(
+                flow,
+                vantage.place,
+                vantage.device,
+                _OUT if frame.outgoing else _IN,
+                packet,
+                self._protocol,
+                datagram.source,
+                datagram.source_port,
+                datagram.destination,
+                datagram.destination_port,
+                frame.at_ns,
+                datagram.icmp if datagram.protocol == ICMP else None,
+            )
+        )
+        if frame.outgoing:
+            return
+        if packet is _REQUEST:
+            self._arrived.add(flow)
+        elif not vantage.is_sender:
+            return
+        elif packet is _REPLY:
+            self._replied.add(flow)
+        elif packet is _RESET or (datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP):
+            self._turned_away.add(flow)
+
+
+def _is_syn(quoted: Datagram) -> bool:
+    return quoted.flags is None or quoted.flags & _DECISIVE == TcpFlag.SYN

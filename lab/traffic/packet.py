@@ -1,0 +1,59 @@
+"""Flows by crafted frames on the sender's tap.
+
+Owns: how many frames leave before everybody has been heard, and what the device would not take.
+Must not: look at answers.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from lab.kernel.capture import Tap
+from lab.traffic.connect import error_name
+from lab.verdict.evidence import ConnectReport
+
+__all__ = ["Dispatch"]
+
+# A flow crosses a tap at most four times before taps are read: request, reply, and what the stacks say to that. One
+# tap may be both sender's and receiver's (hairpin), which doubles it.
+_CROSSINGS: Final = 8
+
+# Even with all the room there is, others of the event loop are to get their turn after a few milliseconds.
+_AT_ONCE: Final = 256
+
+
+class Dispatch:
+    """Sends the first packets of a run, some at a time, and counts them."""
+
+    def __init__(self, tap: Tap, frames: Iterable[bytes], room: int) -> None:
+        """``room`` is how many frames every tap can hold at least."""
+        self.reports: list[ConnectReport] = []
+        self.refused: list[str] = []
+        self.sent = 0
+        self.finished = False
+        self._tap = tap
+        self._frames = iter(frames)
+        self._at_once = max(1, min(_AT_ONCE, room // _CROSSINGS))
+
+    def advance(self) -> bool:
+        """Send the next frames. Whether there were any.
+
+        An error of the device (EMSGSIZE, ENOBUFS, ENETDOWN) refuses that frame only.
+        """
+        chunk = tuple(islice(self._frames, self._at_once))
+        self.finished = len(chunk) < self._at_once
+        for frame in chunk:
+            try:
+                self._tap.send(frame)
+            except OSError as error:
+                self.refused.append(error_name(error.errno))
+            else:
+                self.sent += 1
+        return bool(chunk)
+
+    def abandon(self) -> bool:
+        """Nothing is held for a frame that has left."""
+        return False
+
+    def close(self) -> None:
+        """The tap is the lab's."""

@@ -1,0 +1,52 @@
+"""Source ports of flows.
+
+Owns: which ports flows leave from, so that no two flows of a lab that could meet in conntrack share a tuple.
+Must not: open sockets, or take a port that somebody listens on.
+
+Conntrack remembers a UDP tuple and sends a second flow with it wherever the first one went, without asking any rule
+again (``nf_nat_inet_fn`` consults rules for new entries only). Ports are therefore dealt in turn from a whole deck per
+sender and protocol, across errands, and come again only when the deck is used up or conntrack has been flushed.
+"""
+
+import random
+from collections.abc import Collection
+from typing import Final
+
+from lab.ip import Protocol
+
+__all__ = ["PortDealer"]
+
+# All but the privileged ports and the kernel's own choice for sockets without a port: the default of
+# net.ipv4.ip_local_port_range, which the lab does not change (networking/ip-sysctl, Linux documentation).
+_PORTS: Final = (*range(1024, 32768), *range(61000, 65536))
+
+
+class PortDealer:
+    """Deals ports, each sender and protocol from a deck of its own. The seed orders the decks."""
+
+    def __init__(self, seed: int, taken: Collection[int]) -> None:
+        """``taken`` are ports that somebody in the lab listens on: a reply to one would find a listener."""
+        self._deck = [port for port in _PORTS if port not in taken]
+        random.Random(seed).shuffle(self._deck)  # noqa: S311 - an order to repeat, not a secret
+        self._next: dict[tuple[str, Protocol], int] = {}
+
+    @property
+    def size(self) -> int:
+        """How many flows of one run can have a port of their own."""
+        return len(self._deck)
+
+    def deal(self, sender: str, protocol: Protocol, flows: int) -> tuple[int, ...]:
+        """Distinct ports for the flows of one run.
+
+        Raises:
+            ValueError: for more flows than there are ports.
+        """
+        if flows > self.size:
+            raise ValueError(f"{flows} flows of one sender need as many source ports, and there are {self.size}")
+        start = self._next.get((sender, protocol), 0)
+        self._next[sender, protocol] = (start + flows) % self.size
+        return tuple((self._deck[start:] + self._deck[:start])[:flows])
+
+    def restart(self) -> None:
+        """Deal from whole decks again: conntrack has forgotten every flow."""
+        self._next.clear()

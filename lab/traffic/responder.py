@@ -1,0 +1,194 @@
+"""Responders: what listens on the ports of pods, and says who it is and whom it saw.
+
+Owns: every listening socket of a lab, and the connections made to them.
+Must not: let a client hold anything up. What is half open, too long or garbage costs its own connection only, and
+connections are bounded: the oldest makes room.
+
+All sockets stand in one epoll. ``pump`` does, without waiting, whatever is due; a run of an errand calls it after each
+chunk of packets, and the event loop calls it whenever a descriptor is ready between runs.
+"""
+
+import asyncio
+import errno
+import select
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from lab.errors import InternalError
+from lab.ip import Protocol
+from lab.kernel.netns import NetNs, inside
+from lab.plan.model import Listener, Plan
+from lab.traffic.answer import Voice
+
+__all__ = ["Responders"]
+
+_BACKLOG: Final = 4096
+_CONNECTIONS: Final = 512
+_LONGEST_LINE: Final = 128 * 1024
+_AT_ONCE: Final = 4096
+_ROUNDS: Final = 16
+_BUFFER: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class _Door:
+    """A listening socket, or a UDP socket, and the voice behind it."""
+
+    sock: socket.socket
+    voice: Voice
+
+
+@dataclass(slots=True)
+class _Guest:
+    """A TCP client that has not yet finished its line."""
+
+    sock: socket.socket
+    voice: Voice
+    peer: tuple[str, int]
+    heard: bytearray
+
+
+class Responders:
+    """All responders of a lab. Open until ``close``."""
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
+        """Bind a socket for every listener of the plan.
+
+        Raises:
+            InternalError: naming the listener whose port could not be bound; what was opened is closed again.
+        """
+        self._epoll = select.epoll()
+        self._tcp: dict[int, _Door] = {}
+        self._udp: dict[int, _Door] = {}
+        self._guests: dict[int, _Guest] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        for namespace in plan.namespaces:
+            for listener in namespace.listeners:
+                try:
+                    self._listen(netns_by_name[namespace.name], listener)
+                except OSError as error:
+                    self.close()
+                    raise InternalError(
+                        f"{listener.name} in namespace {namespace.name} cannot listen on "
+                        f"{listener.protocol} {listener.port}: {error}; the plan must give each port to one listener"
+                    ) from error
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the event loop call ``pump`` whenever something waits, for traffic that no errand sends."""
+        loop.add_reader(self._epoll.fileno(), self.pump)
+        self._loop = loop
+
+    def pump(self) -> int:
+        """Answer all that waits, and return how many datagrams, connections and lines that were. Never waits."""
+        done = 0
+        for _ in range(_ROUNDS):
+            events = self._epoll.poll(0, _AT_ONCE)
+            if not events:
+                break
+            for fd, _event in events:
+                done += self._serve(fd)
+        return done
+
+    def close(self) -> None:
+        """Close every socket; clients in mid-dialogue are reset or finished by their kernel."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._epoll.fileno())
+            self._loop = None
+        for fd in tuple(self._guests):
+            self._dismiss(fd)
+        for door in (*self._tcp.values(), *self._udp.values()):
+            door.sock.close()
+        self._epoll.close()
+
+    def _listen(self, netns: NetNs, listener: Listener) -> None:
+        match listener.protocol:
+            case Protocol.TCP:
+                kind, doors = socket.SOCK_STREAM, self._tcp
+            case Protocol.UDP:
+                kind, doors = socket.SOCK_DGRAM, self._udp
+            case _:
+                raise OSError(errno.EPROTONOSUPPORT, f"no responder speaks {listener.protocol}")
+        with inside(netns):
+            sock = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("", listener.port))
+            if kind is socket.SOCK_STREAM:
+                sock.listen(_BACKLOG)
+            else:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            self._epoll.register(sock.fileno(), select.EPOLLIN)
+        except OSError:
+            sock.close()
+            raise
+        doors[sock.fileno()] = _Door(sock, Voice(listener.name))
+
+    def _serve(self, fd: int) -> int:
+        if door := self._udp.get(fd):
+            return _answer_datagrams(door)
+        if door := self._tcp.get(fd):
+            return self._welcome(door)
+        if guest := self._guests.get(fd):
+            return self._listen_to(guest)
+        return 0
+
+    def _welcome(self, door: _Door) -> int:
+        for done in range(_AT_ONCE):
+            try:
+                sock, peer = door.sock.accept()
+            except OSError as error:
+                # Nobody is left, or who was left is gone: accept(2) passes on errors of the waiting connection.
+                if error.errno in (errno.EMFILE, errno.ENFILE) and self._guests:
+                    self._dismiss(next(iter(self._guests)))
+                return done
+            if len(self._guests) >= _CONNECTIONS:
+                self._dismiss(next(iter(self._guests)))
+            sock.setblocking(False)
+            guest = _Guest(sock, door.voice, (peer[0], peer[1]), bytearray())
+            self._guests[sock.fileno()] = guest
+            self._epoll.register(sock.fileno(), select.EPOLLIN)
+            self._listen_to(guest)
+        return _AT_ONCE
+
+    def _listen_to(self, guest: _Guest) -> int:
+        fd = guest.sock.fileno()
+        try:
+            heard = guest.sock.recv(_LONGEST_LINE)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._dismiss(fd)
+            return 1
+        guest.heard += heard
+        if b"\n" in heard:
+            answer = guest.voice.answer(bytes(guest.heard), *guest.peer)
+            # An answer fits into an empty send buffer. If the client is gone, the taps tell.
+            with suppress(OSError):
+                guest.sock.send(answer or b"")
+            self._dismiss(fd)
+        elif not heard or len(guest.heard) > _LONGEST_LINE:
+            self._dismiss(fd)
+        return 1
+
+    def _dismiss(self, fd: int) -> None:
+        # Closing takes the descriptor out of the epoll, too (epoll(7)): there is no duplicate of it.
+        self._guests.pop(fd).sock.close()
+
+
+def _answer_datagrams(door: _Door) -> int:
+    receive, send, voice = door.sock.recvfrom, door.sock.sendto, door.voice
+    for done in range(_AT_ONCE):
+        try:
+            request, peer = receive(65535)
+        except OSError:
+            # EAGAIN: none is left. A pending ICMP error of an earlier answer (ip(7)) ends this round; epoll comes back.
+            return done
+        answer = voice.answer(request, peer[0], peer[1])
+        if answer is not None:
+            # EPERM or no route: the answer is missing at the taps, which is the evidence.
+            with suppress(OSError):
+                send(answer, peer)
+    return _AT_ONCE

@@ -1,0 +1,170 @@
+"""One errand from its first packet to its evidence.
+
+Owns: the order of a run, and when it may end.
+Must not: judge, or wait for a fixed time.
+
+A run reads the rule counters, forgets what the taps saw before, and then takes turns: send some, let the responders
+answer, read the taps. It ends when every flow is settled: arrived and replied to, or turned away by a reset or an ICMP
+error. If nothing moves any more and some flow is not settled, fences are sent (``fences`` says why they prove that what
+has not arrived by then never will); when they are back and still nothing has moved, the run is over.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
+from typing import Final
+
+from lab.errors import InternalError
+from lab.ip import Protocol
+from lab.kernel.netns import NetNs
+from lab.plan.errand import Errand
+from lab.plan.model import Plan
+from lab.scenario.model import Manner
+from lab.timing import Deadline
+from lab.traffic.connect import Dialogues
+from lab.traffic.counters import rule_counts
+from lab.traffic.craft import first_packets
+from lab.traffic.identity import TOKEN_BYTES, IdentityRegistry
+from lab.traffic.packet import Dispatch
+from lab.traffic.ports import PortDealer
+from lab.traffic.responder import Responders
+from lab.traffic.turns import Sending, Turns
+from lab.traffic.watch import Watch
+from lab.verdict.evidence import Evidence
+
+__all__ = ["Runner"]
+
+_RUN_SECONDS: Final = 10.0
+_FLOW_SECONDS: Final = 0.005
+
+# Ethernet, IP and transport header with options: what a frame is longer than its token and payload.
+_HEADER_BYTES: Final = 14 + 20 + 40
+
+
+class Runner:
+    """The traffic of one lab: its taps, its responders, and one errand at a time."""
+
+    def __init__(
+        self,
+        netns_by_name: Mapping[str, NetNs],
+        plan: Plan,
+        counters: Callable[[str], Awaitable[str]],
+        seed: int = 0,
+    ) -> None:
+        """A runner; ``open`` it before the first run.
+
+        Args:
+            netns_by_name: every namespace of the plan.
+            plan: pods and outside hosts of it are tapped, its listeners are answered for.
+            counters: what ``iptables-save -c`` prints in the node of that name.
+            seed: orders source ports.
+        """
+        self._netns_by_name = netns_by_name
+        self._plan = plan
+        self._counters = counters
+        taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
+        self._ports = PortDealer(seed, taken)
+        self._identities = IdentityRegistry(os.urandom(8))
+        self._lock = asyncio.Lock()
+        self._watch: Watch | None = None
+        self._responders: Responders | None = None
+
+    async def open(self) -> None:
+        """Open every tap and every responder, once for the lab's life.
+
+        Raises:
+            InternalError: naming the device or the port that could not be opened; nothing stays open.
+        """
+        self._watch = Watch(self._netns_by_name, self._plan)
+        try:
+            self._responders = Responders(self._netns_by_name, self._plan)
+        except InternalError:
+            self.close()
+            raise
+        self._responders.attach(asyncio.get_running_loop())
+
+    def close(self) -> None:
+        """Close every tap and every responder. Called in the lab's event loop, which it does not hold up."""
+        if self._responders is not None:
+            self._responders.close()
+            self._responders = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def forget(self) -> None:
+        """Conntrack was flushed: source ports may be used again."""
+        self._ports.restart()
+
+    async def run(self, errand: Errand) -> Evidence:
+        """Send an errand and gather the evidence. Runs wait for each other.
+
+        Raises:
+            InternalError: for an errand that no plan should have led to (a sender without a tap, a protocol that is
+                not sent), or a runner that is not open.
+        """
+        async with self._lock:
+            started = time.monotonic()
+            before = await self._read_counters(errand)
+            turns = self._prepare(errand)
+            try:
+                unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
+            finally:
+                turns.close()
+            losses = turns.losses()
+            after = await self._read_counters(errand)
+        return Evidence(
+            sent=turns.sending.sent,
+            observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
+            connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
+            counts=tuple(count for node in errand.nodes for count in rule_counts(node, before[node], after[node])),
+            fences=turns.fences.reports(),
+            losses=losses,
+            refused_sends=tuple(turns.sending.refused),
+            unfinished=unfinished,
+            seconds=time.monotonic() - started,
+        )
+
+    async def _read_counters(self, errand: Errand) -> dict[str, str]:
+        dumps = await asyncio.gather(*(self._counters(node) for node in errand.nodes))
+        return dict(zip(errand.nodes, dumps, strict=True))
+
+    def _prepare(self, errand: Errand) -> Turns:
+        if self._watch is None or self._responders is None:
+            raise InternalError("the runner is not open; open() comes before run()")
+        if errand.protocol not in (Protocol.TCP, Protocol.UDP) or errand.destination.version != 4:
+            raise InternalError(
+                f"errand {errand.name!r}: {errand.protocol} to {errand.destination} is not sent; "
+                f"TCP and UDP over IPv4 are"
+            )
+        sender = errand.sender
+        tap = self._watch.tap(sender.namespace, sender.device)
+        identity = self._identities.issue(errand.flows)
+        if sender.port is not None:
+            ports = (sender.port,) * errand.flows
+        elif errand.flows <= self._ports.size:
+            ports = self._ports.deal(sender.namespace, errand.protocol, errand.flows)
+        else:
+            raise InternalError(
+                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
+                f"and there are {self._ports.size}"
+            )
+        room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
+        sending: Sending
+        if errand.manner is Manner.PACKET:
+            sending = Dispatch(tap, first_packets(errand, identity, ports), room)
+            sockets = None
+        else:
+            sending = Dialogues(self._netns_by_name[sender.namespace], errand, identity, ports, room)
+            sockets = {port: flow for flow, port in enumerate(ports)}
+        return Turns(
+            errand=errand,
+            identity=identity,
+            tap=tap,
+            sending=sending,
+            sockets=sockets,
+            watch=self._watch,
+            responders=self._responders,
+        )

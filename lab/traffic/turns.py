@@ -1,0 +1,163 @@
+"""The turns of one run: send some, answer, look; and the proof that nothing more will come.
+
+Owns: the loop of a run, its matcher and its fences.
+Must not: choose flows, ports or identities (``runner`` does), or read rule counters.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from lab.kernel.capture import Tap
+from lab.plan.errand import Errand
+from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.traffic.fences import Fences
+from lab.traffic.identity import Identity
+from lab.traffic.match import Matcher, Vantage
+from lab.traffic.responder import Responders
+from lab.traffic.watch import Watch
+from lab.verdict.evidence import ConnectReport, TapLoss
+
+__all__ = ["Sending", "Turns"]
+
+_FENCE_SECONDS: Final = 1.0
+
+
+class Sending(Protocol):
+    """What sends the flows of a run: ``Dispatch`` by crafted frames, ``Dialogues`` by kernel sockets."""
+
+    sent: int
+    refused: list[str]
+    reports: list[ConnectReport]
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to be sent, or to be heard by sockets."""
+
+    def advance(self) -> bool:
+        """Do what can be done now. Whether there was anything."""
+
+    def abandon(self) -> bool:
+        """Give up what is under way: nothing can come for it any more. Whether there was anything."""
+
+    def close(self) -> None:
+        """Close what was opened."""
+
+
+class Turns:
+    """One run, taken turn by turn."""
+
+    def __init__(
+        self,
+        *,
+        errand: Errand,
+        identity: Identity,
+        tap: Tap,
+        sending: Sending,
+        sockets: Mapping[int, int] | None,
+        watch: Watch,
+        responders: Responders,
+    ) -> None:
+        self.sending = sending
+        self.matcher = Matcher(identity, errand.protocol, sockets)
+        self.fences = Fences(errand, identity, tap)
+        self._by_taps = sockets is None
+        self._tap = tap
+        self._watch = watch
+        self._responders = responders
+        self._places = {receiver.namespace: receiver.name for receiver in errand.receivers}
+        self._places[errand.sender.namespace] = errand.sender.name
+
+    async def take(self, deadline: Deadline) -> str:
+        """Take turns until every flow is settled or provably gone.
+
+        Returns:
+            What was still awaited when the deadline passed; empty when nothing was.
+        """
+        self._watch.discard()
+        with _one_cpu():
+            while not self._settled:
+                if deadline.passed:
+                    return self._awaited()
+                await asyncio.sleep(0)  # others of the lab's event loop get a turn, too
+                if self._turn():
+                    continue
+                await self._fence(deadline)
+                if not self._turn() and not self.sending.abandon():
+                    break
+            self._look()
+        return ""
+
+    def losses(self) -> tuple[TapLoss, ...]:
+        """What the taps could not keep of this run."""
+        return self._watch.losses()
+
+    def close(self) -> None:
+        """Close what the run opened."""
+        self.sending.close()
+
+    @property
+    def _settled(self) -> bool:
+        """Kernel sockets say themselves when they are done; of crafted flows only the taps can tell."""
+        return self.sending.finished and not (self._by_taps and self.matcher.unsettled)
+
+    def _turn(self) -> bool:
+        """Send, answer, look. Whether anything moved."""
+        moved = self.sending.advance()
+        return self._look() or moved
+
+    def _look(self) -> bool:
+        """Answer what waits, then read the taps, to which the answers have come, too. Whether anything was there."""
+        answered = self._responders.pump()
+        seen = len(self.matcher.observations)
+        # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
+        for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
+            place = self._places.get(tap.place, tap.place)
+            self.matcher.take(Vantage(place, tap.device, tap is self._tap), frames)
+        self.fences.take(self.matcher.fences)
+        self.matcher.fences = []
+        return answered > 0 or len(self.matcher.observations) > seen
+
+    async def _fence(self, deadline: Deadline) -> None:
+        """Send a round of fences and take turns until all are back, for a second at most."""
+        self.fences.send()
+        patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))
+        try:
+            await wait_until(self._fenced, patience, "fences")
+        except DeadlineExceededError:
+            self.fences.give_up()
+
+    def _fenced(self) -> bool:
+        self._look()
+        return self.fences.back
+
+    def _awaited(self) -> str:
+        if not self.sending.finished:
+            return "the run's deadline passed while flows were still to be sent or under way"
+        return f"the run's deadline passed while {self.matcher.unsettled} flows were neither answered nor turned away"
+
+
+@contextmanager
+def _one_cpu() -> Iterator[None]:
+    """Keep this thread on the CPU it is on.
+
+    What a softirq could not finish waits on the backlog of the CPU that sent it. A fence sent from another CPU could
+    overtake it there, and would prove nothing. Where the machine forbids pinning, that remains possible.
+    """
+    allowed = os.sched_getaffinity(0)
+    with suppress(OSError):
+        os.sched_setaffinity(0, {_current_cpu()})
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setaffinity(0, allowed)
+
+
+def _current_cpu() -> int:
+    """The 39th field of proc(5)'s stat; fields are counted behind the command's name, which may hold spaces."""
+    stat = Path("/proc/thread-self/stat").read_text(encoding="ascii", errors="replace")
+    return int(stat.rpartition(")")[2].split()[36])

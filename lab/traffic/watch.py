@@ -1,0 +1,103 @@
+"""All taps of a lab, read together.
+
+Owns: which devices are tapped, and the reading of whatever waits at any of them.
+Must not: know flows.
+"""
+
+import select
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Final
+
+from lab.errors import InternalError
+from lab.kernel.capture import Frame, Tap, open_tap
+from lab.kernel.netns import NetNs
+from lab.plan.model import Plan, Role
+from lab.traffic.interest import INTEREST
+from lab.verdict.evidence import TapLoss
+
+__all__ = ["Watch"]
+
+_TAPPED: Final = frozenset({Role.POD, Role.HOST})
+
+# What one small frame costs in a receive buffer (skb->truesize) at most: a 2 KiB block, its end and its sk_buff.
+_TRUESIZE: Final = 2304 + 320
+
+
+class Watch:
+    """A tap on every device of every pod and every outside host, for as long as the lab lives."""
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
+        """Open all taps.
+
+        Raises:
+            InternalError: naming the device that could not be tapped; taps that were opened are closed again.
+        """
+        self._taps: dict[tuple[str, str], Tap] = {}
+        self._by_fd: dict[int, Tap] = {}
+        with ExitStack() as opened:
+            self._epoll = opened.enter_context(select.epoll())
+            for namespace in plan.namespaces:
+                if namespace.role not in _TAPPED:
+                    continue
+                for end in (end for link in plan.links for end in link.ends if end.namespace == namespace.name):
+                    tap = _open(netns_by_name[namespace.name], end.device)
+                    opened.callback(tap.close)
+                    self._taps[namespace.name, end.device] = tap
+                    self._by_fd[tap.fileno()] = tap
+                    self._epoll.register(tap.fileno(), select.EPOLLIN)
+            opened.pop_all()
+
+    def tap(self, namespace: str, device: str) -> Tap:
+        """The tap on that device.
+
+        Raises:
+            InternalError: where there is none.
+        """
+        try:
+            return self._taps[namespace, device]
+        except KeyError:
+            raise InternalError(
+                f"no tap stands on {device} in {namespace}; pods and outside hosts are tapped, and an errand's sender "
+                f"must be one of them"
+            ) from None
+
+    def room(self, frame_bytes: int) -> int:
+        """How many frames of that length fit into every tap's buffer at least."""
+        smallest = min((tap.buffer_bytes for tap in self._taps.values()), default=0)
+        return smallest // (_TRUESIZE + frame_bytes)
+
+    def collect(self) -> list[tuple[Tap, list[Frame]]]:
+        """What waits at each tap at which anything waits. Never waits itself."""
+        ready = self._epoll.poll(0, max(1, len(self._by_fd)))
+        return [(tap, tap.drain()) for tap in (self._by_fd[fd] for fd, _event in ready)]
+
+    def discard(self) -> None:
+        """Forget what was seen and lost so far: it belongs to no run."""
+        self.collect()
+        self.losses()
+
+    def losses(self) -> tuple[TapLoss, ...]:
+        """What each tap could not keep since this was last asked."""
+        return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._taps.values() if (frames := tap.lost()))
+
+    def close(self) -> None:
+        """Close all taps, each in a thread: each waits for an RCU grace period, and nobody needs to wait with it."""
+        self._epoll.close()
+        if self._taps:
+            closers = ThreadPoolExecutor(len(self._taps))
+            for tap in self._taps.values():
+                closers.submit(tap.close)
+            closers.shutdown(wait=False)
+            self._taps.clear()
+
+
+def _open(netns: NetNs, device: str) -> Tap:
+    try:
+        return open_tap(netns, netns.name, device, INTEREST)
+    except OSError as error:
+        raise InternalError(
+            f"cannot tap {device} in namespace {netns.name}: {error}; the device must exist and the lab must hold "
+            f"CAP_NET_RAW over it"
+        ) from error

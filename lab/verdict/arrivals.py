@@ -1,0 +1,138 @@
+"""Who was reached, and as whom: backends, source and spread.
+
+Owns: the verdicts on packets as they were seen at the pods.
+Must not: judge what became of flows that no pod saw (``judge`` does); such flows only cast doubt here.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from lab.ip import IPAddress
+from lab.scenario.model import Manner, Preserved
+from lab.verdict.case import Case, Findings
+from lab.verdict.flows import Flow
+from lab.verdict.model import Verdict
+from lab.verdict.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed, flows_to_hit_all, spread_p_value
+from lab.verdict.words import amount, endpoint, listed
+
+__all__ = ["hits", "judge_backends", "judge_source", "judge_spread"]
+
+_MOST_SHARES = 6
+"""How many pods the one line of a verdict names with their flows; ``explain`` has a table."""
+
+
+def hits(case: Case) -> Counter[str]:
+    """How many flows arrived at each pod, in the order of first arrival."""
+    return Counter(place for flow in case.flows for place in flow.places)
+
+
+def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
+    """The pods that were hit are exactly ``expected``.
+
+    Which backend a flow gets is chance, so a few flows need not hit them all: only from ``flows_to_hit_all`` flows on
+    is a backend that none of them hit a missing one. Below, the pods hit must be among ``expected``, and the verdict
+    says so.
+    """
+    found = hits(case)
+    findings = _unseen(case)
+    for flow in case.arrived:
+        if flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
+            continue
+        strangers = [place for place in flow.places if place not in expected]
+        if strangers:
+            findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
+    never = [name for name in dict.fromkeys(expected) if not found[name]]
+    observed = _shares(found)
+    if never and found:
+        arrived = len(case.arrived)
+        if arrived >= flows_to_hit_all(len(set(expected))):
+            findings.missing_overall.append(f"{listed(never)} never chosen in {amount(arrived, 'flow')}")
+        else:
+            observed += f" ({amount(arrived, 'flow')} need not hit all {len(set(expected)):,})"
+    return findings.settle(case, "backends", expected=listed(expected), observed=observed)
+
+
+def judge_source(case: Case, expected: IPAddress) -> Verdict:
+    """The source address of every packet that arrived is ``expected``."""
+    findings = _unseen(case)
+    for flow in case.arrived:
+        contradiction = _disagreement_on_source(case, flow)
+        if contradiction:
+            findings.doubts.append((flow.number, contradiction))
+            continue
+        strangers = dict.fromkeys(str(each.source) for each in flow.arrivals if each.source != expected)
+        if strangers:
+            findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {listed(list(strangers))}"))
+    seen = Counter(str(arrival.source) for flow in case.arrived for arrival in flow.arrivals[:1])
+    preserved = isinstance(case.probe.expect.source, Preserved)
+    return findings.settle(
+        case,
+        "source",
+        expected=f"preserved ({expected})" if preserved else str(expected),
+        observed=_shares(seen) if len(seen) > 1 else listed(list(seen)),
+    )
+
+
+def _disagreement_on_source(case: Case, flow: Flow) -> str:
+    """How the tap at the pod and the responder behind it contradict each other; empty where they agree."""
+    if flow.number in case.disagreements:
+        return case.disagreements[flow.number]
+    report = flow.report
+    if case.errand.manner is not Manner.CONNECT or report is None or report.error:
+        return ""
+    if report.peer is None:
+        return f"{report.backend} did not say which peer it saw"
+    peer = (report.peer, report.peer_port)
+    seen = {(arrival.source, arrival.source_port) for arrival in flow.arrivals}
+    if peer in seen:
+        return ""
+    at_tap = listed([endpoint(*each) for each in sorted(seen, key=str)])
+    return f"the tap at {listed(flow.places)} saw {at_tap}, {report.backend} itself saw {endpoint(*peer)}"
+
+
+def judge_spread(case: Case, backends: Sequence[str] | None) -> Verdict:
+    """Flows are shared evenly over ``backends``, or where the author named none, over the pods that were hit.
+
+    A spread over too few flows is neither even nor uneven: see ``statistics``.
+    """
+    found = hits(case)
+    names = list(dict.fromkeys(backends)) if backends else list(found)
+    counts = [found[name] for name in names]
+    flows, findings = sum(counts), _unseen(case)
+    findings.doubts += case.disagreements.items()
+    strangers = [name for name in found if name not in names]
+    if strangers:
+        findings.wrong_overall.append(f"{listed(strangers)} was hit, which is none of the backends")
+    chance = spread_p_value(counts, [1.0] * len(names)) if names else 1.0
+    if backends is None and len(names) == 1:
+        findings.doubts_overall.append(f"only {names[0]} was hit; without backends nothing shows that it is not alone")
+    elif names and flows < (needed := flows_needed(len(names))):
+        findings.doubts_overall.append(
+            f"{amount(flows, 'flow')} over {amount(len(names), 'backend')} cannot show a change of one share by "
+            f"{SHARE_CHANGE:.0%}; {needed:,} flows can"
+        )
+    elif chance < SIGNIFICANCE:
+        findings.missing_overall.append(f"chance alone spreads as unevenly as this with p = {chance:.1e}")
+    expected = f"even, {1 / len(names):.1%} each" if names else "even"
+    return findings.settle(case, "spread", expected=expected, observed=_shares(found))
+
+
+def _unseen(case: Case) -> Findings:
+    """What every verdict about arrivals starts from: the flows that no pod saw show nothing."""
+    unseen = len(case.flows) - len(case.arrived)
+    if not unseen:
+        return Findings()
+    clause = "no flow arrived, so nothing was seen of this"
+    if case.arrived:
+        clause = f"{unseen:,} of {amount(len(case.flows), 'flow')} did not arrive, so nobody knows of those"
+    return Findings(doubts_overall=[clause])
+
+
+def _shares(found: Counter[str]) -> str:
+    """Names with their flows, in a line; the name alone if there was one flow."""
+    if found.total() <= 1:
+        return listed(list(found))
+    shown = [f"{name} {count:,}" for name, count in found.most_common(_MOST_SHARES)]
+    more = len(found) - len(shown)
+    return ", ".join(shown) + (f", {more:,} more" if more else "")

@@ -1,0 +1,221 @@
+"""One probe before its judge: the flows, and every reason not to trust what was seen.
+
+Owns: ``Case``, with the doubts that the evidence itself raises, and ``Findings``, which turn into a verdict.
+Must not: know any particular expectation.
+
+Theory of operation. A finding is of one of three kinds, and they weigh differently:
+
+* *wrong*: something was seen that the expectation forbids. That is a fail, whatever else may be in doubt.
+* *missing*: something was not seen. That is a fail only if nothing casts doubt on the silence; else nobody knows.
+* *doubts*: something speaks against relying on what was seen. No pass stands beside a doubt.
+
+A pass is what is left when there is none of them. Doubts about the evidence as a whole (a tap lost frames, the run was
+cut short) weigh on every expectation, since each rests on all flows having been seen, and on nothing else having been.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lab.ip import Protocol
+from lab.plan.errand import Errand
+from lab.scenario.model import Manner, Position, Probe
+from lab.verdict.evidence import Evidence
+from lab.verdict.flows import Fate, Flow, gather
+from lab.verdict.model import Judgement, Verdict
+from lab.verdict.words import amount, listed, tally
+
+__all__ = ["Case", "Findings", "disagreement", "open_case"]
+
+_OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
+
+_ERRNO_OF = {
+    Fate.REJECTED: frozenset({"ECONNREFUSED"}),
+    Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
+    Fate.LOST: frozenset({"timeout"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One probe and all that was seen of it.
+
+    Attributes:
+        probe: with the expectations.
+        errand: the probe, resolved.
+        evidence: as recorded.
+        flows: every flow of the errand, in order.
+        fates: what became of each.
+        disagreements: where taps and sockets contradict each other, by flow number.
+        doubts: why the evidence as a whole is not to be relied on.
+        silence: why it proves nothing that a flow was not seen again.
+    """
+
+    probe: Probe
+    errand: Errand
+    evidence: Evidence
+    flows: tuple[Flow, ...]
+    fates: tuple[Fate, ...]
+    disagreements: dict[int, str]
+    doubts: tuple[str, ...]
+    silence: tuple[str, ...]
+
+    @property
+    def arrived(self) -> tuple[Flow, ...]:
+        """The flows that reached a pod, or several."""
+        return tuple(flow for flow in self.flows if flow.arrivals)
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote that expectation; the whole of ``expect`` for one that was not written."""
+        expect = self.probe.expect
+        return expect.positions.get(key, expect.position)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found about one expectation, as (flow number, clause) pairs; see the module for the three kinds."""
+
+    wrong: list[tuple[int, str]] = field(default_factory=list)
+    missing: list[tuple[int, str]] = field(default_factory=list)
+    doubts: list[tuple[int, str]] = field(default_factory=list)
+    wrong_overall: list[str] = field(default_factory=list)
+    missing_overall: list[str] = field(default_factory=list)
+    doubts_overall: list[str] = field(default_factory=list)
+
+    def settle(
+        self,
+        case: Case,
+        expectation: str,
+        *,
+        expected: str,
+        observed: str,
+        silence: Iterable[str] = (),
+        witnesses: Iterable[str] = (),
+    ) -> Verdict:
+        """The verdict. ``silence`` are the doubts that bear on what is missing, and on nothing else."""
+        flows = len(case.flows)
+        wrong = [*self.wrong_overall, *tally((clause for _, clause in self.wrong), flows)]
+        missing = [*self.missing_overall, *tally((clause for _, clause in self.missing), flows)]
+        doubts = [*self.doubts_overall, *tally((clause for _, clause in self.doubts), flows), *case.doubts]
+        if missing:
+            doubts += silence
+        if wrong or (missing and not doubts):
+            judgement, reasons = Judgement.FAIL, [*wrong, *missing]
+        elif missing or doubts:
+            judgement, reasons = Judgement.INCONCLUSIVE, [*missing, *doubts]
+        else:
+            judgement, reasons = Judgement.PASS, []
+        shown = next((pairs for pairs in (self.wrong, self.missing, self.doubts) if pairs), [])
+        return Verdict(
+            expectation=expectation,
+            judgement=judgement,
+            expected=expected,
+            observed=observed,
+            reasons=tuple(reasons),
+            witnesses=tuple(witnesses) if judgement is Judgement.PASS else (),
+            position=case.position(expectation),
+            example=min((number for number, _ in shown), default=None),
+        )
+
+
+def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
+    """Sort the evidence by flow and look for reasons to doubt it."""
+    flows = gather(errand, evidence)
+    fates = tuple(flow.fate for flow in flows)
+    disagreements: dict[int, str] = {}
+    if errand.manner is Manner.CONNECT:
+        for flow, fate in zip(flows, fates, strict=True):
+            clause = disagreement(flow, fate, errand.protocol)
+            if clause:
+                disagreements[flow.number] = clause
+    return Case(
+        probe,
+        errand,
+        evidence,
+        flows,
+        fates,
+        disagreements,
+        tuple(_doubts(errand, evidence, flows)),
+        tuple(_silence(errand, evidence, flows, fates)),
+    )
+
+
+def _doubts(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...]) -> Iterator[str]:
+    """Why the evidence as a whole is not to be relied on."""
+    if evidence.unfinished:
+        yield f"the run did not finish: {evidence.unfinished}"
+    for loss in evidence.losses:
+        if loss.frames:
+            yield f"the tap at {loss.place} {loss.device} lost {amount(loss.frames, 'frame')}"
+    if evidence.sent + len(evidence.refused_sends) < errand.flows:
+        yield f"{evidence.sent:,} of {amount(errand.flows, 'flow')} were sent"
+    if evidence.sent > errand.flows:
+        yield f"{amount(evidence.sent, 'flow')} were sent, but the probe has {errand.flows:,}"
+    numbers = range(errand.flows)
+    if any(seen.flow not in numbers or seen.protocol is not errand.protocol for seen in evidence.observations):
+        yield "packets were seen that claim to be of this probe, but of none of its flows"
+    unseen = sum(not flow.departures for flow in flows) - len(evidence.refused_sends)
+    if unseen > 0:
+        yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {errand.sender.name}"
+    if errand.manner is Manner.CONNECT:
+        unreported = sum(len(flow.reports) != 1 for flow in flows)
+        if unreported or any(report.flow not in numbers for report in evidence.connects):
+            yield f"the sockets of {amount(unreported, 'flow')} did not report exactly once"
+
+
+def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> Iterator[str]:
+    """Why it proves nothing that a flow was not seen again: a fence is not back, or was back too early."""
+    names = dict.fromkeys([*(fence.name for fence in errand.fences), *(report.name for report in evidence.fences)])
+    if not names:
+        yield "no fence was sent after it, so silence proves nothing"
+    left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
+    unsent, unanswered, early = [], [], []
+    for name in names:
+        reports = [report for report in evidence.fences if report.name == name]
+        if not reports:
+            unsent.append(name)
+        elif not all(report.answered for report in reports):
+            unanswered.append(name)
+        elif min(report.at for report in reports) < left:
+            early.append(name)
+    if unanswered:
+        yield f"the way to {listed(unanswered)} is itself broken, so silence proves nothing"
+    if unsent:
+        yield f"no fence was sent to {listed(unsent)}, so silence proves nothing"
+    if early:
+        yield f"the fence to {listed(early)} was back before the last flow had left, so silence proves nothing"
+
+
+def _silent(flow: Flow, fate: Fate) -> bool:
+    """Whether the flow left and something of it was not seen again."""
+    return bool(flow.departures) and (fate is Fate.LOST or not flow.replies)
+
+
+def disagreement(flow: Flow, fate: Fate, protocol: Protocol) -> str:
+    """How the taps and the kernel's socket contradict each other about one flow; empty where they agree.
+
+    Over TCP a socket may fail although the taps saw a reply: the handshake was answered and the data was not. That is
+    no contradiction; ``reply`` judges it.
+    """
+    report = flow.report
+    if report is None:
+        return ""
+    says = f"the socket says {_OWN_WORDS.get(report.error, report.error)}"
+    if fate in _ERRNO_OF:
+        return "" if report.error in _ERRNO_OF[fate] else f"the taps say {fate}, {says}"
+    if fate is not Fate.DELIVERED:
+        return f"the taps say {fate}, {says}" if not report.error else ""
+    place = flow.places[0]
+    if not report.error:
+        if not flow.replies:
+            return f"the taps saw no reply, {says}"
+        if report.backend != place:
+            return f"the tap at {place} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
+    elif flow.replies and protocol is not Protocol.TCP:
+        return f"the taps saw a reply, {says}"
+    elif report.error == "ECONNREFUSED":
+        return f"the taps saw neither reset nor ICMP error, {says}"
+    return ""
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"

@@ -1,0 +1,205 @@
+"""Observations sorted by flow, and what became of each flow.
+
+Owns: ``Flow``, all that was seen of one flow, and ``Fate``, what that amounts to.
+Must not: know what was expected.
+
+A fate is read from the taps alone. It is exact on purpose: a packet that arrived *and* was rejected is neither
+delivered nor rejected, a copy too many is not a delivery, and a frame that reached a pod's device while still addressed
+to somebody else has not arrived, since the pod's stack will not take it.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from lab.plan.errand import Errand
+from lab.verdict.evidence import ConnectReport, Direction, Evidence, Observation, Packet
+
+__all__ = ["Fate", "Flow", "gather", "hops"]
+
+_PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
+"""(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
+
+_ADVICE_TYPES = {4: frozenset({5}), 6: frozenset({2, 137})}
+"""ICMP types that advise the sender and do not end a flow: redirects (RFC 792; RFC 4861, section 4.5), and for IPv6
+packet too big (RFC 4443, section 3.2)."""
+
+_FRAGMENTATION_NEEDED = (3, 4)
+"""What IPv4 has for packet too big: RFC 1191."""
+
+
+class Fate(StrEnum):
+    """What became of one flow, in the words of a report."""
+
+    DELIVERED = "delivered"
+    REJECTED = "rejected"
+    REFUSED = "refused"
+    LOST = "lost"
+    UNSENT = "not sent"
+    MULTIPLIED = "delivered more than once"
+    UNREACHABLE = "answered by ICMP"
+    STRAYED = "strayed"
+    UNEXPLAINED = "answered by nobody seen"
+    CONTRADICTORY = "contradictory"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """All that was seen of one flow, each field in the order in which it was recorded.
+
+    Attributes:
+        number: of the flow.
+        departures: requests leaving the sender for the address dialled.
+        arrivals: requests coming in at a pod under that pod's own address.
+        strays: requests coming in elsewhere than at a node, or at a pod but addressed to somebody else.
+        answers: replies leaving the pods.
+        replies: replies coming in at the sender.
+        resets: TCP resets coming in at the sender.
+        unreachables: ICMP port unreachable coming in at the sender, quoting the request.
+        errors: other ICMP errors coming in at the sender, quoting the request.
+        reports: what the kernel's sockets said; one at most, or the evidence is not to be trusted.
+        unsendable: whether the sender's kernel refused to send it.
+    """
+
+    number: int
+    departures: tuple[Observation, ...] = ()
+    arrivals: tuple[Observation, ...] = ()
+    strays: tuple[Observation, ...] = ()
+    answers: tuple[Observation, ...] = ()
+    replies: tuple[Observation, ...] = ()
+    resets: tuple[Observation, ...] = ()
+    unreachables: tuple[Observation, ...] = ()
+    errors: tuple[Observation, ...] = ()
+    reports: tuple[ConnectReport, ...] = ()
+    unsendable: bool = False
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The pods at which it arrived, each once."""
+        return tuple(dict.fromkeys(arrival.place for arrival in self.arrivals))
+
+    @property
+    def report(self) -> ConnectReport | None:
+        """What the kernel's socket said."""
+        return self.reports[0] if self.reports else None
+
+    @property
+    def fate(self) -> Fate:
+        """What became of it, by the taps."""
+        turned_away = bool(self.resets) + bool(self.unreachables) + bool(self.errors)
+        if turned_away > 1 or (turned_away and self.replies):
+            return Fate.CONTRADICTORY
+        return self._fate_at_a_pod() if self.arrivals else self._fate_elsewhere()
+
+    def _fate_at_a_pod(self) -> Fate:
+        if len(self.places) > 1 or len(self.arrivals) > max(1, len(self.departures)):
+            return Fate.MULTIPLIED
+        if self.resets:
+            return Fate.REFUSED
+        if self.unreachables or self.errors:
+            return Fate.UNREACHABLE
+        return Fate.DELIVERED
+
+    def _fate_elsewhere(self) -> Fate:
+        found = (
+            (self.resets, Fate.REFUSED),
+            (self.errors, Fate.UNREACHABLE),
+            (self.replies, Fate.UNEXPLAINED),
+            (self.strays, Fate.STRAYED),
+            (self.unreachables, Fate.REJECTED),
+            (self.unsendable, Fate.UNSENT),
+        )
+        return next((fate for seen, fate in found if seen), Fate.LOST)
+
+
+def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
+    """All flows of the errand, in order. What belongs to none of them is left out (``judge`` doubts such evidence)."""
+    sorter = _Sorter(errand)
+    seen: defaultdict[int, defaultdict[str, list[Observation]]] = defaultdict(lambda: defaultdict(list))
+    for observation in evidence.observations:
+        kind = sorter.kind(observation)
+        if kind:
+            seen[observation.flow][kind].append(sorter.named(observation, kind))
+    reports: defaultdict[int, list[ConnectReport]] = defaultdict(list)
+    for report in evidence.connects:
+        reports[report.flow].append(report)
+    return tuple(
+        Flow(
+            number,
+            reports=tuple(reports.get(number, ())),
+            unsendable=bool(evidence.refused_sends) and "departures" not in seen.get(number, ()),
+            **{kind: tuple(observations) for kind, observations in seen.get(number, {}).items()},
+        )
+        for number in range(errand.flows)
+    )
+
+
+def hops(flow: Flow) -> tuple[Observation, ...]:
+    """Everything seen of a flow, in the order of time."""
+    kinds = (
+        flow.departures,
+        flow.strays,
+        flow.arrivals,
+        flow.answers,
+        flow.replies,
+        flow.resets,
+        flow.unreachables,
+        flow.errors,
+    )
+    return tuple(sorted((each for kind in kinds for each in kind), key=lambda observation: observation.at))
+
+
+class _Sorter:
+    """Tells which field of a ``Flow`` an observation belongs to."""
+
+    def __init__(self, errand: Errand) -> None:
+        self._errand = errand
+        self._sender = frozenset({errand.sender.name, errand.sender.namespace})
+        # Replicas may share a namespace: the pod is known by place and address together.
+        self._pods = {(place, pod.address): pod.name for pod in errand.receivers for place in (pod.name, pod.namespace)}
+        self._nodes = frozenset(errand.nodes)
+
+    def kind(self, observation: Observation) -> str:
+        """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
+        at_sender = observation.place in self._sender
+        if observation.packet is Packet.REQUEST:
+            return self._request(observation, at_sender)
+        if observation.direction is Direction.OUT:
+            from_pod = (observation.place, observation.source) in self._pods
+            return "answers" if observation.packet is Packet.REPLY and from_pod else ""
+        return self._heard(observation) if at_sender else ""
+
+    def named(self, observation: Observation, kind: str) -> Observation:
+        """The observation with the pod's name as its place, where that differs from its namespace's."""
+        address = {"arrivals": observation.destination, "answers": observation.source}.get(kind)
+        if address is None:
+            return observation
+        name = self._pods[observation.place, address]
+        return observation if name == observation.place else replace(observation, place=name)
+
+    def _request(self, request: Observation, at_sender: bool) -> str:
+        errand = self._errand
+        if request.direction is Direction.OUT:
+            dialled = (request.destination, request.destination_port) == (errand.destination, errand.port)
+            return "departures" if at_sender and dialled else ""
+        if (request.place, request.destination) in self._pods:
+            return "arrivals"
+        return "" if request.place in self._nodes else "strays"
+
+    @staticmethod
+    def _heard(heard: Observation) -> str:
+        version = heard.source.version
+        if heard.packet is Packet.REPLY:
+            return "replies"
+        if heard.packet is Packet.RESET:
+            return "resets"
+        if heard.packet is Packet.PORT_UNREACHABLE and heard.icmp == _PORT_UNREACHABLE[version]:
+            return "unreachables"
+        return "" if _is_advice(heard) else "errors"
+
+
+def _is_advice(error: Observation) -> bool:
+    if error.icmp is None:
+        return False
+    version = error.source.version
+    return error.icmp[0] in _ADVICE_TYPES[version] or (version == 4 and error.icmp == _FRAGMENTATION_NEEDED)

@@ -1,0 +1,325 @@
+"""The judge: recorded evidence against the expectations of one probe.
+
+Owns: ``judge``; the outcome, the reply and the hop where a flow ended (``arrivals`` judges who was reached, as whom).
+Must not: pass what is not proven. ``case`` says how findings weigh.
+
+What each outcome needs, for every flow of the probe:
+
+* ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address. The
+  reply is a verdict of its own: sent by that pod, and back at the sender from the address that was dialled.
+* ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it.
+* ``refused``: a TCP reset at the sender, from the address that was dialled.
+* ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
+  every packet of it; and fences that were sent after it are back, so that it is not merely late.
+
+Flows by kernel sockets have a second witness. Where it contradicts the taps about a flow, nobody knows.
+"""
+
+from collections.abc import Iterator
+
+from lab.errors import InternalError
+from lab.ip import IPAddress, Protocol
+from lab.plan.errand import Errand
+from lab.scenario.model import Expect, Manner, NodeDevice, Outcome, Preserved, Probe
+from lab.verdict.arrivals import hits, judge_backends, judge_source, judge_spread
+from lab.verdict.case import Case, Findings, open_case
+from lab.verdict.evidence import Evidence
+from lab.verdict.flows import Fate, Flow
+from lab.verdict.model import ProbeVerdict, Verdict
+from lab.verdict.rules import Rule, ending
+from lab.verdict.words import amount, endpoint, listed, tally
+
+__all__ = ["judge"]
+
+_FATE = {
+    Outcome.DELIVERED: Fate.DELIVERED,
+    Outcome.REJECTED: Fate.REJECTED,
+    Outcome.REFUSED: Fate.REFUSED,
+    Outcome.DROPPED: Fate.LOST,
+}
+
+_UNDECIDED = {
+    Outcome.DELIVERED: frozenset({Fate.CONTRADICTORY, Fate.UNEXPLAINED}),
+    Outcome.REJECTED: frozenset({Fate.CONTRADICTORY}),
+    Outcome.REFUSED: frozenset({Fate.CONTRADICTORY}),
+    Outcome.DROPPED: frozenset[Fate](),
+}
+"""Fates that neither hold nor break an outcome: one witness is missing, or two speak against each other."""
+
+_TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
+
+_ABOUT_ARRIVALS = ("backends", "source", "spread")
+
+
+def judge(probe: Probe, errand: Errand, source: IPAddress | None, evidence: Evidence) -> ProbeVerdict:
+    """Judge every expectation of a probe.
+
+    Args:
+        probe: with what the author expects.
+        errand: the probe, resolved.
+        source: the address that ``expect.source`` comes to; ``None`` for ``preserved``, an address, or no expectation.
+        evidence: what was seen.
+
+    Raises:
+        InternalError: if ``expect.source`` names a node's device and ``source`` does not say what address that is.
+    """
+    case = open_case(probe, errand, evidence)
+    return ProbeVerdict(probe=probe, errand=errand, verdicts=tuple(_verdicts(case, source)), evidence=evidence)
+
+
+def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
+    expect = case.probe.expect
+    yield _judge_outcome(case)
+    if expect.outcome is Outcome.DELIVERED:
+        yield _judge_reply(case)
+    if expect.outcome in _TARGET:
+        yield from _beside_the_point(case)
+    else:
+        if expect.backends is not None:
+            yield judge_backends(case, expect.backends)
+        if expect.source is not None:
+            yield judge_source(case, _resolved(case.errand, expect, source))
+        if expect.spread is not None:
+            yield judge_spread(case, expect.backends)
+    if expect.at is not None:
+        yield _judge_place(case, expect.at)
+
+
+def _resolved(errand: Errand, expect: Expect, source: IPAddress | None) -> IPAddress:
+    match expect.source:
+        case Preserved():
+            return errand.sender.address
+        case NodeDevice() as device if source is None:
+            raise InternalError(f"{expect.position}: nobody resolved the source {device}; please report this")
+        case NodeDevice() | None:
+            return source or errand.sender.address
+        case address:
+            return source or address
+
+
+def _beside_the_point(case: Case) -> Iterator[Verdict]:
+    """Expectations about pods, where no pod is to be reached: nothing that is seen could ever bear on them."""
+    expect = case.probe.expect
+    for key in _ABOUT_ARRIVALS:
+        if getattr(expect, key) is not None:
+            clause = f"nothing can be seen of {key} where the outcome is {expect.outcome}: take one of the two out"
+            yield Findings(wrong_overall=[clause]).settle(case, key, expected="", observed="")
+
+
+def _judge_outcome(case: Case) -> Verdict:
+    outcome = case.probe.expect.outcome
+    observed = ", ".join(_fates(case))
+    wanted = _FATE.get(outcome)
+    if wanted is None:
+        clause = f"no tap of this lab stands where a packet could be seen that is {outcome}"
+        return Findings(doubts_overall=[clause]).settle(case, "outcome", expected=outcome, observed=observed)
+    findings = Findings()
+    for flow, fate in zip(case.flows, case.fates, strict=True):
+        if flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
+        elif fate is wanted or (outcome is Outcome.DROPPED and fate is Fate.UNSENT):
+            findings.doubts += ((flow.number, clause) for clause in _doubts_about(case, flow, fate))
+        elif fate is Fate.LOST:
+            findings.missing.append((flow.number, "nothing of it was seen again after it left"))
+        elif fate in _UNDECIDED[outcome]:
+            findings.doubts.append((flow.number, _told(case, flow, fate)))
+        else:
+            findings.wrong.append((flow.number, _told(case, flow, fate)))
+    if outcome is Outcome.DROPPED:
+        findings.doubts_overall += _doubts_about_drop(case)
+    return findings.settle(
+        case,
+        "outcome",
+        expected=outcome,
+        observed=observed,
+        silence=case.silence,
+        witnesses=_witnesses(case, outcome),
+    )
+
+
+def _fates(case: Case) -> list[str]:
+    counts: dict[Fate, int] = {}
+    for fate in case.fates:
+        counts[fate] = counts.get(fate, 0) + 1
+    ranked = sorted(counts, key=lambda fate: -counts[fate])
+    return [str(fate) if len(case.flows) == 1 else f"{counts[fate]:,} {fate}" for fate in ranked]
+
+
+def _told(case: Case, flow: Flow, fate: Fate) -> str:
+    """A clause that tells what was seen of a flow."""
+    heard = [f"ICMP {icmp.icmp[0]}/{icmp.icmp[1]} from {icmp.source}" for icmp in flow.errors if icmp.icmp]
+    heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]
+    heard += [f"a reset from {endpoint(reset.source, reset.source_port)}" for reset in flow.resets]
+    heard += [f"a reply from {endpoint(reply.source, reply.source_port)}" for reply in flow.replies]
+    by_whom = listed(list(dict.fromkeys(heard)))
+    match fate:
+        case Fate.DELIVERED:
+            return f"it arrived at {flow.places[0]}"
+        case Fate.MULTIPLIED if len(flow.places) > 1:
+            return f"it arrived at {listed(flow.places)}"
+        case Fate.MULTIPLIED:
+            times = f"{len(flow.arrivals)} times at {flow.places[0]}"
+            return f"it arrived {times}, and was seen to leave {len(flow.departures)} times"
+        case Fate.STRAYED:
+            stray = flow.strays[0]
+            return f"it came in at {stray.place}, addressed to {endpoint(stray.destination, stray.destination_port)}"
+        case Fate.UNSENT:
+            errors = listed(sorted(set(case.evidence.refused_sends)), "or")
+            return f"the sender's own kernel refused to send it: {errors}"
+        case Fate.UNEXPLAINED:
+            return f"{case.errand.sender.name} heard {by_whom}, but no pod saw the request"
+        case _:
+            arrival = f"it arrived at {listed(flow.places)}, and " if flow.places else ""
+            return f"{arrival}{case.errand.sender.name} heard {by_whom}"
+
+
+def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
+    """Why a fate that looks as expected may not be what it looks like."""
+    errand = case.errand
+    if fate is Fate.REJECTED:
+        pods = {pod.address: pod.name for pod in errand.receivers}
+        for icmp in flow.unreachables:
+            if icmp.source in pods:
+                yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
+            if icmp.destination != errand.sender.address:
+                yield f"the ICMP error is addressed to {icmp.destination}, not to {errand.sender.name}"
+    elif fate is Fate.REFUSED:
+        dialled = (errand.destination, errand.port)
+        for reset in flow.resets:
+            if (reset.source, reset.source_port) != dialled:
+                stranger = endpoint(reset.source, reset.source_port)
+                yield f"the reset is from {stranger}, not from {endpoint(*dialled)} that was dialled"
+    elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
+        yield _told(case, flow, fate)
+
+
+def _doubts_about_drop(case: Case) -> Iterator[str]:
+    """Why silence is not yet a drop by rule: a fence is not back, or no counter accounts for every packet."""
+    yield from case.silence
+    needed = _packets(case)
+    rules = _ending_rules(case, Outcome.DROPPED)
+    counted = sum(rule.count.packets for rule in rules)
+    if counted >= needed:
+        return
+    if rules:
+        yield f"rules that drop it counted {counted:,} of {amount(needed, 'packet')}: {listed(_nodes(rules))}"
+    else:
+        yield "nothing arrived, but no rule says it dropped it"
+
+
+def _packets(case: Case) -> int:
+    """How many packets a rule must have counted, if it ended every flow: a repeated SYN is one more."""
+    return sum(max(1, len(flow.departures)) for flow in case.flows)
+
+
+def _ending_rules(case: Case, outcome: Outcome) -> tuple[Rule, ...]:
+    return ending(case.errand, case.evidence.counts, _TARGET[outcome])
+
+
+def _nodes(rules: tuple[Rule, ...]) -> list[str]:
+    return list(dict.fromkeys(rule.count.node for rule in rules))
+
+
+def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
+    if outcome is Outcome.DELIVERED:
+        places = [place for flow in case.arrived for place in flow.places]
+        yield from tally((f"seen at {place}" for place in places), len(case.flows))
+    elif outcome is Outcome.REJECTED:
+        icmps = [flow.unreachables[0] for flow in case.flows if flow.unreachables]
+        yield from tally((f"ICMP port unreachable from {icmp.source}" for icmp in icmps), len(case.flows))
+    elif outcome is Outcome.REFUSED:
+        yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
+    if outcome in _TARGET:
+        for rule in _ending_rules(case, outcome):
+            yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"
+
+
+def _judge_reply(case: Case) -> Verdict:
+    errand = case.errand
+    findings = Findings()
+    answered = 0
+    for flow, fate in zip(case.flows, case.fates, strict=True):
+        if not flow.arrivals:
+            findings.doubts.append((flow.number, "it never arrived at a pod that could reply"))
+            continue
+        if flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
+            continue
+        wrong = _wrong_reply(case, flow)
+        if wrong:
+            findings.wrong.append((flow.number, wrong))
+        elif not flow.replies:
+            sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
+            findings.missing.append((flow.number, f"{listed(flow.places)} {sent} {errand.sender.name}"))
+        elif fate is Fate.CONTRADICTORY:
+            findings.doubts.append((flow.number, _told(case, flow, fate)))
+        elif {answer.place for answer in flow.answers} != set(flow.places):
+            findings.doubts.append((flow.number, f"a reply came, but {listed(flow.places)} was not seen to send it"))
+        else:
+            answered += 1
+    return findings.settle(
+        case,
+        "reply",
+        expected=f"from {endpoint(errand.destination, errand.port)}",
+        observed=_replies(case),
+        silence=case.silence,
+        witnesses=[f"{amount(answered, 'flow')} answered"],
+    )
+
+
+def _wrong_reply(case: Case, flow: Flow) -> str:
+    """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
+    errand, dialled = case.errand, (case.errand.destination, case.errand.port)
+    ports = {departure.source_port for departure in flow.departures}
+    for reply in flow.replies:
+        if (reply.source, reply.source_port) != dialled:
+            stranger = endpoint(reply.source, reply.source_port)
+            return f"the reply came from {stranger}, not from {endpoint(*dialled)} that was dialled"
+        if reply.destination != errand.sender.address or (ports and reply.destination_port not in ports):
+            other = endpoint(reply.destination, reply.destination_port)
+            return f"the reply is addressed to {other}, from where the request did not come"
+    report = flow.report
+    if flow.replies and errand.manner is Manner.CONNECT and errand.protocol is Protocol.TCP and report and report.error:
+        return f"the handshake was answered, the data was not: {report.error}"
+    return ""
+
+
+def _replies(case: Case) -> str:
+    sources = (endpoint(flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies)
+    found = tally((f"from {source}" for source in sources), 1)
+    silent = sum(not flow.replies for flow in case.flows)
+    if silent and found:
+        found.append(f"none to {silent:,} of {amount(len(case.flows), 'flow')}")
+    return ", ".join(found[:4]) or "none"
+
+
+def _judge_place(case: Case, expected: str) -> Verdict:
+    """``at``: the node whose rule ended every flow, or the pod at which every flow arrived."""
+    outcome = case.probe.expect.outcome
+    findings = Findings()
+    if outcome not in _TARGET:
+        for flow in case.flows:
+            if not flow.places:
+                findings.missing.append((flow.number, "it arrived nowhere"))
+            elif flow.places != (expected,):
+                findings.wrong.append((flow.number, f"it arrived at {listed(flow.places)}"))
+        observed = listed(list(hits(case)))
+        return findings.settle(case, "at", expected=expected, observed=observed, silence=case.silence)
+    rules = _ending_rules(case, outcome)
+    here = sum(rule.count.packets for rule in rules if rule.count.node == expected)
+    elsewhere = [node for node in _nodes(rules) if node != expected]
+    needed = _packets(case)
+    ended = sum(fate in (_FATE[outcome], Fate.UNSENT) for fate in case.fates)
+    if expected not in case.errand.nodes:
+        findings.doubts_overall.append(f"only rules on nodes are counted, and {expected} is no node of this lab")
+    elif ended < len(case.flows):
+        findings.doubts_overall.append(f"{ended:,} of {amount(len(case.flows), 'flow')} {_were(ended)} {outcome}")
+    elif here < needed and elsewhere:
+        findings.wrong_overall.append(f"it was {outcome} by a rule on {listed(elsewhere)}")
+    elif here < needed:
+        findings.doubts_overall.append(f"no rule on {expected} counted it as {outcome}")
+    return findings.settle(case, "at", expected=expected, observed=listed(_nodes(rules)) if rules else "not known")
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"

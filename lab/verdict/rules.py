@@ -1,0 +1,146 @@
+"""What a counted rule says, read from the text that iptables-save prints.
+
+Owns: ``Rule``, as much of one rule as a witness needs, and which rules speak of a probe.
+Must not: guess. A rule whose text cannot be read for certain speaks of nothing.
+
+A counter is a witness of a flow's end only if its rule names what was dialled: protocol, address (or, for node ports,
+"an address of this node") and port. A policy or a rule for invalid packets may have dropped the flow, but its counter
+does not say so.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from lab.ip import IPAddress, IPNetwork
+from lab.plan.errand import Errand
+from lab.verdict.evidence import RuleCount
+
+__all__ = ["Rule", "ending", "read", "read_all", "translations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule and what it counted.
+
+    Attributes:
+        count: the record it was read from.
+        target: of ``-j``, such as ``DROP``; empty if the rule has none.
+        options: every option with its values and whether ``!`` stood before it, in order.
+    """
+
+    count: RuleCount
+    target: str
+    options: tuple[tuple[str, tuple[str, ...], bool], ...]
+
+    @property
+    def comment(self) -> str:
+        """What its writer said about it."""
+        return self._value("--comment")
+
+    @property
+    def translates_to(self) -> tuple[IPAddress, int] | None:
+        """Where a DNAT rule sends its packets, if it is to one address and port."""
+        host, _, port = self._value("--to-destination").rpartition(":")
+        try:
+            return ip_address(host.strip("[]")), int(port)
+        except ValueError:
+            return None
+
+    def speaks_of(self, errand: Errand) -> bool:
+        """Whether its text names the protocol, address and port that the errand dials, and does not exclude it."""
+        named = set()
+        for name, values, negated in self.options:
+            holds = _holds(name, values[0] if values else "", errand)
+            if holds is negated:
+                return False
+            if holds:
+                named.add(name)
+        return {"-p", "--dport"} <= named and not named.isdisjoint({"-d", "--dst-type"})
+
+    def _value(self, wanted: str) -> str:
+        return next((values[0] for name, values, _ in self.options if name == wanted and values), "")
+
+
+def read(count: RuleCount) -> Rule | None:
+    """The rule of a counter; ``None`` for what is no rule (a chain's policy) or cannot be read."""
+    try:
+        words = shlex.split(count.text)
+    except ValueError:
+        return None
+    if words[:1] != ["-A"]:
+        return None
+    options = _options(words[2:])
+    target = next((values[0] for name, values, _ in options if name in ("-j", "-g") and values), "")
+    return Rule(count, target, options)
+
+
+def ending(errand: Errand, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
+    """The rules that end flows in ``target`` (``DROP``, ``REJECT``), counted, and speak of what the errand dials."""
+    return tuple(rule for rule in read_all(counts) if rule.target == target and rule.speaks_of(errand))
+
+
+def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
+    """The DNAT rules that counted."""
+    return tuple(rule for rule in read_all(counts) if rule.target == "DNAT")
+
+
+def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
+    """Every rule that counted and can be read."""
+    return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
+
+
+def _options(words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+    """Options with their values. A value may follow that begins with a dash only after ``--comment``."""
+    options: list[tuple[str, tuple[str, ...], bool]] = []
+    negated = False
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "!":
+            negated = True
+            continue
+        end = at
+        if word == "--comment":
+            end = at + 1
+        else:
+            while end < len(words) and words[end] != "!" and not words[end].startswith("-"):
+                end += 1
+        options.append((word, tuple(words[at:end]), negated))
+        negated, at = False, end
+    return tuple(options)
+
+
+def _holds(option: str, value: str, errand: Errand) -> bool | None:
+    """Whether a match holds for what the errand sends; ``None`` where the text alone cannot say."""
+    match option:
+        case "-p":
+            return value.lower() == errand.protocol.lower()
+        case "-s":
+            return _within(errand.sender.address, value)
+        case "-d":
+            return _within(errand.destination, value)
+        case "--dport":
+            return _in_range(errand.port, value)
+        case "--dst-type" if value == "LOCAL":
+            return True  # the rule counted, so the address was one of the node's
+        case _:
+            return None
+
+
+def _within(address: IPAddress, text: str) -> bool:
+    try:
+        network: IPNetwork = ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return address.version == network.version and address in network
+
+
+def _in_range(port: int, text: str) -> bool:
+    first, _, last = text.partition(":")
+    try:
+        return int(first) <= port <= int(last or first)
+    except ValueError:
+        return False

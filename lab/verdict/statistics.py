@@ -1,0 +1,224 @@
+"""Whether a spread of flows over backends can be chance.
+
+Owns: the chi-square test of counts against shares, and how many flows such a test needs to be worth making.
+Must not: know probes, pods or evidence; numbers go in, numbers come out.
+
+Theory of operation. A proxy that picks one of ``k`` backends at random, flow by flow, makes multinomial counts.
+Pearson's statistic over ``n`` flows is then chi-square distributed with ``k - 1`` degrees of freedom; under a spread
+whose shares are ``p`` instead of ``q`` it is non-central, with ``n * sum((p - q)**2 / q)`` as non-centrality. A spread
+is rejected only below ``SIGNIFICANCE``, so small that no run of any CI ever meets it by chance; the price is paid in
+flows, and ``flows_needed`` names it.
+
+Above ``MOST_BINS`` endpoints the flows for a test of each share would be far too many: neighbouring endpoints are put
+together in bins whose shares are tested, and every single endpoint must have been hit besides.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+
+__all__ = [
+    "MOST_BINS",
+    "POWER",
+    "SHARE_CHANGE",
+    "SIGNIFICANCE",
+    "flows_needed",
+    "flows_to_hit_all",
+    "spread_p_value",
+]
+
+SIGNIFICANCE = 1e-9
+"""A spread less likely than this is not even."""
+
+POWER = 0.999
+"""How surely a spread with one changed share must be rejected."""
+
+SHARE_CHANGE = 0.3
+"""The change of one share, as a part of that share, that a test must show with ``POWER``."""
+
+MOST_BINS = 16
+"""The largest number of shares that are tested one by one."""
+
+_MOST_TERMS = 10_000
+"""Bound of every series below; they converge in tens to hundreds of terms."""
+
+
+@cache
+def flows_needed(backends: int) -> int:
+    """The smallest number of flows that can show an uneven spread over ``backends``.
+
+    With that many flows the test of ``spread_p_value`` at ``SIGNIFICANCE`` rejects, with probability ``POWER``, a
+    spread in which one share (of a bin, above ``MOST_BINS`` backends) is larger or smaller by ``SHARE_CHANGE`` of
+    itself while the others take it up evenly. Above ``MOST_BINS`` it is also enough for an even spread to miss an
+    endpoint with a probability below ``SIGNIFICANCE`` only.
+
+    Raises:
+        ValueError: for fewer than one backend.
+
+    Example:
+        >>> flows_needed(3)
+        1991
+    """
+    if backends < 1:
+        raise ValueError(f"a spread has at least one backend, not {backends}")
+    if backends == 1:
+        return 1
+    bins = min(backends, MOST_BINS)
+    freedom = bins - 1
+    critical = _critical_value(freedom)
+    # The smallest bin needs the most flows. With q as its share, sum((p - q)**2 / q) comes to this:
+    smallest = (backends // bins) / backends
+    per_flow = SHARE_CHANGE**2 * smallest / (1 - smallest)
+    low, high = 1, 2
+    while _non_central_cdf(critical, freedom, high * per_flow) > 1 - POWER:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _non_central_cdf(critical, freedom, middle * per_flow) > 1 - POWER:
+            low = middle
+        else:
+            high = middle
+    if backends <= MOST_BINS:
+        return high
+    return max(high, flows_to_hit_all(backends))
+
+
+def flows_to_hit_all(backends: int) -> int:
+    """The smallest number of flows that an even spread shares out so that no backend goes without.
+
+    "No" means: with a probability of at most ``SIGNIFICANCE`` (bounded by the sum over backends).
+
+    Raises:
+        ValueError: for fewer than one backend.
+
+    Example:
+        >>> flows_to_hit_all(2), flows_to_hit_all(3)
+        (31, 54)
+    """
+    if backends < 1:
+        raise ValueError(f"a spread has at least one backend, not {backends}")
+    if backends == 1:
+        return 1
+    # k * (1 - 1/k)**n < SIGNIFICANCE, solved for n.
+    return math.floor(math.log(backends / SIGNIFICANCE) / -math.log1p(-1 / backends)) + 1
+
+
+def spread_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
+    """How likely counts at least this far from ``shares`` are, if flows are shared out by chance.
+
+    Args:
+        counts: flows per endpoint, in an order that has nothing to do with the counts themselves.
+        shares: the share of each endpoint, in the same order; they are scaled to a sum of 1. An endpoint of share 0
+            must not be hit at all.
+
+    Returns:
+        A probability: of Pearson's statistic, and above ``MOST_BINS`` endpoints the smaller of that over bins and,
+        where an endpoint was never hit, of any endpoint going without (its upper bound, the sum over endpoints).
+
+    Raises:
+        ValueError: if the two do not match, or hold a negative number, or no share is above 0.
+    """
+    if len(counts) != len(shares):
+        raise ValueError(f"{len(counts)} counts against {len(shares)} shares")
+    total_share = math.fsum(shares)
+    if min(counts, default=0) < 0 or min(shares, default=0.0) < 0 or not total_share > 0:
+        raise ValueError("counts and shares are not negative, and some share is above 0")
+    if any(count and not share for count, share in zip(counts, shares, strict=True)):
+        return 0.0
+    cells = [(count, share / total_share) for count, share in zip(counts, shares, strict=True) if share]
+    if len(cells) <= MOST_BINS:
+        return _pearson(cells)
+    flows = sum(counts)
+    missed = 1.0
+    if any(count == 0 for count, _ in cells):
+        missed = math.fsum((1 - share) ** flows for _, share in cells)
+    return min(missed, _pearson(_binned(cells)))
+
+
+def _binned(cells: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Neighbours put together into ``MOST_BINS`` bins, whose sizes differ by one endpoint at most."""
+    edges = [len(cells) * number // MOST_BINS for number in range(MOST_BINS + 1)]
+    bins = [cells[start:end] for start, end in pairwise(edges)]
+    return [(sum(count for count, _ in each), math.fsum(share for _, share in each)) for each in bins]
+
+
+def _pearson(cells: Sequence[tuple[int, float]]) -> float:
+    """The p-value of Pearson's statistic over (count, share) cells whose shares are above 0 and sum to 1."""
+    flows = sum(count for count, _ in cells)
+    if flows == 0 or len(cells) == 1:
+        return 1.0
+    statistic = math.fsum((count - flows * share) ** 2 / (flows * share) for count, share in cells)
+    return _survival(statistic, len(cells) - 1)
+
+
+def _survival(statistic: float, freedom: int) -> float:
+    """The chance that a chi-square variable exceeds ``statistic``: the upper incomplete gamma function, regularised."""
+    shape, x = freedom / 2, statistic / 2
+    if x <= 0:
+        return 1.0
+    return 1 - _lower_series(shape, x) if x < shape + 1 else _upper_fraction(shape, x)
+
+
+def _lower_series(shape: float, x: float) -> float:
+    """P(shape, x) by its power series (DLMF 8.11.4); for x below shape + 1, where it converges fast."""
+    term = total = 1 / shape
+    for step in range(1, _MOST_TERMS):
+        term *= x / (shape + step)
+        total += term
+        if term < total * 1e-17:
+            break
+    return total * math.exp(shape * math.log(x) - x - math.lgamma(shape))
+
+
+def _upper_fraction(shape: float, x: float) -> float:
+    """Q(shape, x) by its continued fraction (DLMF 8.9.2, even part), with Lentz's method; for x above shape + 1."""
+    tiny = 1e-300
+    denominator = x + 1 - shape
+    upper = 1 / tiny
+    lower = 1 / denominator
+    fraction = lower
+    for step in range(1, _MOST_TERMS):
+        numerator = -step * (step - shape)
+        denominator += 2
+        lower = 1 / ((numerator * lower + denominator) or tiny)
+        upper = (denominator + numerator / upper) or tiny
+        change = lower * upper
+        fraction *= change
+        if abs(change - 1) < 1e-15:
+            break
+    return fraction * math.exp(shape * math.log(x) - x - math.lgamma(shape))
+
+
+def _critical_value(freedom: int) -> float:
+    """The statistic whose p-value is ``SIGNIFICANCE``, by bisection (the survival function falls everywhere)."""
+    low, high = 0.0, 1.0
+    while _survival(high, freedom) > SIGNIFICANCE:
+        low, high = high, high * 2
+    for _ in range(64):
+        middle = (low + high) / 2
+        if _survival(middle, freedom) > SIGNIFICANCE:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _non_central_cdf(statistic: float, freedom: int, non_centrality: float) -> float:
+    """The chance that a non-central chi-square variable stays at or below ``statistic``.
+
+    It is a mixture: with ``j`` drawn from a Poisson distribution of mean ``non_centrality / 2``, a central variable of
+    ``freedom + 2j`` degrees. P(a + 1, x) = P(a, x) - x**a * exp(-x) / gamma(a + 1) (DLMF 8.8.5) leads from one ``j``
+    to the next.
+    """
+    mean, x, shape = non_centrality / 2, statistic / 2, freedom / 2
+    central = 1 - _survival(statistic, freedom)
+    total = 0.0
+    for index in range(_MOST_TERMS):
+        weight = math.exp(index * math.log(mean) - mean - math.lgamma(index + 1))
+        total += weight * central
+        central = max(0.0, central - math.exp(shape * math.log(x) - x - math.lgamma(shape + 1)))
+        shape += 1
+        if index > mean and weight < 1e-18:
+            break
+    return total

@@ -1,0 +1,30 @@
+"""Run one scenario from beginning to end and say, line by line, where the run is. Its test kills it on the way."""
+
+import sys
+from pathlib import Path
+
+from lab.scenario.load import load_scenario
+
+from lab.session import Session
+
+
+def say(word: str) -> None:
+    sys.stdout.write(word + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    scenario = load_scenario(Path(sys.argv[1]))
+    session = Session()
+    say("building")
+    lab = session.open(scenario)
+    say("probing")
+    for probe in scenario.probes:
+        say(f"{probe.name}: {lab.probe(probe).overall.value}")
+    say("closing")
+    session.close()
+    say("closed")
+
+
+if __name__ == "__main__":
+    main()

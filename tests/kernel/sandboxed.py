@@ -1,0 +1,116 @@
+"""Run a coroutine of a test file inside a sandbox, as root or as an ordinary user.
+
+As a program (``python sandboxed.py FILE NAME``) it enters the sandbox, forks a launcher, and runs
+``await NAME(launcher)`` of FILE; what that returns is printed as JSON. As a module it starts that program and returns
+what was printed.
+"""
+
+import asyncio
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab.errors import CapabilityError
+from lab.kernel.launcher_child import fork_launcher
+from lab.kernel.sandbox import enter
+
+ROOT = Path(__file__).resolve().parents[2]
+ORDINARY = 54321  # a user id that nobody has
+
+
+def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False, seconds: float = 100) -> Any:
+    """What ``function`` returns when it is run in a sandbox; its failure is the caller's failure."""
+    file = function.__code__.co_filename
+    with checkout_for(ordinary=ordinary) as (root, become):
+        there = root / Path(file).relative_to(ROOT)
+        argv = [*become, python_of(root), str(root / "tests/kernel/sandboxed.py"), str(there), function.__name__]
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+    if done.returncode == 77:
+        import pytest
+
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, f"{function.__name__} in a sandbox:\n{done.stdout}{done.stderr}"
+    return json.loads(done.stdout) if done.stdout else None
+
+
+@contextmanager
+def checkout_for(*, ordinary: bool) -> Iterator[tuple[Path, Sequence[str]]]:
+    """The checkout as another user can reach it, and the command prefix that becomes that user.
+
+    A checkout may lie where only root may go (/root). So for an ordinary user it is bind-mounted elsewhere, in a mount
+    namespace that ends with the command.
+    """
+    if not ordinary or os.geteuid() != 0:
+        yield ROOT, ()
+        return
+    top = Path(tempfile.mkdtemp(prefix="checkout-", dir="/tmp"))
+    top.chmod(0o755)
+    try:
+        user = f"setpriv --reuid {ORDINARY} --regid {ORDINARY} --clear-groups"
+        become = f'mount --bind "$1" "$2" && shift 2 && exec {user} "$@"'
+        yield top, ("unshare", "--mount", "sh", "-c", become, "sh", str(ROOT), str(top))
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def python_of(root: Path) -> str:
+    """This interpreter, by its path below ``root`` if it lies in the checkout."""
+    executable = Path(sys.executable)
+    return str(root / executable.relative_to(ROOT)) if executable.is_relative_to(ROOT) else str(executable)
+
+
+def main() -> None:
+    """Enter the sandbox and run the coroutine."""
+    file, name = sys.argv[1:]
+    # The leash that a client would hold: as long as this process's parent keeps stdout open, the sandbox may live.
+    ours, theirs = socket.socketpair()
+    try:
+        if os.fork():
+            theirs.close()
+            _, status = os.wait()
+            os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+        ours.close()
+        enter(theirs)
+    except CapabilityError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        os._exit(77)
+    channel = fork_launcher(theirs)
+    spec = importlib.util.spec_from_file_location("sandboxed_test", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    from lab.kernel.launcher import Launcher
+
+    async def run() -> Any:
+        launcher = Launcher(channel)
+        launcher.attach()
+        return await getattr(module, name)(launcher)
+
+    result = asyncio.run(run())
+    if result is not None:
+        sys.stdout.write(json.dumps(result))
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

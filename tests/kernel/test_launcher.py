@@ -1,0 +1,104 @@
+"""Commands run where they should, see only their place, and cannot hurt the lab."""
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+from sandboxed import sandboxed
+from small_plan import small_plan
+
+from lab.kernel.launcher import Launcher
+from lab.kernel.realise import realise
+from lab.timing import Deadline
+
+USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+
+
+async def where_am_i(launcher: Launcher) -> dict[str, Any]:
+    with realise(small_plan()) as wiring:
+
+        async def run(place: str, *argv: str, stdin: bytes = b"") -> str:
+            done = await launcher.run(
+                wiring.namespaces[place], argv, place=place, stdin=stdin, deadline=Deadline.after(10)
+            )
+            return f"{done.status}:{(done.stdout + done.stderr).decode().strip()}"
+
+        return {
+            "hostname": await run("pod-1", "hostname"),
+            "first": await run("pod-1", "sh", "-c", "touch /run/mark; ls /run"),
+            "second": await run("pod-1", "ls", "/run"),
+            "elsewhere": await run("pod-2", "sh", "-c", "ls /run; hostname"),
+            "stdin": await run("pod-1", "cat", stdin=b"x" * 300_000),
+            "status": await run("pod-1", "sh", "-c", "exit 7"),
+            "signal": await run("pod-1", "sh", "-c", "kill -9 $$"),
+            "missing": await run("pod-1", "no-such-program"),
+            "group": await run("pod-1", "sh", "-c", 'test "$(ps -o pgid= $$ | tr -d " ")" = $$ && echo own'),
+            "netns": await run(
+                "pod-1", "sh", "-c", "ls /sys/class/net >/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3"
+            ),
+            "descriptors": await run("pod-1", "sh", "-c", "ls /proc/self/fd | wc -l"),
+            "ours": os.uname().nodename,
+        }
+
+
+@USERS
+def test_a_command_sees_its_place_and_nothing_else(ordinary: bool) -> None:
+    found = sandboxed(where_am_i, ordinary=ordinary)
+    assert found["hostname"] == "0:pod-1"
+    assert found["first"] == found["second"] == "0:mark", "the place keeps its /run from one command to the next"
+    assert found["elsewhere"] == "0:pod-2", "another place has another /run"
+    assert found["stdin"] == "0:" + "x" * 300_000
+    assert found["status"] == "7:"
+    assert found["signal"] == "-9:"
+    assert found["missing"].startswith("127:no-such-program: ")
+    assert found["group"] == "0:own"
+    assert sorted(found["netns"][2:].split()) == ["eth0", "lo"]
+    assert found["descriptors"] == "0:4", "stdin, stdout, stderr and the directory ls itself reads"
+    assert found["ours"] == "proxylab", "the sandbox keeps its own name"
+
+
+async def overdue(launcher: Launcher) -> dict[str, Any]:
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+        try:
+            await launcher.run(
+                netns,
+                ["sh", "-c", "trap '' TERM; sleep 1000 & echo $! >/run/pid; wait"],
+                place="pod-1",
+                deadline=Deadline.after(0.3),
+            )
+            words = "it ended"
+        except TimeoutError as error:
+            words = str(error)
+        gone = await launcher.run(
+            netns,
+            ["sh", "-c", "p=$(cat /run/pid); while kill -0 $p 2>/dev/null; do :; done; echo gone"],
+            place="pod-1",
+            deadline=Deadline.after(5),
+        )
+        return {"words": words, "child": gone.stdout.decode()}
+
+
+@USERS
+def test_an_overdue_command_is_killed_with_its_children(ordinary: bool) -> None:
+    found = sandboxed(overdue, ordinary=ordinary)
+    assert "sleep 1000" in found["words"]
+    assert "pod-1 did not end in time and was killed" in found["words"]
+    assert found["child"] == "gone\n"
+
+
+async def many_at_once(launcher: Launcher) -> list[str]:
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+        done = await asyncio.gather(
+            *(
+                launcher.run(netns, ["echo", str(number)], place="pod-1", deadline=Deadline.after(20))
+                for number in range(50)
+            )
+        )
+        return [one.stdout.decode().strip() for one in done]
+
+
+def test_fifty_commands_at_once_keep_their_answers_apart() -> None:
+    assert sandboxed(many_at_once) == [str(number) for number in range(50)]

@@ -1,0 +1,201 @@
+"""A plan made real is what the plan says, and carries from the first packet on."""
+
+import json
+import socket
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sandboxed import sandboxed
+from small_plan import small_plan
+
+from lab.errors import CapabilityError, InternalError
+from lab.kernel.carry import make_links_carry
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import inside
+from lab.kernel.realise import Wiring, realise
+from lab.plan.model import Route, Sysctl
+from lab.timing import Deadline
+
+USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+
+
+async def ip(launcher: Launcher, wiring: Wiring, place: str, *argv: str) -> Any:
+    done = await launcher.run(wiring.namespaces[place], ["ip", "-j", *argv], place=place, deadline=Deadline.after(10))
+    assert done.status == 0, done.stderr
+    return json.loads(done.stdout or b"[]")
+
+
+async def what_the_kernel_has(launcher: Launcher) -> dict[str, Any]:
+    with realise(small_plan()) as wiring:
+        links = await ip(launcher, wiring, "node-a", "link")
+        addresses = await ip(launcher, wiring, "node-a", "-4", "address")
+        routes = {place: await ip(launcher, wiring, place, "route") for place in ("node-b", "pod-1")}
+        return {
+            "links": {link["ifname"]: [link["ifindex"], link["address"]] for link in links},
+            "up": sorted(link["ifname"] for link in links if "LOWER_UP" in link["flags"]),
+            "addresses": {
+                link["ifname"]: [f"{a['local']}/{a['prefixlen']}" for a in link["addr_info"]] for link in addresses
+            },
+            "routes": sorted(
+                f"{route['dst']} via {route.get('gateway', '-')} on {route['dev']}"
+                for place in routes
+                for route in routes[place]
+            ),
+            "neighbours": [
+                [entry["dst"], entry["lladdr"], *entry["state"]]
+                for entry in await ip(launcher, wiring, "pod-2", "neighbour", "show", "nud", "permanent")
+            ],
+            "ports": [
+                link["ifname"] for link in await ip(launcher, wiring, "fabric", "link", "show", "master", "nodes")
+            ],
+        }
+
+
+@USERS
+def test_the_kernel_has_what_the_plan_says(ordinary: bool) -> None:
+    found = sandboxed(what_the_kernel_has, ordinary=ordinary)
+    assert found["links"] == {
+        "lo": [1, "00:00:00:00:00:00"],
+        "eth0": [12, "02:00:00:00:00:0c"],
+        "pod-1": [20, "02:00:00:00:00:14"],
+        "pod-2": [22, "02:00:00:00:00:16"],
+    }
+    assert found["up"] == ["eth0", "lo", "pod-1", "pod-2"]
+    assert found["addresses"] == {
+        "lo": ["127.0.0.1/8"],
+        "eth0": ["172.18.0.2/16"],
+        "pod-1": ["10.244.0.1/32"],
+        "pod-2": ["10.244.0.1/32"],
+    }
+    assert found["routes"] == [
+        "10.244.0.0/24 via 172.18.0.2 on eth0",
+        "10.244.0.1 via - on eth0",
+        "172.18.0.0/16 via - on eth0",
+        "default via 10.244.0.1 on eth0",
+    ]
+    assert found["neighbours"] == [["10.244.0.1", "02:00:00:00:00:16", "PERMANENT"]]
+    assert found["ports"] == ["node-a", "node-b"]
+
+
+async def sysctls_before_links(_: Launcher) -> list[str]:
+    def read(name: str) -> str:
+        with open(f"/proc/sys/net/ipv4/{name}", encoding="ascii") as file:
+            return file.read().strip()
+
+    with realise(small_plan()) as wiring:
+        values = []
+        for place, name in (
+            ("node-a", "ip_forward"),
+            ("pod-1", "ip_forward"),
+            ("node-a", "conf/eth0/rp_filter"),
+            ("node-a", "conf/pod-1/rp_filter"),
+        ):
+            with inside(wiring.namespaces[place]):
+                values.append(read(name))
+        return values
+
+
+@USERS
+def test_devices_are_born_with_the_sysctls_of_the_plan(ordinary: bool) -> None:
+    assert sandboxed(sysctls_before_links, ordinary=ordinary) == ["1", "0", "2", "2"]
+
+
+def first_packet_arrives(wiring: Wiring) -> bool:
+    """One datagram from the other node to a pod, at once and without a second try."""
+    with inside(wiring.namespaces["pod-1"]):
+        receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with inside(wiring.namespaces["node-b"]):
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with receiver, sender:
+        receiver.bind(("0.0.0.0", 9))
+        receiver.setblocking(False)
+        sender.sendto(b"first", ("10.244.0.10", 9))
+        try:
+            return receiver.recv(64) == b"first"
+        except BlockingIOError:
+            return False
+
+
+async def first_packets(_: Launcher) -> list[bool]:
+    arrived = []
+    for _build in range(20):
+        with realise(small_plan()) as wiring:
+            arrived.append(first_packet_arrives(wiring))
+    return arrived
+
+
+@USERS
+def test_the_first_packet_after_a_build_arrives(ordinary: bool) -> None:
+    assert sandboxed(first_packets, ordinary=ordinary) == [True] * 20
+
+
+async def carry_by_frames(_: Launcher) -> list[bool]:
+    with realise(small_plan()) as wiring:
+        make_links_carry(wiring.plan, wiring.namespaces, wiring.routes, release=(6, 1))
+        return [first_packet_arrives(wiring)]
+
+
+@USERS
+def test_on_an_older_kernel_frames_prove_that_links_carry(ordinary: bool) -> None:
+    assert sandboxed(carry_by_frames, ordinary=ordinary) == [True]
+
+
+async def a_link_that_is_down(launcher: Launcher) -> str:
+    with realise(small_plan()) as wiring:
+        await ip(launcher, wiring, "node-a", "link", "set", "pod-2", "down")
+        try:
+            make_links_carry(wiring.plan, wiring.namespaces, wiring.routes, release=(6, 1), patience=0.2)
+        except InternalError as error:
+            return str(error)
+    return "it claims to carry"
+
+
+def test_a_link_over_which_no_frame_arrives_is_named() -> None:
+    assert "pod-2" in sandboxed(a_link_that_is_down)
+
+
+async def a_sysctl_nobody_has(_: Launcher) -> str:
+    plan = small_plan()
+    odd = replace(plan.namespaces[1], sysctls=(Sysctl("net.ipv4.no_such_thing", "1"),))
+    try:
+        with realise(replace(plan, namespaces=(plan.namespaces[0], odd, *plan.namespaces[2:]))):
+            return "it was built"
+    except CapabilityError as error:
+        return str(error)
+
+
+def test_a_required_sysctl_that_the_kernel_lacks_is_a_capability() -> None:
+    words = sandboxed(a_sysctl_nobody_has)
+    assert "net.ipv4.no_such_thing" in words
+    assert "node-a" in words
+
+
+async def a_sysctl_that_may_be_absent(_: Launcher) -> str:
+    plan = small_plan()
+    odd = replace(plan.namespaces[1], sysctls=(Sysctl("net.ipv4.no_such_thing", "1", required=False),))
+    with realise(replace(plan, namespaces=(plan.namespaces[0], odd, *plan.namespaces[2:]))):
+        return "it was built"
+
+
+def test_a_sysctl_that_is_not_required_may_be_absent() -> None:
+    assert sandboxed(a_sysctl_that_may_be_absent) == "it was built"
+
+
+async def a_route_to_nowhere(_: Launcher) -> str:
+    from ipaddress import IPv4Address, IPv4Network
+
+    plan = small_plan()
+    lost = Route(IPv4Network("192.0.2.0/24"), "eth0", IPv4Address("198.51.100.1"))
+    odd = replace(plan.namespaces[1], routes=(*plan.namespaces[1].routes, lost))
+    try:
+        with realise(replace(plan, namespaces=(plan.namespaces[0], odd, *plan.namespaces[2:]))):
+            return "it was built"
+    except InternalError as error:
+        return str(error)
+
+
+def test_what_the_kernel_refuses_is_named_with_the_kernel_s_own_words() -> None:
+    words = sandboxed(a_route_to_nowhere)
+    assert "node-a: the kernel refused to route 192.0.2.0/24 via 198.51.100.1 on eth0: ENETUNREACH" in words
+    assert "Nexthop has invalid gateway" in words

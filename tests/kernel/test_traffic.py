@@ -1,0 +1,340 @@
+"""Errands on a real kernel: what is sent is seen, at every tap and by every flow, or its absence is proven."""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sandboxed import sandboxed
+from traffic_plan import PODS, VIP, errand, nat, spread, traffic_plan
+
+from lab.ip import Protocol
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import inside
+from lab.kernel.realise import realise
+from lab.plan.errand import Errand
+from lab.scenario.model import Manner
+from lab.timing import Deadline
+from lab.traffic.runner import Runner
+from lab.verdict.evidence import Direction, Evidence, Packet
+
+USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+PROTOCOLS = (Protocol.TCP, Protocol.UDP)
+MANNERS = (Manner.PACKET, Manner.CONNECT)
+
+
+@dataclass
+class Stage:
+    """A lab with a runner, and rules by hand."""
+
+    launcher: Launcher
+    netns: Any
+    runner: Runner
+
+    async def rules(self, text: str, place: str = "node-a") -> None:
+        await self._run(place, ["iptables-legacy-restore"], text)
+
+    async def run(self, errand: Errand) -> Evidence:
+        return await self.runner.run(errand)
+
+    async def counters(self, place: str) -> str:
+        return await self._run(place, ["iptables-legacy-save", "-c"], "")
+
+    async def ip(self, place: str, *argv: str) -> None:
+        await self._run(place, ["ip", *argv], "")
+
+    async def _run(self, place: str, argv: list[str], text: str) -> str:
+        done = await self.launcher.run(
+            self.netns[place], argv, place=place, stdin=text.encode(), deadline=Deadline.after(10)
+        )
+        assert done.status == 0, done.stderr
+        return done.stdout.decode()
+
+
+@asynccontextmanager
+async def stage(launcher: Launcher) -> AsyncIterator[Stage]:
+    with realise(traffic_plan()) as wiring:
+
+        async def counters(node: str) -> str:
+            return await standing.counters(node)
+
+        runner = Runner(wiring.namespaces, wiring.plan, counters, seed=7)
+        standing = Stage(launcher, wiring.namespaces, runner)
+        await runner.open()
+        try:
+            yield standing
+        finally:
+            runner.close()
+
+
+def seen(evidence: Evidence) -> Counter[str]:
+    """How many observations there are of each sort."""
+    return Counter(f"{o.place} {o.direction} {o.packet}" for o in evidence.observations)
+
+
+def told(evidence: Evidence) -> dict[str, Any]:
+    """What a test looks at, as JSON can carry it."""
+    return {
+        "sent": evidence.sent,
+        "seen": seen(evidence),
+        "errors": Counter(report.error for report in evidence.connects),
+        "backends": Counter(report.backend for report in evidence.connects),
+        "fences": {fence.name: fence.answered for fence in evidence.fences},
+        "counts": {count.text: count.packets for count in evidence.counts},
+        "losses": [loss.frames for loss in evidence.losses],
+        "refused": Counter(evidence.refused_sends),
+        "unfinished": evidence.unfinished,
+        "seconds": evidence.seconds,
+    }
+
+
+async def delivered(launcher: Launcher) -> dict[str, Any]:
+    result = {}
+    async with stage(launcher) as lab:
+        for protocol in PROTOCOLS:
+            await lab.rules(spread(protocol))
+            for manner in MANNERS:
+                evidence = await lab.run(errand(protocol, manner, flows=40))
+                by_flow = {o.flow: o for o in evidence.observations if (o.place, o.packet) == ("client", Packet.REPLY)}
+                result[f"{protocol} {manner}"] = told(evidence) | {
+                    "replies from": sorted({f"{o.source}:{o.source_port}" for o in by_flow.values()}),
+                    "flows": len(by_flow),
+                    "sources": sorted(
+                        {
+                            str(o.source)
+                            for o in evidence.observations
+                            if o.direction is Direction.IN and o.packet is Packet.REQUEST
+                        }
+                    ),
+                }
+    return result
+
+
+@USERS
+def test_flows_are_followed_through_a_dnat_both_ways(ordinary: bool) -> None:
+    for name, found in sandboxed(delivered, ordinary=ordinary).items():
+        sights = found["seen"]
+        assert found["sent"] == found["flows"] == 40, name
+        assert sights["client out request"] == sights["client in reply"] == 40, name
+        for way in ("in request", "out reply"):
+            assert sights[f"echo-1 {way}"] + sights[f"echo-2 {way}"] == 40, name
+            assert min(sights[f"echo-1 {way}"], sights[f"echo-2 {way}"]) > 0, name
+        assert set(sights) == {
+            "client out request",
+            "client in reply",
+            "echo-1 in request",
+            "echo-1 out reply",
+            "echo-2 in request",
+            "echo-2 out reply",
+        }, name
+        assert found["replies from"] == [f"{VIP}:80"], name
+        assert found["sources"] == [str(PODS["client"][0])], name
+        assert found["fences"] == {}, name
+        assert (found["losses"], found["refused"], found["unfinished"]) == ([], {}, ""), name
+        assert sum(found["counts"].values()) == 40, name
+        if "connect" in name:
+            assert found["errors"] == {"": 40}, name
+            assert found["backends"] == {pod: sights[f"{pod} in request"] for pod in ("echo-1", "echo-2")}, name
+
+
+async def not_delivered(launcher: Launcher) -> dict[str, Any]:
+    """The same errand, turned away in four ways."""
+    result = {}
+    head = f"-A FORWARD -d {VIP}/32"
+    fates = {
+        "rejected": f"*filter\n{head} -j REJECT --reject-with icmp-port-unreachable\nCOMMIT\n",
+        "dropped": f"*filter\n{head} -j DROP\nCOMMIT\n",
+        "refused": nat(
+            *(
+                f"-A PREROUTING -d {VIP}/32 -p {protocol.lower()} -j DNAT --to-destination 10.244.0.11:9999"
+                for protocol in PROTOCOLS
+            )
+        ),
+    }
+    async with stage(launcher) as lab:
+        await lab.ip("node-a", "route", "add", f"{VIP}/32", "via", "10.244.0.12", "dev", "echo-2", "onlink")
+        for fate, rules in fates.items():
+            await lab.rules("*nat\nCOMMIT\n*filter\nCOMMIT\n")
+            await lab.rules(rules)
+            for protocol in PROTOCOLS:
+                for manner in MANNERS:
+                    result[f"{fate} {protocol} {manner}"] = told(await lab.run(errand(protocol, manner, flows=70)))
+    return result
+
+
+@USERS
+def test_what_is_not_delivered_has_a_witness(ordinary: bool) -> None:
+    found = sandboxed(not_delivered, ordinary=ordinary)
+    for protocol in PROTOCOLS:
+        for manner in MANNERS:
+            rejected, dropped, refused = (
+                found[f"{fate} {protocol} {manner}"] for fate in ("rejected", "dropped", "refused")
+            )
+            assert rejected["seen"] == {"client out request": 70, "client in port-unreachable": 70}
+            assert rejected["fences"] == {}, "an ICMP error settles a flow"
+            assert dropped["seen"] == {"client out request": 70}
+            assert dropped["fences"] == dict.fromkeys(["node-a", *PODS], True), "each fence came back, the own one too"
+            assert dropped["seconds"] < 0.9, "what will never come is not waited for"
+            # A closed TCP port answers by a reset, a closed UDP port by ICMP from the pod.
+            word = "reset" if protocol is Protocol.TCP else "port-unreachable"
+            assert refused["seen"] == {
+                "client out request": 70,
+                "echo-1 in request": 70,
+                f"echo-1 out {word}": 70,
+                f"client in {word}": 70,
+            }
+            for fate in (rejected, dropped, refused):
+                assert fate["unfinished"] == ""
+                assert sum(fate["counts"].values()) >= 70
+            if manner is Manner.CONNECT:
+                assert rejected["errors"] == refused["errors"] == {"ECONNREFUSED": 70}
+                assert dropped["errors"] == {"timeout": 70}
+
+
+async def forbidden(launcher: Launcher) -> dict[str, Any]:
+    async with stage(launcher) as lab:
+        await lab.rules(f"*filter\n-A OUTPUT -d {VIP}/32 -j DROP\nCOMMIT\n", "client")
+        return {
+            "EPERM": told(await lab.run(errand(Protocol.UDP, Manner.CONNECT, flows=3))),
+            "EMSGSIZE": told(await lab.run(errand(Protocol.UDP, Manner.PACKET, flows=3, payload=1500))),
+        }
+
+
+def test_what_cannot_be_sent_is_named() -> None:
+    for name, found in sandboxed(forbidden).items():
+        assert found["sent"] == 0
+        assert found["refused"] == {name: 3}
+        assert found["seen"] == {}
+
+
+async def hairpin(launcher: Launcher) -> dict[str, Any]:
+    result = {}
+    async with stage(launcher) as lab:
+        for protocol in PROTOCOLS:
+            dnat = f"-A PREROUTING -d {VIP}/32 -p {protocol.lower()} -j DNAT --to-destination 10.244.0.11:8080"
+            await lab.rules(nat(dnat, "-A POSTROUTING -s 10.244.0.11/32 -d 10.244.0.11/32 -j MASQUERADE"))
+            for manner in MANNERS:
+                evidence = await lab.run(errand(protocol, manner, sender="echo-1", flows=20))
+                result[f"{protocol} {manner}"] = told(evidence)
+    return result
+
+
+@USERS
+def test_a_pod_that_reaches_itself_is_sender_and_receiver_at_one_tap(ordinary: bool) -> None:
+    for name, found in sandboxed(hairpin, ordinary=ordinary).items():
+        ways = ("out request", "in request", "out reply", "in reply")
+        assert found["seen"] == {f"echo-1 {way}": 20 for way in ways}, name
+
+
+async def unanswered(launcher: Launcher) -> dict[str, Any]:
+    async with stage(launcher) as lab:
+        await lab.rules(f"*filter\n-A FORWARD -d {VIP}/32 -j DROP\n-A FORWARD -d 10.244.0.12 -p icmp -j DROP\nCOMMIT\n")
+        await lab.ip("node-a", "route", "add", f"{VIP}/32", "via", "10.244.0.12", "dev", "echo-2", "onlink")
+        return told(await lab.run(errand(Protocol.TCP, Manner.CONNECT, flows=200)))
+
+
+def test_a_fence_that_does_not_come_back_is_waited_for_once_and_reported() -> None:
+    found = sandboxed(unanswered)
+    assert found["fences"] == {"node-a": True, "client": True, "echo-1": True, "echo-2": False}
+    assert found["errors"] == {"timeout": 200}
+    assert 1 <= found["seconds"] < 3
+
+
+async def overflow(launcher: Launcher) -> dict[str, Any]:
+    async with stage(launcher) as lab:
+        await lab.rules(spread(Protocol.UDP))
+        assert lab.runner._watch is not None
+        tap = lab.runner._watch.tap("echo-1", "eth0")
+        tap._ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        return told(await lab.run(errand(Protocol.UDP, flows=1000)))
+
+
+def test_frames_that_a_tap_could_not_keep_are_counted() -> None:
+    found = sandboxed(overflow)
+    assert len(found["losses"]) == 1
+    assert found["losses"][0] > 0
+    assert found["seen"]["echo-1 in request"] < 500
+
+
+async def odd_clients(launcher: Launcher) -> dict[str, Any]:
+    """Half-open, silent, endless and garbage clients, and then an ordinary errand."""
+    async with stage(launcher) as lab:
+        with inside(lab.netns["client"]):
+            clients = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(600)]
+            garbage = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with ExitStack() as stack:
+            stack.enter_context(garbage)
+            for number, client in enumerate(clients):
+                stack.enter_context(client)
+                client.setblocking(False)
+                with suppress(BlockingIOError):
+                    client.connect(("10.244.0.11", 8080))
+                await asyncio.sleep(0)
+                if number % 2:
+                    with suppress(OSError):
+                        client.send(bytes(range(10)) if number % 4 == 1 else b"x" * 200_000)
+            answers = {}
+            garbage.connect(("10.244.0.11", 8080))
+            garbage.setblocking(False)
+            for name, datagram in {"question": b"who are you?", "answer": b"proxylab reply to nobody"}.items():
+                garbage.send(datagram)
+                assert lab.runner._responders is not None
+                lab.runner._responders.pump()
+                try:
+                    answers[name] = garbage.recv(1024).decode()
+                except BlockingIOError:
+                    answers[name] = ""
+            await lab.rules(spread(Protocol.TCP))
+            return told(await lab.run(errand(Protocol.TCP, Manner.CONNECT, flows=100))) | {"answers": answers}
+
+
+def test_odd_clients_disturb_nobody() -> None:
+    found = sandboxed(odd_clients)
+    assert found["errors"] == {"": 100}
+    assert found["answers"]["question"].startswith('proxylab reply  {"pod": "echo-1", "peer": "10.244.0.10"')
+    assert found["answers"]["answer"] == "", "an answer is never answered"
+
+
+async def many(launcher: Launcher) -> dict[str, Any]:
+    result = {}
+    async with stage(launcher) as lab:
+        for protocol, flows in ((Protocol.TCP, 2000), (Protocol.UDP, 10000)):
+            await lab.rules(spread(protocol))
+            result[protocol] = told(await lab.run(errand(protocol, flows=flows)))
+    return result
+
+
+@USERS
+def test_no_flow_of_thousands_is_lost_or_mistaken(
+    ordinary: bool, record_property: Callable[[str, object], None]
+) -> None:
+    for protocol, found in sandboxed(many, ordinary=ordinary).items():
+        flows = {"TCP": 2000, "UDP": 10000}[protocol]
+        sights = found["seen"]
+        assert found["sent"] == sights["client out request"] == sights["client in reply"] == flows
+        assert sights["echo-1 in request"] + sights["echo-2 in request"] == flows
+        assert sorted(found["counts"].values()) == sorted(sights[f"{pod} in request"] for pod in ("echo-1", "echo-2"))
+        assert found["losses"] == []
+        record_property(f"seconds for {flows} {protocol} flows", found["seconds"])
+
+
+async def again(launcher: Launcher) -> dict[str, Any]:
+    async with stage(launcher) as lab:
+        await lab.rules(spread(Protocol.UDP))
+        first = await lab.run(errand(Protocol.UDP, flows=50))
+        second = await lab.run(errand(Protocol.UDP, flows=50))
+        ports = [
+            {o.source_port for o in run.observations if o.place == "client" and o.direction is Direction.OUT}
+            for run in (first, second)
+        ]
+        return {"shared": len(ports[0] & ports[1]), "second": told(second)}
+
+
+def test_an_errand_that_is_run_again_has_ports_of_its_own_and_asks_the_rules_again() -> None:
+    found = sandboxed(again)
+    assert found["shared"] == 0
+    assert sum(found["second"]["counts"].values()) == 50

@@ -1,0 +1,108 @@
+"""A plan for traffic: one node, a client pod and two pods that listen; and the errands one can run there."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Any
+
+from lab.ip import Protocol
+from lab.plan.errand import Errand, Fence, Receiver, Sender
+from lab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth
+from lab.scenario.model import Manner
+
+GATEWAY = IPv4Address("10.244.0.1")
+NODE = IPv4Address("172.18.0.2")
+VIP = IPv4Address("10.96.0.10")
+PODS: Mapping[str, tuple[IPv4Address, int, int]] = {
+    "client": (IPv4Address("10.244.0.10"), 20, 21),
+    "echo-1": (IPv4Address("10.244.0.11"), 22, 23),
+    "echo-2": (IPv4Address("10.244.0.12"), 24, 25),
+}
+LISTENERS = (Protocol.TCP, Protocol.UDP)
+
+
+def mac(number: int) -> str:
+    return f"02:00:00:00:00:{number:02x}"
+
+
+def traffic_plan() -> Plan:
+    node = Namespace(
+        name="node-a",
+        role=Role.NODE,
+        sysctls=(
+            Sysctl("net.ipv4.ip_forward", "1"),
+            Sysctl("net.ipv4.conf.all.rp_filter", "0"),
+            Sysctl("net.ipv4.conf.default.rp_filter", "0"),
+            Sysctl("net.ipv4.conf.all.send_redirects", "0"),
+            Sysctl("net.ipv4.conf.default.send_redirects", "0"),
+            Sysctl("net.ipv4.icmp_ratemask", "0"),
+        ),
+        addresses=(
+            Address("lo", IPv4Interface(f"{NODE}/32")),
+            *(Address(pod, IPv4Interface(f"{GATEWAY}/32")) for pod in PODS),
+        ),
+        routes=tuple(Route(IPv4Network(address), pod) for pod, (address, _, _) in PODS.items()),
+        neighbours=tuple(Neighbour(pod, address, mac(inner)) for pod, (address, _, inner) in PODS.items()),
+    )
+    pods = tuple(
+        Namespace(
+            name=pod,
+            role=Role.POD,
+            sysctls=(Sysctl("net.ipv4.icmp_ratemask", "0"),),
+            addresses=(Address("eth0", IPv4Interface(f"{address}/32")),),
+            routes=(Route(IPv4Network(GATEWAY), "eth0"), Route(IPv4Network("0.0.0.0/0"), "eth0", GATEWAY)),
+            neighbours=(Neighbour("eth0", GATEWAY, mac(outer)),),
+            listeners=tuple(Listener(pod, protocol, 8080) for protocol in LISTENERS if pod != "client"),
+        )
+        for pod, (address, outer, _) in PODS.items()
+    )
+    links = tuple(
+        Veth(LinkEnd("node-a", pod, outer, mac(outer)), LinkEnd(pod, "eth0", inner, mac(inner)))
+        for pod, (_, outer, inner) in PODS.items()
+    )
+    return Plan(namespaces=(node, *pods), links=links)
+
+
+def errand(
+    protocol: Protocol = Protocol.TCP, manner: Manner = Manner.PACKET, sender: str = "client", **changes: Any
+) -> Errand:
+    """An errand from a pod to port 80 of the virtual address, unless ``changes`` say otherwise."""
+    address, outer, inner = PODS[sender]
+    whole = Errand(
+        number=0,
+        name="a probe",
+        sender=Sender(
+            name=sender,
+            namespace=sender,
+            device="eth0",
+            address=address,
+            mac=mac(inner),
+            next_hop_mac=mac(outer),
+        ),
+        destination=VIP,
+        port=80,
+        protocol=protocol,
+        manner=manner,
+        flows=1,
+        payload=0,
+        receivers=tuple(Receiver(name=pod, namespace=pod, device="eth0", address=PODS[pod][0]) for pod in PODS),
+        fences=(
+            Fence(name="node-a", address=NODE),
+            *(Fence(name=pod, address=PODS[pod][0]) for pod in PODS),
+        ),
+        nodes=("node-a",),
+    )
+    return replace(whole, **changes)
+
+
+def nat(*rules: str) -> str:
+    return "\n".join(["*nat", *rules, "COMMIT", ""])
+
+
+def spread(protocol: Protocol, destination: IPv4Address = VIP) -> str:
+    """A DNAT to the two listeners, half and half."""
+    head = f"-A PREROUTING -d {destination}/32 -p {protocol.value.lower()} --dport 80"
+    return nat(
+        f"{head} -m statistic --mode random --probability 0.5 -j DNAT --to-destination 10.244.0.11:8080",
+        f"{head} -j DNAT --to-destination 10.244.0.12:8080",
+    )

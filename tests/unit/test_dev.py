@@ -1,0 +1,220 @@
+"""``./dev`` on a machine of our making: what it installs, when, and what it says.
+
+The clone is a copy of the script with a pyproject.toml. Its interpreter, apt-get and sudo are scripts that write down
+how they were called. Programs that this machine has are hidden in a mount namespace of the test's own.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+DEV = Path(__file__).resolve().parents[2] / "dev"
+
+RECORDING = """#!/bin/sh
+echo "$(basename "$0") $*" >> "{journal}"
+{then}
+"""
+
+# Bash takes a file that cannot be run for a command, so the whole folder has to go.
+HIDE = """
+while path=$(PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v iptables-restore); do
+    mount -t tmpfs tmpfs "$(dirname "$path")" || exit 1
+done
+exec "$@"
+"""
+
+
+@dataclass
+class Clone:
+    """A clone of the project and the programs that its ``./dev`` meets first."""
+
+    root: Path
+    programs: Path
+    journal: Path
+
+    def program(self, name: str, then: str = "exit 0", folder: Path | None = None) -> None:
+        path = (folder or self.programs) / name
+        path.write_text(RECORDING.format(journal=self.journal, then=then))
+        path.chmod(0o755)
+
+    def environment(self, pip: str = "exit 0") -> None:
+        """An environment whose interpreter is one of our scripts."""
+        scripts = self.root / ".venv/bin"
+        scripts.mkdir(parents=True)
+        (scripts / "activate").write_text(f"VIRTUAL_ENV={self.root}/.venv\n")
+        self.program("python", pip, folder=scripts)
+
+    def stamp(self) -> None:
+        """Make the environment look as if it had been made from the pyproject.toml that stands there."""
+        digest = hashlib.sha256((self.root / "pyproject.toml").read_bytes()).hexdigest()
+        (self.root / ".venv/.proxylab").write_text(f"{digest}  -\n")
+
+    def calls(self, of: str) -> list[str]:
+        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
+        return [line for line in lines if line.startswith(of)]
+
+    def start(self, *arguments: str, through: Sequence[str] = (), cwd: Path | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*through, self.root / "dev", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd or self.root,
+            env={"PATH": f"{self.programs}:/usr/bin:/bin"},  # and no HOME
+        )
+
+    def run(self, *arguments: str, through: Sequence[str] = (), cwd: Path | None = None) -> tuple[int, str, str]:
+        with self.start(*arguments, through=through, cwd=cwd) as process:
+            output, errors = process.communicate(timeout=30)
+            return process.returncode, output, errors
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    """A clone on a machine that has all packages, but for what a test hides."""
+    root, programs = tmp_path / "a clone", tmp_path / "programs"
+    root.mkdir()
+    programs.mkdir()
+    shutil.copy(DEV, root / "dev")
+    (root / "pyproject.toml").write_text("[project]\n")
+    made = Clone(root, programs, tmp_path / "journal")
+    made.program("ip")
+    made.program("apt-get")
+    made.program("sudo", "exit 1")
+    return made
+
+
+@pytest.fixture
+def ready(clone: Clone) -> Clone:
+    """A clone whose environment is up to date."""
+    clone.environment()
+    clone.stamp()
+    return clone
+
+
+@pytest.fixture(scope="session")
+def hiding() -> list[str]:
+    """The way into a mount namespace in which the machine's iptables is hidden, as root."""
+    way = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    way += ["sh", "-c", HIDE, "sh"]
+    if subprocess.run([*way, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs a mount namespace (unshare)")
+    return way
+
+
+@pytest.fixture(scope="session")
+def hiding_from_a_user(hiding: list[str]) -> list[str]:
+    """The same, as somebody who is not root."""
+    way = [*hiding, "unshare", "--user", "--map-user=1000", "--map-group=1000"]
+    if subprocess.run([*way, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs user namespaces (unshare)")
+    return way
+
+
+def test_without_arguments_it_says_how_it_is_used_and_touches_nothing(clone: Clone) -> None:
+    code, output, errors = clone.run()
+    assert (code, output) == (2, "")
+    assert "./dev lab" in errors
+    assert not (clone.root / ".venv").exists()
+
+
+def test_help_is_no_error(clone: Clone) -> None:
+    code, output, _ = clone.run("--help")
+    assert code == 0
+    assert "./dev test" in output
+
+
+def test_a_command_runs_where_the_caller_stands_with_its_own_output_and_status(ready: Clone, tmp_path: Path) -> None:
+    code, output, errors = ready.run("sh", "-c", "pwd; echo $VIRTUAL_ENV; exit 7", cwd=tmp_path)
+    assert (code, output.splitlines(), errors) == (7, [str(tmp_path), str(ready.root / ".venv")], "")
+
+
+def test_when_nothing_is_missing_nothing_is_installed(ready: Clone) -> None:
+    assert ready.run("true") == (0, "", "")
+    assert ready.calls("") == []
+
+
+def test_an_environment_older_than_pyproject_is_renewed_once(ready: Clone) -> None:
+    (ready.root / "pyproject.toml").write_text("[project] # changed\n")
+    code, output, errors = ready.run("true")
+    assert (code, output) == (0, "")
+    assert errors.splitlines() == ["dev: installing proxylab and its tools into .venv"]
+    assert len(ready.calls("python -m pip install")) == 1
+    assert ready.run("true") == (0, "", "")
+    assert len(ready.calls("python -m pip install")) == 1
+
+
+def test_two_at_once_install_once(clone: Clone) -> None:
+    clone.environment(pip='case "$*" in *install*) sleep 0.2 ;; esac')
+    first, second = clone.start("true"), clone.start("true")
+    with first, second:
+        assert (first.wait(timeout=30), second.wait(timeout=30)) == (0, 0)
+    assert len(clone.calls("python -m pip install")) == 1
+
+
+def test_an_installation_that_fails_is_told_and_not_taken_for_done(clone: Clone) -> None:
+    clone.environment(pip='case "$*" in *install*) echo no such package; exit 9 ;; esac')
+    for _ in range(2):
+        code, output, errors = clone.run("echo", "done")
+        assert (code, output) == (9, "")
+        assert "no such package" in errors
+
+
+def test_root_installs_what_is_missing_and_only_that(ready: Clone, hiding: list[str]) -> None:
+    code, output, errors = ready.run("echo", "done", through=hiding)
+    assert (code, output) == (0, "done\n")
+    assert errors.splitlines() == ["dev: installing system packages: iptables"]
+    update, install = ready.calls("apt-get")
+    assert update.endswith(" update")
+    assert install.endswith(" install -y --no-install-recommends iptables")
+
+
+def test_package_lists_that_cannot_be_refreshed_are_not_the_end(ready: Clone, hiding: list[str]) -> None:
+    ready.program("apt-get", 'case "$*" in *update*) exit 100 ;; esac')
+    code, output, _ = ready.run("echo", "done", through=hiding)
+    assert (code, output) == (0, "done\n")
+
+
+def test_packages_that_cannot_be_installed_end_in_the_line_to_type(ready: Clone, hiding: list[str]) -> None:
+    ready.program("apt-get", "echo no space left; exit 100")
+    code, output, errors = ready.run("echo", "done", through=hiding)
+    assert (code, output) == (4, "")
+    assert "no space left" in errors
+    assert errors.splitlines()[-1].endswith("apt-get install -y --no-install-recommends iptables")
+
+
+def test_without_root_or_sudo_it_prints_the_line_for_an_administrator(
+    ready: Clone, hiding_from_a_user: list[str]
+) -> None:
+    code, output, errors = ready.run("echo", "done", through=hiding_from_a_user)
+    assert (code, output) == (4, "")
+    assert errors.splitlines() == [
+        "dev: this machine lacks iptables; an administrator must type:",
+        "dev:   apt-get update && apt-get install -y --no-install-recommends iptables",
+    ]
+    assert ready.calls("apt-get") == []
+
+
+def test_sudo_is_used_where_it_asks_for_no_password(ready: Clone, hiding_from_a_user: list[str]) -> None:
+    ready.program("sudo", 'shift; exec "$@"')
+    code, output, _ = ready.run("echo", "done", through=hiding_from_a_user)
+    assert (code, output) == (0, "done\n")
+    assert any("apt-get" in call and "install" in call for call in ready.calls("sudo -n"))
+
+
+@pytest.mark.parametrize("verb", ["lab", "test"])
+def test_the_two_jobs_hand_their_arguments_on(ready: Clone, verb: str) -> None:
+    scripts = ready.root / ".venv/bin"
+    for name in ("tox", "pytest"):
+        ready.program(name, "exit 3", folder=scripts)
+    code, _, _ = ready.run(verb, "-k", "two words", cwd=Path("/"))
+    assert code == 3
+    (call,) = ready.calls("tox" if verb == "lab" else "pytest")
+    assert call.endswith("-k two words")
