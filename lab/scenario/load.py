@@ -76,7 +76,7 @@ def _scenario(text: str, file: str, problems: Problems) -> Scenario:
     check_services(manifests, problems)
     if parts is not None and complete:
         inventory = take_inventory(parts, problems)
-        check_network(parts, inventory, problems)
+        check_network(parts, problems)
         check_probes(parts, inventory, manifests, problems)
     problems.raise_any()
     if parts is None or parts.document is None:
