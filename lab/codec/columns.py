@@ -49,7 +49,7 @@ class MisfitError(Exception):
         self.message = message
         self.trail = trail
 
-    def inside(self, index: int, step: str) -> "MisfitError":
+    def below(self, index: int, step: str) -> "MisfitError":
         """The same fault as the holder of the value sees it: in its own value ``index``, one ``step`` down."""
         return MisfitError(index, self.message, step + self.trail)
 
@@ -98,7 +98,7 @@ def each(code: Callable[[Any], Any], column: Sequence[Any]) -> list[Any]:
         try:
             coded.append(code(value))
         except MisfitError as misfit:
-            raise misfit.inside(index, "" if misfit.index == WHOLE else f"[{misfit.index}]") from None
+            raise misfit.below(index, "" if misfit.index == WHOLE else f"[{misfit.index}]") from None
     return coded
 
 
@@ -215,7 +215,7 @@ class Fixed:
             try:
                 coded.append(code(values))
             except MisfitError as misfit:
-                raise misfit.inside(misfit.index, step) from None
+                raise misfit.below(misfit.index, step) from None
         return list(zip(*coded, strict=True))
 
 
@@ -247,4 +247,4 @@ class Map:
         try:
             return dict(zip(keys, code(list(mapping.values())), strict=True))
         except MisfitError as misfit:
-            raise misfit.inside(index, f"[{keys[misfit.index]!r}]") from None
+            raise misfit.below(index, f"[{keys[misfit.index]!r}]") from None

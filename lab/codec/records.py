@@ -68,7 +68,7 @@ class Fields:
         try:
             decoded = self.decode(name, [column[index] for index in present])
         except MisfitError as misfit:
-            raise misfit.inside(present[misfit.index], "") from None
+            raise misfit.below(present[misfit.index], "") from None
         for index, value in zip(present, decoded, strict=True):
             filled[index] = value
         return filled
@@ -99,7 +99,7 @@ class Fields:
         try:
             return code(column)
         except MisfitError as misfit:
-            raise misfit.inside(misfit.index, f".{name}") from None
+            raise misfit.below(misfit.index, f".{name}") from None
 
 
 class Record:

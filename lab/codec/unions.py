@@ -80,7 +80,7 @@ class Union:
             try:
                 results = getattr(member, way)([column[index] for index in places])
             except MisfitError as misfit:
-                raise misfit.inside(places[misfit.index], "") from None
+                raise misfit.below(places[misfit.index], "") from None
             for index, result in zip(places, results, strict=True):
                 coded[index] = result
         return coded

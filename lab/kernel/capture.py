@@ -13,6 +13,7 @@ Three facts of packet(7) and net/packet/af_packet.c shape this module:
   bound to protocol 0, so that its own frames are witnessed by the kernel like all others.
 """
 
+import ctypes
 import errno
 import socket
 import struct
@@ -20,16 +21,19 @@ from typing import Final, NamedTuple
 
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Frame", "Tap", "open_tap"]
+__all__ = ["Frame", "Tap", "attach_filter", "open_tap"]
 
 # include/uapi/linux/if_ether.h, if_packet.h, socket.h; asm-generic/socket.h
 _ETH_P_ALL: Final = 0x0003
 _SOL_PACKET: Final = 263
 _PACKET_STATISTICS: Final = 6
+_SO_ATTACH_FILTER: Final = 26
 _SO_RCVBUFFORCE: Final = 33
 _SO_TIMESTAMPNS: Final = 35
 
 _STATISTICS: Final = struct.Struct("=II")  # struct tpacket_stats: tp_packets, tp_drops
+_SOCK_FPROG: Final = struct.Struct("@HP")  # struct sock_fprog: length in steps, address
+_STEP_BYTES: Final = 8  # struct sock_filter
 _TIMESPEC: Final = struct.Struct("@ll")
 _CONTROL_BYTES: Final = socket.CMSG_SPACE(_TIMESPEC.size)
 
@@ -103,8 +107,15 @@ class Tap:
         self._mouth.close()
 
 
-def open_tap(netns: NetNs, place: str, device: str) -> Tap:
-    """A tap on ``device`` of ``netns``. ``place`` is the name that observations will bear.
+def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Tap:
+    """A tap on ``device`` of ``netns``.
+
+    Args:
+        netns: where the device is.
+        place: the name that observations will bear.
+        device: the name of the device.
+        interest: a classic BPF program as an array of ``struct sock_filter``; frames that it does not want are neither
+            kept nor counted as lost. Empty: every frame is wanted.
 
     Raises:
         OSError: ENODEV where there is no such device, EPERM without CAP_NET_RAW over the namespace.
@@ -115,6 +126,8 @@ def open_tap(netns: NetNs, place: str, device: str) -> Tap:
     try:
         # A socket resolves a device's name in the namespace it was made in, so the binds need not be inside.
         ears.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        if interest:
+            attach_filter(ears, interest)
         mouth.bind((device, 0))
         tap = Tap(place, device, ears, mouth)
         ears.bind((device, _ETH_P_ALL))
@@ -123,6 +136,18 @@ def open_tap(netns: NetNs, place: str, device: str) -> Tap:
         mouth.close()
         raise
     return tap
+
+
+def attach_filter(sock: socket.socket, program: bytes) -> None:
+    """Let ``sock`` receive only what a classic BPF program wants (SO_ATTACH_FILTER, socket(7)).
+
+    Raises:
+        OSError: EINVAL for a program that the kernel does not accept.
+    """
+    steps = ctypes.create_string_buffer(program, len(program))
+    sock.setsockopt(
+        socket.SOL_SOCKET, _SO_ATTACH_FILTER, _SOCK_FPROG.pack(len(program) // _STEP_BYTES, ctypes.addressof(steps))
+    )
 
 
 def _raise_receive_buffer(ears: socket.socket) -> int:

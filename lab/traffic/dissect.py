@@ -120,7 +120,7 @@ def _udp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddre
     if length < _UDP_BYTES or (at + length > end and not quoted):
         return None
     payload = data[at + _UDP_BYTES : min(at + length, end)]
-    return Datagram(UDP, source, destination, source_port, destination_port, payload=payload)
+    return Datagram(UDP, source, destination, source_port, destination_port, 0, 0, None, None, payload)
 
 
 def _icmp(

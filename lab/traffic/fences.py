@@ -5,7 +5,7 @@ Must not: wait, or judge what a missing fence means.
 
 A fence is an ICMP echo request from the sender to an address past all Services: the node's own, and each candidate
 pod's. Delivery over veth is synchronous and in order: the sender's send(2) runs the packet through the nodes' hooks
-into the receiver's queue, or where a softirq is put off, it is queued on one CPU's backlog behind what was sent before.
+into the receiver's queue, or where a softirq is put off, it waits on this CPU's backlog behind what was sent before.
 Hence a fence that is back overtook nothing, and a probe packet that no tap has seen by then was dropped on its way.
 That holds for paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours).
 

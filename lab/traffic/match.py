@@ -31,6 +31,11 @@ _SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
 _RST_ACK = TcpFlag.RST | TcpFlag.ACK
 _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 
+# Members by names of their own: an attribute of an enum's class is looked up anew each time, and this is done often.
+_PROBE, _FENCE = Kind.PROBE, Kind.FENCE
+_REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
+_IN, _OUT = Direction.IN, Direction.OUT
+
 _ECHO_REPLY = 0
 _ECHO_REQUEST = 8
 _PORT_UNREACHABLE = (3, 3)
@@ -102,13 +107,10 @@ class Matcher:
     def _udp(self, datagram: Datagram) -> tuple[int, Packet] | None:
         if self._protocol is not Protocol.UDP:
             return None
-        match self._identity.read(datagram.payload):
-            case (Kind.PROBE, flow):
-                return flow, Packet.REQUEST
-            case (Kind.REPLY, flow):
-                return flow, Packet.REPLY
-            case _:
-                return None
+        token = self._identity.read(datagram.payload)
+        if token is None or token[0] is _FENCE:
+            return None
+        return token[1], _REQUEST if token[0] is _PROBE else _REPLY
 
     def _tcp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
         if self._protocol is not Protocol.TCP or datagram.flags is None:
@@ -117,13 +119,13 @@ class Matcher:
         if decisive == TcpFlag.SYN:
             if self._sockets is not None and vantage.is_sender and outgoing:
                 self._learn(datagram)
-            return self._with(self._flow(datagram.sequence), Packet.REQUEST)
+            return self._with(self._flow(datagram.sequence), _REQUEST)
         acknowledged = (datagram.acknowledged - 1) & 0xFFFFFFFF
         if decisive == _SYN_ACK:
-            return self._with(self._flow(acknowledged), Packet.REPLY)
+            return self._with(self._flow(acknowledged), _REPLY)
         # A reset counts where the sender hears it and where a listener's stack utters it.
         if decisive == _RST_ACK and vantage.is_sender is not outgoing:
-            return self._with(self._flow(acknowledged), Packet.RESET)
+            return self._with(self._flow(acknowledged), _RESET)
         return None
 
     def _icmp(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> tuple[int, Packet] | None:
@@ -137,20 +139,18 @@ class Matcher:
             return None
         kind = Packet.PORT_UNREACHABLE if datagram.icmp == _PORT_UNREACHABLE else Packet.OTHER_ICMP
         if quoted.protocol == UDP and self._protocol is Protocol.UDP:
-            match self._identity.read(quoted.payload):
-                case (Kind.PROBE, flow):
-                    return flow, kind
+            token = self._identity.read(quoted.payload)
+            return (token[1], kind) if token is not None and token[0] is _PROBE else None
         # A TCP quote without flags ends after eight bytes; then the sequence number alone speaks.
-        elif quoted.protocol == TCP and self._protocol is Protocol.TCP and _is_syn(quoted):
+        if quoted.protocol == TCP and self._protocol is Protocol.TCP and _is_syn(quoted):
             return self._with(self._flow(quoted.sequence), kind)
         return None
 
     def _sight_fence(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> None:
-        match self._identity.read(datagram.payload):
-            case (Kind.FENCE, number) if not frame.outgoing and datagram.icmp is not None:
-                reply = datagram.icmp[0] == _ECHO_REPLY
-                sighting = FenceSighting(number, reply, vantage.place, datagram.destination, frame.at_ns)
-                self.fences.append(sighting)
+        token = self._identity.read(datagram.payload)
+        if token is not None and token[0] is _FENCE and not frame.outgoing and datagram.icmp is not None:
+            reply = datagram.icmp[0] == _ECHO_REPLY
+            self.fences.append(FenceSighting(token[1], reply, vantage.place, datagram.destination, frame.at_ns))
 
     def _learn(self, syn: Datagram) -> None:
         """Tie a kernel-chosen sequence number to its flow.
@@ -177,7 +177,7 @@ class Matcher:
                 flow,
                 vantage.place,
                 vantage.device,
-                Direction.OUT if frame.outgoing else Direction.IN,
+                _OUT if frame.outgoing else _IN,
                 packet,
                 self._protocol,
                 datagram.source,
@@ -190,13 +190,13 @@ class Matcher:
         )
         if frame.outgoing:
             return
-        if packet is Packet.REQUEST:
+        if packet is _REQUEST:
             self._arrived.add(flow)
         elif not vantage.is_sender:
             return
-        elif packet is Packet.REPLY:
+        elif packet is _REPLY:
             self._replied.add(flow)
-        elif packet is Packet.RESET or (datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP):
+        elif packet is _RESET or (datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP):
             self._turned_away.add(flow)
 
 

@@ -5,7 +5,10 @@ Must not: choose flows, ports or identities (``runner`` does), or read rule coun
 """
 
 import asyncio
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final, Protocol
 
 from lab.kernel.capture import Tap
@@ -75,16 +78,17 @@ class Turns:
             What was still awaited when the deadline passed; empty when nothing was.
         """
         self._watch.discard()
-        while not self._settled:
-            if deadline.passed:
-                return self._awaited()
-            await asyncio.sleep(0)  # others of the lab's event loop get a turn, too
-            if self._turn():
-                continue
-            await self._fence(deadline)
-            if not self._turn() and not self.sending.abandon():
-                break
-        self._look()
+        with _one_cpu():
+            while not self._settled:
+                if deadline.passed:
+                    return self._awaited()
+                await asyncio.sleep(0)  # others of the lab's event loop get a turn, too
+                if self._turn():
+                    continue
+                await self._fence(deadline)
+                if not self._turn() and not self.sending.abandon():
+                    break
+            self._look()
         return ""
 
     def losses(self) -> tuple[TapLoss, ...]:
@@ -106,7 +110,7 @@ class Turns:
         return self._look() or moved
 
     def _look(self) -> bool:
-        """Answer what waits and read the taps, until neither has anything left. Whether anything was there."""
+        """Answer what waits, then read the taps, to which the answers have come, too. Whether anything was there."""
         answered = self._responders.pump()
         seen = len(self.matcher.observations)
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
@@ -114,7 +118,7 @@ class Turns:
             place = self._places.get(tap.place, tap.place)
             self.matcher.take(Vantage(place, tap.device, tap is self._tap), frames)
         self.fences.take(self.matcher.fences)
-        self.matcher.fences.clear()
+        self.matcher.fences = []
         return answered > 0 or len(self.matcher.observations) > seen
 
     async def _fence(self, deadline: Deadline) -> None:
@@ -134,3 +138,26 @@ class Turns:
         if not self.sending.finished:
             return "the run's deadline passed while flows were still to be sent or under way"
         return f"the run's deadline passed while {self.matcher.unsettled} flows were neither answered nor turned away"
+
+
+@contextmanager
+def _one_cpu() -> Iterator[None]:
+    """Keep this thread on the CPU it is on.
+
+    What a softirq could not finish waits on the backlog of the CPU that sent it. A fence sent from another CPU could
+    overtake it there, and would prove nothing. Where the machine forbids pinning, that remains possible.
+    """
+    allowed = os.sched_getaffinity(0)
+    with suppress(OSError):
+        os.sched_setaffinity(0, {_current_cpu()})
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setaffinity(0, allowed)
+
+
+def _current_cpu() -> int:
+    """The 39th field of proc(5)'s stat; fields are counted behind the command's name, which may hold spaces."""
+    stat = Path("/proc/thread-self/stat").read_text(encoding="ascii", errors="replace")
+    return int(stat.rpartition(")")[2].split()[36])

@@ -14,6 +14,7 @@ from lab.errors import InternalError
 from lab.kernel.capture import Frame, Tap, open_tap
 from lab.kernel.netns import NetNs
 from lab.plan.model import Plan, Role
+from lab.traffic.interest import INTEREST
 from lab.verdict.evidence import TapLoss
 
 __all__ = ["Watch"]
@@ -94,7 +95,7 @@ class Watch:
 
 def _open(netns: NetNs, device: str) -> Tap:
     try:
-        return open_tap(netns, netns.name, device)
+        return open_tap(netns, netns.name, device, INTEREST)
     except OSError as error:
         raise InternalError(
             f"cannot tap {device} in namespace {netns.name}: {error}; the device must exist and the lab must hold "

@@ -17,7 +17,7 @@ from lab.ip import IPAddress, IPNetwork
 from lab.plan.errand import Errand
 from lab.verdict.evidence import RuleCount
 
-__all__ = ["Rule", "ending", "read", "translations"]
+__all__ = ["Rule", "ending", "read", "read_all", "translations"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,16 @@ def read(count: RuleCount) -> Rule | None:
 
 def ending(errand: Errand, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
     """The rules that end flows in ``target`` (``DROP``, ``REJECT``), counted, and speak of what the errand dials."""
-    return tuple(rule for rule in _read_all(counts) if rule.target == target and rule.speaks_of(errand))
+    return tuple(rule for rule in read_all(counts) if rule.target == target and rule.speaks_of(errand))
 
 
 def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
     """The DNAT rules that counted."""
-    return tuple(rule for rule in _read_all(counts) if rule.target == "DNAT")
+    return tuple(rule for rule in read_all(counts) if rule.target == "DNAT")
 
 
-def _read_all(counts: Iterable[RuleCount]) -> list[Rule]:
+def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
+    """Every rule that counted and can be read."""
     return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from lab.engines.embedded.iptables import names
 from lab.engines.embedded.iptables.matches import FROM_LOCAL, comment, share, to_address, transport
-from lab.engines.embedded.iptables.names import Chain, Table
+from lab.engines.embedded.iptables.names import Chain
 from lab.engines.embedded.iptables.rules import Rule
 from lab.engines.embedded.iptables.scope import Scope
 from lab.engines.embedded.ports import EndpointInfo
@@ -27,8 +27,7 @@ def owned_chains(scope: Scope) -> tuple[Chain, ...]:
         (scope.uses_external_chain, scope.chains.external),
         (scope.uses_firewall_chain, scope.chains.firewall),
     )
-    named = (*(name for wanted, name in used if wanted), *scope.endpoint_chains.values())
-    return tuple(_chain(name) for name in named)
+    return (*(chain for wanted, chain in used if wanted), *scope.endpoint_chains.values())
 
 
 def bodies(scope: Scope) -> tuple[Rule, ...]:
@@ -43,10 +42,6 @@ def bodies(scope: Scope) -> tuple[Rule, ...]:
     )
 
 
-def _chain(name: str) -> Chain:
-    return Chain(Table.NAT, name)
-
-
 def cluster_ip_masquerade(scope: Scope) -> Iterator[Rule]:
     """First in the internal chain: who is no pod is masqueraded, or the endpoint's answer would not come back here.
 
@@ -57,7 +52,7 @@ def cluster_ip_masquerade(scope: Scope) -> Iterator[Rule]:
         return
     condition = "" if scope.proxy.masquerade_all or detector is None else detector.if_not_local
     yield Rule(
-        _chain(scope.internal_chain),
+        scope.internal_chain,
         (comment(f"{port.name} cluster IP"), to_address(port.protocol, port.cluster_ip, port.port), condition),
         names.MARK_MASQ.name,
     )
@@ -70,24 +65,24 @@ def external(scope: Scope) -> Iterator[Rule]:
     Under policy Local the source is kept, and local endpoints are all there is for traffic from outside; what starts
     in the cluster is served like traffic to the cluster IP, as if it had never left (the short-circuit).
     """
-    chain = _chain(scope.chains.external)
+    chain = scope.chains.external
     if scope.port.external_policy_local:
         yield from short_circuit(scope)
     else:
         why = comment(f"masquerade traffic for {scope.port.name} external destinations")
         yield Rule(chain, (why,), names.MARK_MASQ.name)
     if scope.endpoints.external is None:
-        yield Rule(chain, (), scope.external_policy_chain)
+        yield Rule(chain, (), scope.external_policy_chain.name)
 
 
 def short_circuit(scope: Scope) -> Iterator[Rule]:
     """Pods keep their address; the node's own is one that an endpoint elsewhere could not answer past this node."""
-    chain, detector = _chain(scope.chains.external), scope.proxy.detector
+    chain, detector = scope.chains.external, scope.proxy.detector
     traffic = f"traffic for {scope.port.name} external destinations"
     if detector is not None:
-        yield Rule(chain, (comment(f"pod {traffic}"), detector.if_local), scope.chains.cluster)
+        yield Rule(chain, (comment(f"pod {traffic}"), detector.if_local), scope.chains.cluster.name)
     yield Rule(chain, (comment(f"masquerade LOCAL {traffic}"), FROM_LOCAL), names.MARK_MASQ.name)
-    yield Rule(chain, (comment(f"route LOCAL {traffic}"), FROM_LOCAL), scope.chains.cluster)
+    yield Rule(chain, (comment(f"route LOCAL {traffic}"), FROM_LOCAL), scope.chains.cluster.name)
 
 
 def source_ranges(scope: Scope) -> Iterator[Rule]:
@@ -96,31 +91,31 @@ def source_ranges(scope: Scope) -> Iterator[Rule]:
     If the node itself is among them, so are its packets that already bear the load balancer's address: some balancers
     put it on the node's interfaces, and the kernel then prefers it as source.
     """
-    chain, port = _chain(scope.chains.firewall), scope.port
+    chain, port = scope.chains.firewall, scope.port
     why = comment(f"{port.name} loadbalancer IP")
     for cidr in port.source_ranges:
-        yield Rule(chain, (why, f"-s {cidr}"), scope.chains.external)
+        yield Rule(chain, (why, f"-s {cidr}"), scope.chains.external.name)
     if any(scope.proxy.node_address in cidr for cidr in port.source_ranges):
         for address in port.load_balancer_vips:
-            yield Rule(chain, (why, f"-s {address}"), scope.chains.external)
+            yield Rule(chain, (why, f"-s {address}"), scope.chains.external.name)
     yield Rule(chain, (comment(f"other traffic to {port.name} will be dropped by {names.PROXY_FIREWALL.name}"),))
 
 
-def balance(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[Rule]:
+def balance(scope: Scope, chain: Chain, endpoints: Sequence[EndpointInfo]) -> Iterator[Rule]:
     """KUBE-SVC- and KUBE-SVL-: the endpoint that remembers the client, else one at random."""
     if scope.port.affinity_timeout is not None:
         for endpoint in endpoints:
             yield remembered(scope, chain, endpoint, scope.port.affinity_timeout)
     for index, endpoint in enumerate(endpoints):
-        target = scope.endpoint_chains[endpoint.name]
-        yield Rule(_chain(chain), (_to_endpoint(scope, endpoint), share(index, len(endpoints))), target)
+        target = scope.endpoint_chains[endpoint.name].name
+        yield Rule(chain, (_to_endpoint(scope, endpoint), share(index, len(endpoints))), target)
 
 
-def remembered(scope: Scope, chain: str, endpoint: EndpointInfo, seconds: int) -> Rule:
+def remembered(scope: Scope, chain: Chain, endpoint: EndpointInfo, seconds: int) -> Rule:
     """Back to the endpoint that had this client less than ``seconds`` ago (xt_recent, one list per endpoint)."""
-    target = scope.endpoint_chains[endpoint.name]
+    target = scope.endpoint_chains[endpoint.name].name
     recent = f"-m recent --name {target} --rcheck --seconds {seconds} --reap"
-    return Rule(_chain(chain), (_to_endpoint(scope, endpoint), recent), target)
+    return Rule(chain, (_to_endpoint(scope, endpoint), recent), target)
 
 
 def endpoint_rules(scope: Scope, endpoint: EndpointInfo) -> tuple[Rule, ...]:
@@ -130,16 +125,16 @@ def endpoint_rules(scope: Scope, endpoint: EndpointInfo) -> tuple[Rule, ...]:
 
 def hairpin(scope: Scope, endpoint: EndpointInfo) -> tuple[Rule, ...]:
     """An endpoint that has been given to itself must see another source, or its answer would never leave it."""
-    chain = _chain(scope.endpoint_chains[endpoint.name])
+    chain = scope.endpoint_chains[endpoint.name]
     return (Rule(chain, (_of_port(scope), f"-s {endpoint.address}"), names.MARK_MASQ.name),)
 
 
 def translation(scope: Scope, endpoint: EndpointInfo) -> tuple[Rule, ...]:
     """The translation, which with session affinity also remembers the client."""
-    name = scope.endpoint_chains[endpoint.name]
-    remember = "" if scope.port.affinity_timeout is None else f"-m recent --name {name} --set"
+    chain = scope.endpoint_chains[endpoint.name]
+    remember = "" if scope.port.affinity_timeout is None else f"-m recent --name {chain.name} --set"
     target = f"DNAT --to-destination {endpoint.name}"
-    return (Rule(_chain(name), (_of_port(scope), remember, transport(scope.port.protocol)), target),)
+    return (Rule(chain, (_of_port(scope), remember, transport(scope.port.protocol)), target),)
 
 
 def _of_port(scope: Scope) -> str:

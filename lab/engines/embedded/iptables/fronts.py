@@ -36,7 +36,7 @@ def cluster_ip(scope: Scope) -> Iterator[Rule]:
     port, refusal = scope.port, scope.endpoints.internal
     destination = to_address(port.protocol, port.cluster_ip, port.port)
     if refusal is None:
-        yield Rule(names.SERVICES, (comment(f"{port.name} cluster IP"), destination), scope.internal_chain)
+        yield Rule(names.SERVICES, (comment(f"{port.name} cluster IP"), destination), scope.internal_chain.name)
     else:
         yield Rule(names.REJECT_INTERNAL, (_why(scope, refusal), destination), refusal)
 
@@ -45,7 +45,7 @@ def external_ip(scope: Scope, address: IPAddress) -> Iterator[Rule]:
     """One external IP."""
     destination = to_address(scope.port.protocol, address, scope.port.port)
     if scope.endpoints.has_endpoints:
-        yield Rule(names.SERVICES, (comment(f"{scope.port.name} external IP"), destination), scope.chains.external)
+        yield Rule(names.SERVICES, (comment(f"{scope.port.name} external IP"), destination), scope.chains.external.name)
     yield from _refused(scope, destination)
 
 
@@ -58,9 +58,9 @@ def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Rule]:
     destination = to_address(scope.port.protocol, address, scope.port.port)
     if scope.endpoints.has_endpoints:
         target = scope.chains.firewall if scope.uses_firewall_chain else scope.chains.external
-        yield Rule(names.SERVICES, (comment(f"{name} loadbalancer IP"), destination), target)
+        yield Rule(names.SERVICES, (comment(f"{name} loadbalancer IP"), destination), target.name)
     if scope.uses_firewall_chain:
-        why = comment(f"{name} traffic not accepted by {scope.chains.firewall}")
+        why = comment(f"{name} traffic not accepted by {scope.chains.firewall.name}")
         yield Rule(names.PROXY_FIREWALL, (why, destination), "DROP")
     yield from _refused(scope, destination)
 
@@ -69,7 +69,7 @@ def node_port(scope: Scope) -> Iterator[Rule]:
     """The node port. KUBE-NODEPORTS sees only what goes to the node's own addresses; the refusal must say so itself."""
     destination = f"{transport(scope.port.protocol)} --dport {scope.port.node_port}"
     if scope.endpoints.has_endpoints:
-        yield Rule(names.NODE_PORTS, (comment(scope.port.name), destination), scope.chains.external)
+        yield Rule(names.NODE_PORTS, (comment(scope.port.name), destination), scope.chains.external.name)
     yield from _refused(scope, f"{TO_LOCAL} {destination}")
 
 

@@ -63,7 +63,7 @@ SERVICE_CHAIN_PREFIXES = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KU
 
 
 class PortChains(NamedTuple):
-    """The names of one service port's chains, whether it needs them or not.
+    """The chains of one service port, whether it needs them or not.
 
     Attributes:
         cluster: ``KUBE-SVC-``: one of the endpoints of policy Cluster.
@@ -72,30 +72,32 @@ class PortChains(NamedTuple):
         firewall: ``KUBE-FW-``: lets only the source ranges of a load balancer pass.
     """
 
-    cluster: str
-    local: str
-    external: str
-    firewall: str
+    cluster: Chain
+    local: Chain
+    external: Chain
+    firewall: Chain
 
 
 def port_chains(port_name: str, protocol: Protocol) -> PortChains:
-    """The chain names of a service port.
+    """The chains of a service port.
 
-    >>> port_chains("default/echo", Protocol.TCP).cluster
+    >>> port_chains("default/echo", Protocol.TCP).cluster.name
     'KUBE-SVC-HV6DMF63W6MGLRDE'
     """
     suffix = _hashed(port_name + protocol.lower())
-    return PortChains(f"KUBE-SVC-{suffix}", f"KUBE-SVL-{suffix}", f"KUBE-EXT-{suffix}", f"KUBE-FW-{suffix}")
+    kinds = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-")
+    return PortChains(*(Chain(Table.NAT, kind + suffix) for kind in kinds))
 
 
-def endpoint_chain(port_name: str, protocol: Protocol, endpoint: str) -> str:
-    """The chain name of one endpoint (``ip:port``) of a service port.
+def endpoint_chain(port_name: str, protocol: Protocol, endpoint: str) -> Chain:
+    """The chain of one endpoint (``ip:port``) of a service port.
 
-    >>> endpoint_chain("default/echo", Protocol.TCP, "10.42.0.10:8080")
+    >>> endpoint_chain("default/echo", Protocol.TCP, "10.42.0.10:8080").name
     'KUBE-SEP-QKHRHCLFVYAPNTMT'
     """
-    return f"KUBE-SEP-{_hashed(port_name + protocol.lower() + endpoint)}"
+    return Chain(Table.NAT, f"KUBE-SEP-{_hashed(port_name + protocol.lower() + endpoint)}")
 
 
 def _hashed(identity: str) -> str:
-    return b32encode(sha256(identity.encode()).digest())[:16].decode()
+    # Five bits to a character: ten bytes of the hash are the sixteen characters that kube-proxy keeps of the whole.
+    return b32encode(sha256(identity.encode()).digest()[:10]).decode()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lab.engines.embedded.categories import EndpointCategories, categorize_endpoints
 from lab.engines.embedded.iptables.matches import LocalDetector, local_detector
-from lab.engines.embedded.iptables.names import PortChains, endpoint_chain, port_chains
+from lab.engines.embedded.iptables.names import Chain, PortChains, endpoint_chain, port_chains
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
@@ -50,7 +50,7 @@ class Scope:
     port: ServicePortInfo
     endpoints: EndpointCategories
     chains: PortChains
-    endpoint_chains: dict[str, str]
+    endpoint_chains: dict[str, Chain]
 
     @classmethod
     def of(cls, proxy: ProxyScope, port: ServicePortInfo) -> "Scope":
@@ -65,12 +65,12 @@ class Scope:
         )
 
     @property
-    def internal_chain(self) -> str:
+    def internal_chain(self) -> Chain:
         """Where traffic to the cluster IP goes."""
         return self.chains.local if self.port.internal_policy_local else self.chains.cluster
 
     @property
-    def external_policy_chain(self) -> str:
+    def external_policy_chain(self) -> Chain:
         """Where traffic from outside the cluster goes in the end."""
         return self.chains.local if self.port.external_policy_local else self.chains.cluster
 

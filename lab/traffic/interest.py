@@ -1,0 +1,90 @@
+"""Which frames a tap keeps: a filter that the kernel runs before a frame costs buffer space and a system call.
+
+Owns: ``INTEREST``, a program of the classic BPF (Documentation/networking/filter.rst in Linux).
+Must not: pass over anything that ``match`` would take. What it lets through may still be nobody's.
+
+Kept are, of IPv4: TCP with SYN or RST, UDP and ICMP echo with a token, and ICMP errors. Not kept are the data and the
+acknowledgements of dialogues, later fragments, other people's datagrams, and the port unreachable with which a sender's
+kernel meets each reply to a crafted datagram, since it has no socket for it.
+
+A load beyond the frame's end ends the program as if it had answered no, which is right: what is cut off before the
+fields in question has no identity.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+__all__ = ["INTEREST"]
+
+# include/uapi/linux/bpf_common.h: class | size | mode, class | operation | source
+_LOAD_BYTE: Final = 0x30
+_LOAD_HALF: Final = 0x28
+_LOAD_BYTE_X: Final = 0x50
+_LOAD_WORD_X: Final = 0x40
+_HEADER_LENGTH_TO_X: Final = 0xB1  # x = 4 * (the byte's lower half): made for the length of an IPv4 header
+_IF_EQUAL: Final = 0x15
+_IF_ANY_BIT: Final = 0x45
+_RETURN: Final = 0x06
+
+_ETHERNET: Final = 14
+_ALL: Final = 0x40000
+_HEAD_OF_TOKEN: Final = int.from_bytes(b"prox", "big")
+_REPLY_IN_TOKEN: Final = int.from_bytes(b"repl", "big")
+
+# From the start of the transport header, to which x points once the Ethernet header is added.
+_TCP_FLAGS: Final = _ETHERNET + 13
+_PAYLOAD: Final = _ETHERNET + 8
+_QUOTED_PROTOCOL: Final = _PAYLOAD + 9
+_QUOTED_TOKEN_KIND: Final = _PAYLOAD + 20 + 8 + len("proxylab ")
+
+
+class _Step(NamedTuple):
+    """One instruction. A jump that names no label goes on with the next one."""
+
+    code: int
+    operand: int
+    then: str = ""
+    otherwise: str = ""
+    label: str = ""
+
+
+_STEPS: Final = (
+    _Step(_LOAD_HALF, 12),
+    _Step(_IF_EQUAL, 0x0800, otherwise="no"),
+    _Step(_LOAD_HALF, _ETHERNET + 6),
+    _Step(_IF_ANY_BIT, 0x1FFF, then="no"),  # fragment offset
+    _Step(_HEADER_LENGTH_TO_X, _ETHERNET),
+    _Step(_LOAD_BYTE, _ETHERNET + 9),
+    _Step(_IF_EQUAL, 17, then="token"),
+    _Step(_IF_EQUAL, 1, then="icmp"),
+    _Step(_IF_EQUAL, 6, otherwise="no"),
+    _Step(_LOAD_BYTE_X, _TCP_FLAGS),
+    _Step(_IF_ANY_BIT, 0x02 | 0x04, then="yes", otherwise="no"),
+    _Step(_LOAD_BYTE_X, _ETHERNET, label="icmp"),
+    _Step(_IF_EQUAL, 8, then="token"),
+    _Step(_IF_EQUAL, 0, then="token"),
+    _Step(_LOAD_BYTE_X, _PAYLOAD),
+    _Step(_IF_EQUAL, 0x45, otherwise="yes"),  # a quoted header with options: let somebody else look
+    _Step(_LOAD_BYTE_X, _QUOTED_PROTOCOL),
+    _Step(_IF_EQUAL, 17, otherwise="yes"),
+    _Step(_LOAD_WORD_X, _QUOTED_TOKEN_KIND),
+    _Step(_IF_EQUAL, _REPLY_IN_TOKEN, then="no", otherwise="yes"),
+    _Step(_LOAD_WORD_X, _PAYLOAD, label="token"),
+    _Step(_IF_EQUAL, _HEAD_OF_TOKEN, then="yes", otherwise="no"),
+    _Step(_RETURN, _ALL, label="yes"),
+    _Step(_RETURN, 0, label="no"),
+)
+
+
+def _assemble(steps: Sequence[_Step]) -> bytes:
+    """``struct sock_filter`` for each step (include/uapi/linux/filter.h), jumps as distances from the next one."""
+    at = {step.label: number for number, step in enumerate(steps) if step.label}
+    program = b""
+    for number, step in enumerate(steps):
+        then, otherwise = (at[name] - number - 1 if name else 0 for name in (step.then, step.otherwise))
+        program += struct.pack("=HBBI", step.code, then, otherwise, step.operand)
+    return program
+
+
+INTEREST: Final = _assemble(_STEPS)

@@ -1,0 +1,212 @@
+"""The one sentence that names the cause, where the evidence shows one.
+
+Owns: what counters, addresses and arrivals together say about why an expectation failed.
+Must not: guess. Every sentence names what it rests on; where nothing in the evidence points at a cause, there is none.
+"""
+
+from collections.abc import Iterable
+
+from lab.ip import IPAddress
+from lab.verdict.arrivals import hits
+from lab.verdict.case import Case
+from lab.verdict.evidence import Observation
+from lab.verdict.flows import Fate, Flow
+from lab.verdict.model import Judgement, Verdict
+from lab.verdict.rules import Rule, ending, read_all, translations
+from lab.verdict.words import amount, endpoint, listed
+
+__all__ = ["cause"]
+
+_REWRITING = frozenset({"MASQUERADE", "SNAT"})
+_MARKING_SUFFIX = "MARK-MASQ"
+
+
+def cause(case: Case, verdict: Verdict) -> str:
+    """Why this expectation failed, as a sentence; empty if the evidence does not show it, or if it did not fail."""
+    if verdict.judgement is not Judgement.FAIL:
+        return ""
+    flow = case.flows[verdict.example or 0]
+    match verdict.expectation:
+        case "outcome":
+            return _of_outcome(case, flow)
+        case "reply":
+            return _of_reply(case, flow)
+        case "source":
+            return _of_source(case, flow)
+        case "backends":
+            return _of_backends(case, verdict)
+        case "spread":
+            return _of_spread(case)
+        case _:
+            return ""
+
+
+def _of_outcome(case: Case, flow: Flow) -> str:
+    fate = case.fates[flow.number]
+    match fate:
+        case Fate.LOST:
+            return _of_loss(case)
+        case Fate.STRAYED if _still_dialled(case, flow.strays[0]):
+            stray = flow.strays[0]
+            return f"no rule translated the packet: it came in at {stray.place} still addressed to {_dialled(case)}."
+        case Fate.REJECTED:
+            return _by_rule(case, "REJECT", "rejected") or f"{flow.unreachables[0].source} rejected it."
+        case Fate.REFUSED if flow.arrivals:
+            arrival = flow.arrivals[0]
+            where = endpoint(arrival.destination, arrival.destination_port)
+            return f"the packet reached {arrival.place} at {where}, and a reset came back: no rule stopped it."
+        case Fate.DELIVERED:
+            rule = _translation(case, flow.arrivals[0].destination)
+            return f"{rule.count.node} has an endpoint for it: {_rule(rule)}." if rule else ""
+        case _:
+            return ""
+
+
+def _of_loss(case: Case) -> str:
+    dropped = _by_rule(case, "DROP", "dropped")
+    if dropped:
+        return dropped
+    translated = translations(case.evidence.counts)
+    pods = {pod.address: pod.name for pod in case.errand.receivers}
+    for rule in translated:
+        if rule.translates_to is None:
+            continue
+        address, port = rule.translates_to
+        if address not in pods:
+            return f"{rule.count.node} translated it to {endpoint(address, port)}, which is no pod of this lab."
+        if not hits(case)[pods[address]]:
+            where = f"{pods[address]} ({endpoint(address, port)})"
+            return f"{rule.count.node} translated it to {where}, but {pods[address]} never saw it."
+    if translated or not case.evidence.counts:
+        return ""
+    stopped = next((rule for rule in read_all(case.evidence.counts) if rule.speaks_of(case.errand)), None)
+    left = f"it left {case.errand.sender.name} for {_dialled(case)}"
+    if stopped:
+        return f"no rule translated the packet: {left}, and no DNAT rule counted after {_rule(stopped)}."
+    return f"no rule translated the packet: {left}, and no rule for that address counted on {_nodes(case)}."
+
+
+def _of_reply(case: Case, flow: Flow) -> str:
+    pod = {pod.address: pod.name for pod in case.errand.receivers}
+    for reply in flow.replies:
+        if reply.source in pod and not _from_dialled(case, reply):
+            return (
+                f"nothing translated the reply back: {case.errand.sender.name} heard {pod[reply.source]}'s own address."
+            )
+    if flow.answers and not flow.replies:
+        answer = flow.answers[-1]
+        to = endpoint(answer.destination, answer.destination_port)
+        return f"the way back is broken: {answer.place} replied to {to}, and {case.errand.sender.name} heard nothing."
+    if flow.arrivals and not flow.answers and not flow.replies:
+        return f"{flow.places[0]} got the request and did not reply: no rule stopped it."
+    return ""
+
+
+def _of_source(case: Case, flow: Flow) -> str:
+    if not flow.arrivals:
+        return ""
+    rules = read_all(case.evidence.counts)
+    rewriting = [rule for rule in rules if rule.target in _REWRITING]
+    marking = [rule for rule in rules if rule.target.endswith(_MARKING_SUFFIX)]
+    sender, seen = case.errand.sender, flow.arrivals[0].source
+    if seen == sender.address:
+        if rewriting or not case.evidence.counts:
+            return ""
+        if marking:
+            marked = f"marked for it by {_rule(marking[0])}"
+            return f"the client's address was kept: the packet was {marked}, but no MASQUERADE rule counted."
+        return "the client's address was kept: nothing masqueraded it."
+    if not rewriting:
+        return ""
+    why = _why_marked(marking, flow.arrivals[0].destination, sender.address)
+    return f"{rewriting[0].count.node} masqueraded the packet{why or ': ' + _rule(rewriting[0])}."
+
+
+def _why_marked(marking: Iterable[Rule], endpoint_hit: IPAddress, client: IPAddress) -> str:
+    """Why a packet was marked for masquerading, in words for the rules that Service proxies write.
+
+    A rule for packets from one endpoint to itself explains nothing but those, and nothing else explains those.
+    """
+    for rule in marking:
+        tested = next(((values[0], negated) for name, values, negated in rule.options if name == "-s" and values), None)
+        from_itself = tested is not None and not tested[1] and _host(tested[0]) == str(client)
+        if from_itself and endpoint_hit == client:
+            return f" because the client is the endpoint: {_rule(rule)}"
+        if from_itself or endpoint_hit == client:
+            continue
+        if tested is not None and tested[1]:
+            return f" because the client is not in {tested[0]}: {_rule(rule)}"
+        return f", as {_rule(rule)}"
+    return ""
+
+
+def _host(text: str) -> str:
+    return text.removesuffix("/32").removesuffix("/128")
+
+
+def _of_backends(case: Case, verdict: Verdict) -> str:
+    expected = case.probe.expect.backends or ()
+    flow = case.flows[verdict.example] if verdict.example is not None else None
+    if flow is not None and flow.arrivals:
+        stranger = next((each for each in flow.arrivals if each.place not in expected), None)
+        rule = _translation(case, stranger.destination) if stranger else None
+        return f"{rule.count.node} has {stranger.place} for an endpoint: {_rule(rule)}." if rule and stranger else ""
+    never = [name for name in expected if not hits(case)[name]]
+    if not never:
+        return ""
+    sentence = f"{listed(never)} never chosen in {amount(len(case.arrived), 'flow')}: its share is 0"
+    if len(never) > 1:
+        sentence = sentence.replace("its share is", "their share is")
+    unruled = [pod for pod in case.errand.receivers if pod.name in never and not _translation(case, pod.address)]
+    if unruled and translations(case.evidence.counts):
+        sentence += f", and no rule counted that translates to {listed([str(pod.address) for pod in unruled], 'or')}"
+    return f"{sentence}."
+
+
+def _of_spread(case: Case) -> str:
+    found = hits(case)
+    names = list(dict.fromkeys(case.probe.expect.backends or found))
+    flows = sum(found[name] for name in names)
+    if not flows:
+        return ""
+    due = flows / len(names)
+    furthest = max(names, key=lambda name: abs(found[name] - due))
+    if not found[furthest]:
+        return f"{furthest} never chosen in {amount(flows, 'flow')}: its share is 0."
+    got = f"{found[furthest]:,} of {amount(flows, 'flow')}"
+    return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {1 / len(names):.1%} was due."
+
+
+def _by_rule(case: Case, target: str, participle: str) -> str:
+    rules = ending(case.errand, case.evidence.counts, target)
+    if not rules:
+        return ""
+    return f"{rules[0].count.node} {participle} it: {_rule(rules[0])}."
+
+
+def _rule(rule: Rule) -> str:
+    """A rule, named so that it can be found: its chain, and what its writer said about it."""
+    return (
+        f"its rule in {rule.count.chain} says “{rule.comment}”" if rule.comment else f"its rule in {rule.count.chain}"
+    )
+
+
+def _translation(case: Case, address: IPAddress) -> Rule | None:
+    found = translations(case.evidence.counts)
+    return next((rule for rule in found if rule.translates_to and rule.translates_to[0] == address), None)
+
+
+def _from_dialled(case: Case, reply: Observation) -> bool:
+    return (reply.source, reply.source_port) == (case.errand.destination, case.errand.port)
+
+
+def _still_dialled(case: Case, stray: Observation) -> bool:
+    return (stray.destination, stray.destination_port) == (case.errand.destination, case.errand.port)
+
+
+def _dialled(case: Case) -> str:
+    return endpoint(case.errand.destination, case.errand.port)
+
+
+def _nodes(case: Case) -> str:
+    return listed(case.errand.nodes, "or")

@@ -1,0 +1,72 @@
+"""Text laid out in a given width: aligned columns and wrapped sentences.
+
+Owns: where lines break.
+Must not: know what the text says, or colour it.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from itertools import zip_longest
+
+__all__ = ["WIDTH", "table", "width_of", "wrapped"]
+
+WIDTH = 80
+"""The columns of a terminal that nobody widened."""
+
+_GAP = "  "
+_NARROWEST = 12
+"""No column is made narrower than this; a single longer word stands out of its column instead of being cut."""
+
+
+def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
+    """A sentence broken at spaces, with ``first`` before its first line and ``rest`` (by default blanks) before others.
+
+    Words are never cut, so that an address or a path can be copied.
+    """
+    following = " " * len(first) if rest is None else rest
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
+def width_of(rows: Sequence[Sequence[str]]) -> int:
+    """How wide the rows are if no cell is broken."""
+    widths = _widths(rows)
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "  ", right: frozenset[int] = frozenset()) -> list[str]:
+    """Rows in aligned columns. Where they are too wide, the widest columns are narrowed and their cells broken.
+
+    Args:
+        rows: cells, as many in each row.
+        indent: before every line.
+        right: the numbers of columns to align at the right.
+    """
+    widths = _widths(rows)
+    room = WIDTH - len(indent) - len(_GAP) * (len(widths) - 1)
+    while sum(widths) > room and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    lines = []
+    for row in rows:
+        cells = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = (
+                part.rjust(width) if column in right else part.ljust(width)
+                for column, (part, width) in enumerate(zip(parts, widths, strict=True))
+            )
+            lines.append((indent + _GAP.join(padded)).rstrip())
+    return lines
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _broken(cell: str, width: int) -> list[str]:
+    return textwrap.wrap(cell, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]

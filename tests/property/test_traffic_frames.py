@@ -1,0 +1,244 @@
+"""Frames: what is crafted is what scapy builds, and what is dissected is what scapy built."""
+
+import random
+import struct
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.ip import Protocol
+from lab.plan.errand import Errand, Sender
+from lab.scenario.model import Manner
+from lab.traffic.craft import fences, filling, first_packets
+from lab.traffic.dissect import ICMP, TCP, UDP, dissect
+from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, Kind
+
+MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
+
+addresses = st.integers(1, 2**32 - 2).map(IPv4Address)
+ports = st.integers(1, 65535)
+nonces = st.binary(min_size=8, max_size=8)
+words = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(scope="module")
+def inet() -> Any:
+    from scapy.config import conf
+
+    conf.route_autoload = conf.route6_autoload = False
+    from scapy.layers import inet
+
+    return inet
+
+
+def make_errand(protocol: Protocol, source: IPv4Address, destination: IPv4Address, port: int, payload: int) -> Errand:
+    sender = Sender(name="a", namespace="a", device="eth0", address=source, mac=MACS[0], next_hop_mac=MACS[1])
+    return Errand(
+        number=0,
+        name="a probe",
+        sender=sender,
+        destination=destination,
+        port=port,
+        protocol=protocol,
+        manner=Manner.PACKET,
+        flows=1,
+        payload=payload,
+        receivers=(),
+        fences=(),
+        nodes=(),
+    )
+
+
+def headers(inet: Any, source: IPv4Address, destination: IPv4Address) -> Any:
+    return inet.Ether(dst=MACS[1], src=MACS[0]) / inet.IP(src=str(source), dst=str(destination), flags="DF")
+
+
+@given(addresses, addresses, ports, st.lists(ports, min_size=1, max_size=5), nonces, words, st.integers(0, 64))
+def test_a_patched_datagram_is_what_scapy_builds_for_that_flow(
+    inet: Any,
+    source: IPv4Address,
+    destination: IPv4Address,
+    port: int,
+    sources: list[int],
+    nonce: bytes,
+    serial: int,
+    payload: int,
+) -> None:
+    identity = Identity(nonce, serial, 4, len(sources))
+    errand = make_errand(Protocol.UDP, source, destination, port, payload)
+    for flow, frame in enumerate(first_packets(errand, identity, sources)):
+        built = headers(inet, source, destination) / inet.UDP(sport=sources[flow], dport=port)
+        assert frame == bytes(built / (identity.token(Kind.PROBE, flow) + filling(payload)))
+
+
+@given(addresses, addresses, ports, st.lists(ports, min_size=1, max_size=5), st.integers(0, 2**32 - 100))
+def test_a_patched_syn_is_what_scapy_builds_for_that_flow(
+    inet: Any, source: IPv4Address, destination: IPv4Address, port: int, sources: list[int], first: int
+) -> None:
+    identity = Identity(bytes(8), 0, first, len(sources))
+    errand = make_errand(Protocol.TCP, source, destination, port, 0)
+    for flow, frame in enumerate(first_packets(errand, identity, sources)):
+        syn = inet.TCP(
+            sport=sources[flow],
+            dport=port,
+            seq=identity.sequence(flow),
+            flags="S",
+            window=64240,
+            options=[("MSS", 1460)],
+        )
+        assert frame == bytes(headers(inet, source, destination) / syn)
+
+
+@given(addresses, st.lists(addresses, min_size=1, max_size=4), nonces)
+def test_a_patched_fence_is_what_scapy_builds_for_that_address(
+    inet: Any, source: IPv4Address, targets: list[IPv4Address], nonce: bytes
+) -> None:
+    identity = Identity(nonce, 0, 4, 1)
+    sender = make_errand(Protocol.TCP, source, source, 1, 0).sender
+    pairs = [(target, identity.token(Kind.FENCE, number)) for number, target in enumerate(targets)]
+    for (target, token), frame in zip(pairs, fences(sender, pairs), strict=True):
+        assert frame == bytes(headers(inet, source, target) / inet.ICMP(type=8) / token)
+
+
+def test_every_checksum_that_a_datagram_can_have_is_right() -> None:
+    """All source ports in turn drive the checksum through all its values; zero is written as 0xFFFF (RFC 768)."""
+    identity = Identity(bytes(8), 0, 4, 65536)
+    errand = make_errand(Protocol.UDP, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 80, 0)
+    checksums = set()
+    for frame in first_packets(errand, identity, range(65536)):
+        (checksum,) = struct.unpack_from("!H", frame, 40)
+        checksums.add(checksum)
+        assert sum_of_words(frame) % 0xFFFF == 0
+    assert 0 not in checksums
+    assert 0xFFFF in checksums
+
+
+def sum_of_words(frame: bytes) -> int:
+    """Over the pseudo header (RFC 768) and the datagram, whose checksum makes it a multiple of 0xFFFF."""
+    datagram = frame[34:]
+    pseudo = frame[26:34] + struct.pack("!HH", 17, len(datagram))
+    return sum(struct.unpack(f"!{len(pseudo) // 2}H", pseudo)) + sum(
+        struct.unpack(f"!{(len(datagram) + 1) // 2}H", datagram + bytes(len(datagram) % 2))
+    )
+
+
+@given(
+    addresses,
+    addresses,
+    ports,
+    ports,
+    words,
+    words,
+    st.sampled_from(["S", "SA", "RA", "R", "PA"]),
+    st.binary(max_size=40),
+)
+def test_tcp_is_read_as_scapy_wrote_it(
+    inet: Any,
+    source: IPv4Address,
+    destination: IPv4Address,
+    sport: int,
+    dport: int,
+    sequence: int,
+    acknowledged: int,
+    flags: str,
+    payload: bytes,
+) -> None:
+    options = [("MSS", 1460), ("NOP", None), ("WScale", 7)]
+    segment = inet.TCP(sport=sport, dport=dport, seq=sequence, ack=acknowledged, flags=flags, options=options)
+    read = dissect(bytes(headers(inet, source, destination) / segment / payload))
+    assert read is not None
+    assert (read.protocol, read.source, read.destination) == (TCP, source, destination)
+    assert (read.source_port, read.destination_port) == (sport, dport)
+    assert (read.sequence, read.acknowledged, read.flags) == (sequence, acknowledged, int(segment.flags))
+    assert read.payload == payload
+
+
+@given(addresses, addresses, ports, ports, st.binary(max_size=80), st.integers(0, 20))
+def test_udp_is_read_as_scapy_wrote_it_without_ethernet_s_padding(
+    inet: Any, source: IPv4Address, destination: IPv4Address, sport: int, dport: int, payload: bytes, padding: int
+) -> None:
+    frame = bytes(headers(inet, source, destination) / inet.UDP(sport=sport, dport=dport) / payload) + bytes(padding)
+    read = dissect(frame)
+    assert read is not None
+    assert (read.protocol, read.source, read.destination) == (UDP, source, destination)
+    assert (read.source_port, read.destination_port, read.payload) == (sport, dport, payload)
+
+
+@given(addresses, addresses, addresses, ports, ports, words, st.sampled_from([3, 5, 11, 12]), st.integers(8, 60))
+def test_an_icmp_error_is_read_with_the_packet_it_quotes_however_short(
+    inet: Any,
+    router: IPv4Address,
+    source: IPv4Address,
+    destination: IPv4Address,
+    sport: int,
+    dport: int,
+    sequence: int,
+    kind: int,
+    length: int,
+) -> None:
+    syn = inet.IP(src=str(source), dst=str(destination)) / inet.TCP(sport=sport, dport=dport, seq=sequence, flags="S")
+    error = headers(inet, router, source) / inet.ICMP(type=kind, code=1)
+    read = dissect(bytes(error))
+    assert read is not None
+    assert read.quoted is None, "an error that quotes nothing is an error all the same"
+    frame = bytes(error / bytes(syn)[: 20 + length])
+    read = dissect(frame)
+    assert read is not None
+    assert read.quoted is not None
+    assert (read.protocol, read.icmp, read.source) == (ICMP, (kind, 1), router)
+    quoted = read.quoted
+    assert (quoted.source, quoted.destination) == (source, destination)
+    assert (quoted.source_port, quoted.destination_port, quoted.sequence) == (sport, dport, sequence)
+    assert quoted.flags == (None if length < 20 else 2)
+
+
+@given(st.binary(max_size=120))
+def test_no_bytes_raise(data: bytes) -> None:
+    dissect(data)
+    dissect(bytes(12) + b"\x08\x00" + data)
+    dissect(bytes(12) + b"\x08\x00\x45" + data)
+
+
+@given(st.sampled_from(["tcp", "udp", "icmp"]), st.integers(0, 200), st.randoms(use_true_random=False))
+def test_no_damage_to_a_frame_raises_and_no_part_of_one_is_taken_for_the_whole(
+    inet: Any, layer: str, cut: int, rng: random.Random
+) -> None:
+    a, b = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
+    udp = inet.UDP(sport=1, dport=2) / (b"x" * 60)
+    transport = {
+        "tcp": inet.TCP(flags="S", options=[("MSS", 1460)]) / (b"x" * 60),
+        "udp": udp,
+        "icmp": inet.ICMP(type=3, code=3) / inet.IP() / udp,
+    }[layer]
+    frame = bytes(headers(inet, a, b) / transport)
+    assert dissect(frame) is not None
+    if cut < len(frame):
+        assert dissect(frame[:cut]) is None
+    damaged = bytearray(frame)
+    for _ in range(4):
+        damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+    dissect(bytes(damaged))
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=20), nonces)
+def test_no_two_flows_of_a_lab_share_an_identity(sizes: list[int], nonce: bytes) -> None:
+    registry = IdentityRegistry(nonce)
+    identities = [registry.issue(size) for size in sizes]
+    owner: dict[int | bytes, tuple[int, int]] = {}
+    for run, identity in enumerate(identities):
+        for flow in {0, identity.flows // 2, identity.flows - 1}:
+            sequence, token = identity.sequence(flow), identity.token(Kind.PROBE, flow)
+            assert owner.setdefault(sequence, (run, flow)) == (run, flow)
+            assert owner.setdefault(token, (run, flow)) == (run, flow)
+            assert identity.flow_of_sequence(sequence) == flow
+            assert identity.read(token + b"more") == (Kind.PROBE, flow)
+            assert len(token) == TOKEN_BYTES
+            for other in identities:
+                if other is not identity:
+                    assert other.flow_of_sequence(sequence) is None
+                    assert other.read(token) is None
+            # What follows a SYN in its flow is nobody's SYN.
+            assert all(other.flow_of_sequence(sequence + 1) is None for other in identities)

@@ -1,0 +1,76 @@
+"""A rule loader that keeps in memory which chains and rules there are, as ``iptables-restore --noflush`` would.
+
+It refuses what the kernel would refuse to link: a rule in, or a jump to, a chain that does not exist, and the deletion
+of a chain that is still in use.
+"""
+
+import asyncio
+from collections import defaultdict
+
+from lab.engines.embedded.loader import RulesRefusedError
+from lab.ip import Family
+
+BUILT_IN = {
+    "filter": ("INPUT", "FORWARD", "OUTPUT"),
+    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
+    "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"),
+}
+Tables = dict[str, dict[str, list[str]]]
+
+
+def fresh() -> Tables:
+    return {table: {chain: [] for chain in chains} for table, chains in BUILT_IN.items()}
+
+
+class MemoryLoader:
+    """``texts`` holds every text that was offered; ``refuse`` makes the next load fail at the line with that in it.
+
+    While ``gate`` is cleared, loads wait: changes can then be made in the middle of one.
+    """
+
+    def __init__(self) -> None:
+        self.tables: dict[Family, Tables] = defaultdict(fresh)
+        self.texts: list[tuple[Family, str]] = []
+        self.saves = 0
+        self.refuse: str | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def load(self, family: Family, text: str) -> None:
+        self.texts.append((family, text))
+        await self.gate.wait()
+        if self.refuse is not None:
+            wrong, self.refuse = self.refuse, None
+            found = (number for number, line in enumerate(text.splitlines(), 1) if wrong in line)
+            raise RulesRefusedError(f"iptables-restore: line {next(found, 0)} failed")
+        self.tables[family] = self._loaded(self.tables[family], text)
+
+    async def save(self, family: Family) -> str:
+        self.saves += 1
+        lines = []
+        for table, chains in self.tables[family].items():
+            lines.append(f"*{table}")
+            lines += [f":{chain} {'ACCEPT' if chain in BUILT_IN[table] else '-'} [0:0]" for chain in chains]
+            lines += [f"[0:0] -A {chain} {rule}" for chain, rules in chains.items() for rule in rules]
+            lines.append("COMMIT")
+        return "\n".join(lines) + "\n"
+
+    @staticmethod
+    def _loaded(before: Tables, text: str) -> Tables:
+        tables = {table: {chain: [*rules] for chain, rules in chains.items()} for table, chains in before.items()}
+        chains: dict[str, list[str]] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            verb, _, rest = line.partition(" ")
+            name, _, rule = rest.partition(" ")
+            target = rule.partition("-j ")[2].partition(" ")[0]
+            if line.startswith("*"):
+                chains = tables[line[1:]]
+            elif line.startswith(":"):
+                chains[verb[1:]] = []
+            elif verb in {"-A", "-I"} and name in chains and (target in chains or not target.startswith("KUBE-")):
+                chains[name].insert(len(chains[name]) if verb == "-A" else 0, rule)
+            elif verb == "-X" and not chains[name] and f"-j {name}" not in str(chains):
+                del chains[name]
+            elif line != "COMMIT":
+                raise RulesRefusedError(f"iptables-restore: line {number} failed")
+        return tables

@@ -1,0 +1,80 @@
+"""Tokens and sequence numbers lead back to their flow, and to no other."""
+
+import pytest
+
+from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, Kind, answer_to
+
+NONCE = bytes(range(8))
+
+
+def test_a_token_can_be_read_by_people() -> None:
+    assert Identity(NONCE, 1, 4, 50).token(Kind.PROBE, 42) == b"proxylab probe 0001020304050607 000000010000002a"
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_all_kinds_are_of_one_length(kind: Kind) -> None:
+    assert len(Identity(NONCE, 2**32 - 1, 4, 50).token(kind, 42)) == TOKEN_BYTES
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"proxylab probe ",
+        b"proxylab probe 0001020304050607 000000010000002",
+        b"proxylab probe 0001020304050607 00000001zzzzzzzz",
+        b"proxylab probe 0001020304050607 00000001 +00002a",
+        b"proxylab probe 0001020304050608 000000010000002a",
+        b"proxylab probe 0001020304050607 000000020000002a",
+        b"proxylab probe 0001020304050607 0000000100000032",
+        b"proxylab prove 0001020304050607 000000010000002a",
+        b" proxylab probe 0001020304050607 00000001000002a",
+    ],
+)
+def test_what_is_no_token_of_this_run_is_none(payload: bytes) -> None:
+    assert Identity(NONCE, 1, 4, 50).read(payload) is None
+
+
+def test_fences_are_numbered_apart_from_flows() -> None:
+    identity = Identity(NONCE, 1, 4, 1)
+    assert identity.read(identity.token(Kind.FENCE, 9)) == (Kind.FENCE, 9)
+    assert identity.read(identity.token(Kind.PROBE, 9)) is None
+
+
+def test_only_the_exact_sequence_number_is_a_flow() -> None:
+    identity = Identity(NONCE, 1, 400, 3)
+    assert [identity.flow_of_sequence(n) for n in range(396, 414)].count(None) == 15
+    assert [identity.flow_of_sequence(identity.sequence(flow)) for flow in range(3)] == [0, 1, 2]
+
+
+def test_sequence_numbers_start_again_when_the_space_is_used_up_and_no_run_straddles_the_end() -> None:
+    registry = IdentityRegistry(NONCE)
+    big = (2**32 - 100) // 4
+    first, second = registry.issue(big), registry.issue(1000)
+    assert first.sequence(big - 1) < 2**32
+    assert second.sequence(0) == first.sequence(0)
+    assert second.token(Kind.PROBE, 0) != first.token(Kind.PROBE, 0)
+
+
+def test_more_flows_than_sequence_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        IdentityRegistry(NONCE).issue(2**30)
+
+
+def test_a_nonce_has_eight_bytes() -> None:
+    with pytest.raises(ValueError, match="8 bytes"):
+        IdentityRegistry(b"short")
+
+
+def test_an_answer_bears_the_token_of_its_request() -> None:
+    identity = Identity(NONCE, 1, 4, 50)
+    answer = answer_to(identity.token(Kind.PROBE, 42) + b"filling\n")
+    assert answer is not None
+    assert identity.read(answer) == (Kind.REPLY, 42)
+
+
+def test_an_answer_is_never_answered() -> None:
+    for request in (b"hello", b"proxylab probe too short", Identity(NONCE, 1, 4, 9).token(Kind.PROBE, 3)):
+        answer = answer_to(request)
+        assert answer is not None
+        assert answer_to(answer) is None

@@ -1,0 +1,100 @@
+"""What the taps' filter keeps, by the kernel's own interpreter on a socket pair that needs no privilege."""
+
+import socket
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+import pytest
+
+from lab.kernel.capture import attach_filter
+from lab.traffic.identity import Identity, Kind
+from lab.traffic.interest import INTEREST
+
+A, B = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
+IDENTITY = Identity(bytes(8), 0, 1000, 5)
+FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
+TOKENS = {kind: IDENTITY.token(kind, 3) for kind in Kind}
+
+
+def ip(protocol: int, rest: bytes, *, options: bytes = b"", fragment: int = 0) -> bytes:
+    head = struct.pack(
+        "!BBHHHBBH", 0x45 + len(options) // 4, 0, 20 + len(options) + len(rest), 0, fragment, 64, protocol, 0
+    )
+    return head + A.packed + B.packed + options + rest
+
+
+def tcp(flags: int) -> bytes:
+    return ip(6, struct.pack("!HHIIBBHHH", 1024, 80, 1, 2, 0x50, flags, 0, 0, 0))
+
+
+def udp(payload: bytes, **header: int | bytes) -> bytes:
+    return ip(17, struct.pack("!HHHH", 1024, 80, 8 + len(payload), 0) + payload, **header)  # type: ignore[arg-type]
+
+
+def icmp(kind: int, rest: bytes) -> bytes:
+    return ip(1, struct.pack("!BBHI", kind, 3, 0, 0) + rest)
+
+
+@pytest.fixture
+def wire() -> Iterator[tuple[socket.socket, socket.socket]]:
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    with near, far:
+        attach_filter(far, INTEREST)
+        yield near, far
+
+
+def kept(wire: tuple[socket.socket, socket.socket], packet: bytes, ethertype: int = 0x0800) -> bool:
+    near, far = wire
+    frame = bytes(12) + struct.pack("!H", ethertype) + packet
+    near.send(frame)
+    try:
+        return far.recv(4096) == frame
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        tcp(SYN),
+        tcp(SYN | ACK),
+        tcp(RST | ACK),
+        tcp(RST),
+        *(udp(token) for token in TOKENS.values()),
+        udp(TOKENS[Kind.PROBE], options=bytes(8)),
+        udp(TOKENS[Kind.PROBE] + bytes(1000), fragment=0x2000),
+        icmp(8, TOKENS[Kind.FENCE]),
+        icmp(0, TOKENS[Kind.FENCE]),
+        icmp(3, udp(TOKENS[Kind.PROBE])),
+        icmp(3, tcp(SYN)[:28]),
+        icmp(11, tcp(SYN)),
+        icmp(3, udp(TOKENS[Kind.PROBE], options=bytes(4))),
+    ],
+)
+def test_what_has_an_identity_is_kept(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
+    assert kept(wire, packet)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"",
+        tcp(ACK),
+        tcp(PSH | ACK),
+        tcp(FIN | ACK),
+        udp(b"somebody else's"),
+        udp(b""),
+        udp(TOKENS[Kind.PROBE], fragment=1),
+        icmp(8, b"an ordinary ping"),
+        icmp(3, udp(TOKENS[Kind.REPLY])),
+        ip(132, bytes(40)),
+    ],
+)
+def test_what_has_none_is_not(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
+    assert not kept(wire, packet)
+
+
+def test_other_network_protocols_are_not_kept(wire: tuple[socket.socket, socket.socket]) -> None:
+    assert not kept(wire, tcp(SYN), ethertype=0x86DD)
+    assert not kept(wire, bytes(28), ethertype=0x0806)

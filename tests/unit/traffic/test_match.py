@@ -1,0 +1,149 @@
+"""What a packet is to its flow, whatever its addresses say."""
+
+import struct
+from ipaddress import IPv4Address
+
+import pytest
+
+from lab.ip import Protocol
+from lab.kernel.capture import Frame
+from lab.traffic.identity import Identity, Kind
+from lab.traffic.match import FenceSighting, Matcher, Vantage
+from lab.verdict.evidence import Direction, Observation, Packet
+
+SENDER = Vantage("client", "eth0", is_sender=True)
+POD = Vantage("echo", "eth0")
+A, B = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
+IDENTITY = Identity(bytes(8), 0, 1000, 5)
+SYN, RST, ACK, PSH = 2, 4, 16, 8
+
+
+def ip(protocol: int, rest: bytes, source: IPv4Address = A, destination: IPv4Address = B) -> bytes:
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(rest), 0, 0, 64, protocol, 0)
+    return header + source.packed + destination.packed + rest
+
+
+def tcp(flags: int, sequence: int = 0, acknowledged: int = 0, sport: int = 1024) -> bytes:
+    return ip(6, struct.pack("!HHIIBBHHH", sport, 80, sequence, acknowledged, 0x50, flags, 0, 0, 0))
+
+
+def udp(payload: bytes) -> bytes:
+    return ip(17, struct.pack("!HHHH", 1024, 80, 8 + len(payload), 0) + payload)
+
+
+def icmp(kind: int, code: int, rest: bytes, destination: IPv4Address = B) -> bytes:
+    return ip(1, struct.pack("!BBHI", kind, code, 0, 0) + rest, destination=destination)
+
+
+def frame(packet: bytes, *, outgoing: bool = False, at: int = 7) -> Frame:
+    return Frame(bytes(12) + b"\x08\x00" + packet, outgoing, at)
+
+
+def seen(
+    protocol: Protocol, vantage: Vantage, *frames: Frame, sockets: dict[int, int] | None = None
+) -> list[Observation]:
+    matcher = Matcher(IDENTITY, protocol, sockets)
+    matcher.take(vantage, frames)
+    return matcher.observations
+
+
+def test_an_observation_says_what_was_seen_where_when_and_as_whom() -> None:
+    packet = udp(IDENTITY.token(Kind.PROBE, 3))
+    assert seen(Protocol.UDP, POD, frame(packet)) == [
+        Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Protocol.UDP, A, 1024, B, 80, 7)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("packet", "expected"),
+    [
+        (tcp(SYN, IDENTITY.sequence(3)), Packet.REQUEST),
+        (tcp(SYN | ACK, 99, IDENTITY.sequence(3) + 1), Packet.REPLY),
+        (tcp(RST | ACK, 0, IDENTITY.sequence(3) + 1), Packet.RESET),
+        (icmp(3, 3, tcp(SYN, IDENTITY.sequence(3))), Packet.PORT_UNREACHABLE),
+        (icmp(3, 3, tcp(SYN, IDENTITY.sequence(3))[:28]), Packet.PORT_UNREACHABLE),
+        (icmp(3, 13, tcp(SYN, IDENTITY.sequence(3))), Packet.OTHER_ICMP),
+        (icmp(11, 0, tcp(SYN, IDENTITY.sequence(3))), Packet.OTHER_ICMP),
+    ],
+)
+def test_what_the_sender_hears_of_a_tcp_flow(packet: bytes, expected: Packet) -> None:
+    (found,) = seen(Protocol.TCP, SENDER, frame(packet))
+    assert (found.flow, found.packet) == (3, expected)
+    if expected in (Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
+        assert found.icmp == (packet[20], packet[21])
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        tcp(SYN, IDENTITY.sequence(3) + 1),
+        tcp(SYN, IDENTITY.sequence(5)),
+        tcp(SYN | ACK, IDENTITY.sequence(3), 99),
+        tcp(ACK, IDENTITY.sequence(3), IDENTITY.sequence(3) + 1),
+        tcp(RST, IDENTITY.sequence(3)),
+        icmp(3, 3, tcp(SYN | ACK, IDENTITY.sequence(3))),
+        icmp(3, 3, udp(IDENTITY.token(Kind.PROBE, 3))),
+        udp(IDENTITY.token(Kind.PROBE, 3)),
+    ],
+)
+def test_what_belongs_to_no_tcp_flow_is_passed_over(packet: bytes) -> None:
+    assert seen(Protocol.TCP, SENDER, frame(packet)) == []
+
+
+def test_a_reset_counts_where_it_is_heard_by_the_sender_and_where_the_pod_utters_it() -> None:
+    reset = tcp(RST | ACK, 0, IDENTITY.sequence(3) + 1)
+    assert len(seen(Protocol.TCP, SENDER, frame(reset))) == 1
+    assert len(seen(Protocol.TCP, POD, frame(reset, outgoing=True))) == 1
+    assert seen(Protocol.TCP, SENDER, frame(reset, outgoing=True)) == []
+    assert seen(Protocol.TCP, POD, frame(reset)) == []
+
+
+def test_the_sender_s_own_reset_of_an_unasked_syn_ack_is_passed_over() -> None:
+    assert seen(Protocol.TCP, SENDER, frame(tcp(RST, IDENTITY.sequence(3) + 1), outgoing=True)) == []
+
+
+def test_an_icmp_error_about_a_reply_is_the_sender_s_own_and_passed_over() -> None:
+    about_reply = icmp(3, 3, udp(IDENTITY.token(Kind.REPLY, 3)))
+    assert seen(Protocol.UDP, SENDER, frame(about_reply, outgoing=True)) == []
+    assert len(seen(Protocol.UDP, SENDER, frame(icmp(3, 3, udp(IDENTITY.token(Kind.PROBE, 3)))))) == 1
+
+
+def test_a_number_that_the_kernel_chose_is_learned_at_the_sender_only() -> None:
+    matcher = Matcher(IDENTITY, Protocol.TCP, {1024: 2})
+    syn = tcp(SYN, 123456, sport=1024)
+    matcher.take(POD, [frame(syn)])
+    assert matcher.observations == [], "a tuple is no identity"
+    matcher.take(SENDER, [frame(syn, outgoing=True)])
+    rewritten = tcp(SYN, 123456, sport=40000)
+    matcher.take(POD, [frame(rewritten), frame(tcp(SYN | ACK, 9, 123457), outgoing=True)])
+    assert [(o.flow, o.place, o.packet) for o in matcher.observations] == [
+        (2, "client", Packet.REQUEST),
+        (2, "echo", Packet.REQUEST),
+        (2, "echo", Packet.REPLY),
+    ]
+
+
+def test_a_flow_is_settled_by_arrival_and_reply_or_by_being_turned_away() -> None:
+    matcher = Matcher(IDENTITY, Protocol.TCP)
+    first = IDENTITY.sequence(0)
+    matcher.take(SENDER, [frame(tcp(SYN, first), outgoing=True)])
+    assert matcher.unsettled == 5, "sent is not arrived"
+    matcher.take(SENDER, [frame(tcp(SYN | ACK, 9, first + 1))])
+    assert matcher.unsettled == 5, "a reply to what never arrived settles nothing"
+    matcher.take(POD, [frame(tcp(SYN, first))])
+    assert matcher.unsettled == 4
+    matcher.take(SENDER, [frame(tcp(RST | ACK, 0, IDENTITY.sequence(1) + 1))])
+    matcher.take(SENDER, [frame(icmp(3, 3, tcp(SYN, IDENTITY.sequence(2))))])
+    assert matcher.unsettled == 2
+    matcher.take(SENDER, [frame(icmp(5, 1, tcp(SYN, IDENTITY.sequence(3))))])
+    matcher.take(POD, [frame(tcp(RST | ACK, 0, IDENTITY.sequence(4) + 1), outgoing=True)])
+    assert matcher.unsettled == 2, "a redirect is advice, and a reset that the sender has not heard is not the end"
+
+
+def test_fences_are_sighted_where_they_come_in() -> None:
+    matcher = Matcher(IDENTITY, Protocol.TCP)
+    token = IDENTITY.token(Kind.FENCE, 6)
+    matcher.take(SENDER, [frame(icmp(8, 0, token), outgoing=True), frame(icmp(0, 0, token, A), at=9)])
+    matcher.take(POD, [frame(icmp(8, 0, token)), frame(icmp(0, 0, IDENTITY.token(Kind.PROBE, 3)))])
+    assert matcher.fences == [FenceSighting(6, True, "client", A, 9), FenceSighting(6, False, "echo", B, 7)]
+    assert matcher.observations == []

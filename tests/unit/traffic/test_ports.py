@@ -1,0 +1,58 @@
+"""No two flows of a lab share a source port while conntrack remembers the first."""
+
+import pytest
+
+from lab.ip import Protocol
+from lab.traffic.ports import PortDealer
+
+
+def test_ports_are_distinct_within_and_across_errands_until_the_deck_is_used_up() -> None:
+    dealer = PortDealer(1, ())
+    half = dealer.size // 2
+    dealt = dealer.deal("a", Protocol.UDP, half) + dealer.deal("a", Protocol.UDP, half)
+    assert len(set(dealt)) == 2 * half
+
+
+def test_ports_come_again_in_the_same_order_when_the_deck_is_used_up() -> None:
+    dealer = PortDealer(1, ())
+    first = dealer.deal("a", Protocol.UDP, 100)
+    dealer.deal("a", Protocol.UDP, dealer.size - 150)
+    across = dealer.deal("a", Protocol.UDP, 150)
+    assert across[50:] == first
+    assert len(set(across)) == 150
+
+
+def test_senders_and_protocols_have_decks_of_their_own() -> None:
+    dealer = PortDealer(1, ())
+    dealer.deal("a", Protocol.UDP, dealer.size - 1)
+    assert (
+        dealer.deal("b", Protocol.UDP, 5)
+        == dealer.deal("a", Protocol.TCP, 5)
+        == PortDealer(1, ()).deal("x", Protocol.TCP, 5)
+    )
+
+
+def test_ports_are_neither_privileged_nor_ephemeral_nor_listened_on() -> None:
+    dealer = PortDealer(1, (8080, 30080))
+    dealt = set(dealer.deal("a", Protocol.TCP, dealer.size))
+    assert min(dealt) >= 1024
+    assert not dealt & {8080, 30080, *range(32768, 61000)}
+    assert len(dealt) > 30_000
+
+
+def test_the_seed_orders_ports() -> None:
+    one, same, other = (PortDealer(seed, ()).deal("a", Protocol.TCP, 20) for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_after_a_flush_of_conntrack_dealing_starts_again() -> None:
+    dealer = PortDealer(1, ())
+    first = dealer.deal("a", Protocol.TCP, 20)
+    dealer.restart()
+    assert dealer.deal("a", Protocol.TCP, 20) == first
+
+
+def test_more_flows_than_ports_are_refused() -> None:
+    dealer = PortDealer(1, ())
+    with pytest.raises(ValueError, match=str(dealer.size)):
+        dealer.deal("a", Protocol.TCP, dealer.size + 1)

@@ -1,0 +1,135 @@
+"""A run ends when all is settled, when nothing can come any more, or at its deadline; and says which."""
+
+import asyncio
+import os
+from ipaddress import IPv4Address
+from typing import Any
+
+from lab.ip import Protocol
+from lab.plan.errand import Errand, Sender
+from lab.scenario.model import Manner
+from lab.timing import Deadline
+from lab.traffic.identity import Identity
+from lab.traffic.turns import Turns
+from lab.verdict.evidence import ConnectReport
+
+A = IPv4Address("10.0.0.1")
+
+
+class Sending:
+    """Sends nothing; is under way until it is abandoned, or until its steps are used up."""
+
+    def __init__(self, steps: int, *, holds: bool = False) -> None:
+        self.sent = 0
+        self.refused: list[str] = []
+        self.reports: list[ConnectReport] = []
+        self.steps = steps
+        self.holds = holds
+        self.closed = False
+
+    @property
+    def finished(self) -> bool:
+        return self.steps <= 0 and not self.holds
+
+    def advance(self) -> bool:
+        self.steps -= 1
+        return self.steps >= 0
+
+    def abandon(self) -> bool:
+        held, self.holds = self.holds, False
+        return held
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Quiet:
+    """Taps that see nothing, and responders that nobody asks."""
+
+    def pump(self) -> int:
+        return 0
+
+    def collect(self) -> list[Any]:
+        return []
+
+    def discard(self) -> None:
+        pass
+
+
+def turns(sending: Sending, *, crafted: bool) -> Turns:
+    sender = Sender(name="a", namespace="a", device="eth0", address=A, mac="", next_hop_mac="")
+    errand = Errand(
+        number=0,
+        name="a probe",
+        sender=sender,
+        destination=A,
+        port=80,
+        protocol=Protocol.TCP,
+        manner=Manner.PACKET,
+        flows=2,
+        payload=0,
+        receivers=(),
+        fences=(),
+        nodes=(),
+    )
+    quiet: Any = Quiet()
+    tap: Any = object()
+    return Turns(
+        errand=errand,
+        identity=Identity(bytes(8), 0, 4, 2),
+        tap=tap,
+        sending=sending,
+        sockets=None if crafted else {},
+        watch=quiet,
+        responders=quiet,
+    )
+
+
+def test_sockets_that_have_all_been_heard_end_a_run() -> None:
+    sending = Sending(3)
+    assert asyncio.run(turns(sending, crafted=False).take(Deadline.after(60))) == ""
+    assert sending.steps == 0
+
+
+def test_crafted_flows_that_are_nowhere_to_be_seen_end_a_run_once_nothing_moves() -> None:
+    run = turns(Sending(3), crafted=True)
+    assert asyncio.run(run.take(Deadline.after(60))) == ""
+    assert run.matcher.unsettled == 2
+
+
+def test_sockets_that_nothing_can_reach_any_more_are_abandoned() -> None:
+    sending = Sending(3, holds=True)
+    assert asyncio.run(turns(sending, crafted=False).take(Deadline.after(60))) == ""
+    assert not sending.holds
+
+
+def test_at_its_deadline_a_run_says_what_it_still_waited_for() -> None:
+    assert "still to be sent" in asyncio.run(turns(Sending(10**9), crafted=True).take(Deadline.after(0.01)))
+    assert "2 flows" in asyncio.run(turns(Sending(0), crafted=True).take(Deadline.after(0)))
+
+
+def test_a_run_gives_the_event_loop_its_turns() -> None:
+    others = []
+
+    async def both() -> None:
+        run = asyncio.create_task(turns(Sending(50), crafted=False).take(Deadline.after(60)))
+        while not run.done():
+            others.append(1)
+            await asyncio.sleep(0)
+
+    asyncio.run(both())
+    assert len(others) >= 50
+
+
+def test_a_run_stays_on_one_cpu_and_may_leave_it_afterwards() -> None:
+    allowed = os.sched_getaffinity(0)
+    seen = []
+
+    class Curious(Sending):
+        def advance(self) -> bool:
+            seen.append(len(os.sched_getaffinity(0)))
+            return super().advance()
+
+    asyncio.run(turns(Curious(2), crafted=False).take(Deadline.after(60)))
+    assert set(seen) == {1}
+    assert os.sched_getaffinity(0) == allowed
