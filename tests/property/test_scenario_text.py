@@ -14,9 +14,57 @@ from lab.scenario.model import Scenario
 
 SEEDS = [BASE, *(case.text for case in broken_scenarios())]
 WORDS = sorted({word for text in SEEDS for word in re.findall(r"[\w./-]+", text)})
-SNIPPETS = ["", " ", "\n", "  ", "- ", ": ", "{", "}", "[", "]", "&a ", "*a", "<<: ", "!!str ", "!x ", "'", '"', "|\n", ">\n"]
-SNIPPETS += ["#", "---\n", "...\n", "? ", "~", "null", "true", "0", "-1", "1e9", "0x7fffffffffffffff", ".nan", "2001-01-01"]
-SNIPPETS += ["\t", "%YAML 1.1\n", "%TAG ! x\n", "\\", '"\\ud800"', "é", "\u2028", "\ufeff", "😀", "1_000", "0o17", "@", "`"]
+SNIPPETS = [
+    "",
+    " ",
+    "\n",
+    "  ",
+    "- ",
+    ": ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "&a ",
+    "*a",
+    "<<: ",
+    "!!str ",
+    "!x ",
+    "'",
+    '"',
+    "|\n",
+    ">\n",
+]
+SNIPPETS += [
+    "#",
+    "---\n",
+    "...\n",
+    "? ",
+    "~",
+    "null",
+    "true",
+    "0",
+    "-1",
+    "1e9",
+    "0x7fffffffffffffff",
+    ".nan",
+    "2001-01-01",
+]
+SNIPPETS += [
+    "\t",
+    "%YAML 1.1\n",
+    "%TAG ! x\n",
+    "\\",
+    '"\\ud800"',
+    "é",
+    "\u2028",
+    "\ufeff",
+    "😀",
+    "1_000",
+    "0o17",
+    "@",
+    "`",
+]
 
 LINE = re.compile(r"f:\d+:\d+: \S.*")
 IN_TIME = timedelta(seconds=5)
