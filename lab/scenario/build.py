@@ -30,7 +30,6 @@ from lab.scenario.model import (
     SourceExpectation,
     Target,
 )
-from lab.scenario.parts import Parts
 from lab.scenario.references import choose_port, service_id
 from lab.scenario.schema.probe import (
     AddressTargetShape,
@@ -41,45 +40,40 @@ from lab.scenario.schema.probe import (
     ProbeShape,
     ServiceTargetShape,
 )
-from lab.scenario.schema.scenario import MetadataShape, NetworkShape, PodShape
+from lab.scenario.schema.scenario import NetworkShape, PodShape, ScenarioDocument
 
 __all__ = ["build_scenario"]
 
 Services = Mapping[ServiceId, Service]
 
 
-def build_scenario(
-    file: str, parts: Parts, metadata: MetadataShape, network: NetworkShape, manifests: Manifests
-) -> Scenario:
-    """The Scenario that the parts of a file make, all of them checked.
+def build_scenario(file: str, document: ScenarioDocument, place: Place, manifests: Manifests) -> Scenario:
+    """The Scenario that the documents of a file make, all of them checked.
 
     Args:
         file: the file's name, for positions.
-        parts: the Scenario document.
-        metadata: its head.
-        network: its network.
+        document: the Scenario document.
+        place: where it stands.
         manifests: the Services beside it.
     """
-    spec = parts.place["spec"]
+    spec, at = document.spec, place["spec"]
     services = {key: service for key, service in manifests.services.items() if service is not None}
-    pods = {name: pod for name, pod in parts.pods.items() if pod is not None}
-    by_name = {each: pod for name, pod in pods.items() for each in pod_names(name, pod)}
-    first_node = next(iter(parts.nodes))
+    pods = {each: pod for name, pod in spec.pods.items() for each in pod_names(name, pod)}
+    first_node = next(iter(spec.nodes))
     return Scenario(
         file=file,
-        name=metadata.name,
-        description=metadata.description,
-        links=tuple(metadata.links),
-        network=_network(network),
+        name=document.metadata.name,
+        description=document.metadata.description,
+        links=tuple(document.metadata.links),
+        network=_network(spec.network),
         nodes=tuple(
-            Node(name=name, labels=node.labels, sysctls=node.sysctls, position=spec["nodes"][name].key.position)
-            for name, node in parts.nodes.items()
-            if node is not None
+            Node(name=name, labels=node.labels, sysctls=node.sysctls, position=at["nodes"][name].key.position)
+            for name, node in spec.nodes.items()
         ),
-        pods=tuple(_pod(name, pod, spec["pods"][name], first_node) for name, pod in pods.items()),
-        hosts=tuple(Host(name=name, position=spec["hosts"][name].key.position) for name in parts.hosts),
+        pods=tuple(_pod(name, pod, at["pods"][name], first_node) for name, pod in spec.pods.items()),
+        hosts=tuple(Host(name=name, position=at["hosts"][name].key.position) for name in spec.hosts),
         services=tuple(services.values()),
-        probes=tuple(_probe(probe, spec["probes"][index], services, by_name) for index, probe in parts.probes.items()),
+        probes=tuple(_probe(probe, at["probes"][index], services, pods) for index, probe in enumerate(spec.probes)),
         notes=_notes(manifests),
     )
 

@@ -6,7 +6,6 @@ Must not: look at Services or probes.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from itertools import combinations
 
 from lab.scenario.document import Place, Spot
@@ -19,10 +18,6 @@ __all__ = ["MOST_PODS", "Inventory", "check_network", "pod_names", "take_invento
 
 MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""
-
-_NODE_PREFIX = 24
-_PODS_OF_A_NODE = 253
-"""A /24 without its network, its broadcast and its gateway's address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +39,9 @@ class Inventory:
     doubtful: frozenset[str]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Every name that a probe can send from, or name."""
-        return (*self.nodes, *self.pods, *self.hosts)
+    def senders(self) -> tuple[str, ...]:
+        """Every name that a probe can send from."""
+        return (*self.pods, *self.hosts)
 
     def is_doubtful(self, name: str) -> bool:
         """Whether that may be the name of a pod whose entry could not be read."""
@@ -61,7 +56,7 @@ class Inventory:
         elif kind := self._kind(name):
             problems.add(spot, f"{name} is {kind}, not {wanted}", allowed=allowed)
         elif not self.is_doubtful(name):
-            problems.add(spot, f"{shown(name)} is no name of {wanted}", allowed=allowed, word=name, known=known)
+            problems.add(spot, f"{shown(name)} is not the name of {wanted}", allowed=allowed, word=name, known=known)
 
     def _kind(self, name: str) -> str:
         if name in self.nodes:
@@ -152,12 +147,11 @@ def _check_pod(name: str, pod: PodShape, place: Place, inventory: Inventory, pro
         names |= {port.name} if port.name else set()
 
 
-def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:
-    """Note networks that overlap, and those too small for the scenario.
+def check_network(parts: Parts, problems: Problems) -> None:
+    """Note networks that overlap. Whether they have room enough, the plan finds out.
 
     Args:
         parts: the scenario's well-formed parts.
-        inventory: its names.
         problems: takes what is wrong.
     """
     network = parts.network
@@ -174,34 +168,3 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
         if first.overlaps(second):
             written = other if place[other].exists else one
             problems.add(place[written].spot, f"{one} {first} and {other} {second} overlap", allowed="keep them apart")
-    node_count, host_count = len(inventory.nodes), len(inventory.hosts)
-    rooms = {
-        "podCIDR": (_subnets(network.pod_cidr), node_count, f"a /{_NODE_PREFIX} for each node"),
-        "nodeCIDR": (network.node_cidr.num_addresses - 2, node_count + 1, "an address for each node and the router"),
-        "outsideCIDR": (network.outside_cidr.num_addresses - 2, host_count + 1, "one for each host and the router"),
-    }
-    for key, (room, needed, what) in rooms.items():
-        if room < needed:
-            problems.add(
-                place[key].spot, f"{networks[key]} has room for {max(room, 0)}, not {needed}", allowed=f"needed: {what}"
-            )
-    _check_crowds(parts, inventory, problems)
-
-
-def _subnets(network: IPv4Network) -> int:
-    return 1 << (_NODE_PREFIX - network.prefixlen) if network.prefixlen <= _NODE_PREFIX else 0
-
-
-def _check_crowds(parts: Parts, inventory: Inventory, problems: Problems) -> None:
-    """Note nodes with more pods than their part of the pods' network has addresses."""
-    crowds = dict.fromkeys(inventory.nodes, 0)
-    for name, pod in parts.pods.items():
-        nodes = [node for node in (pod.nodes if pod else None) or inventory.nodes[:1] if node in crowds]
-        for ordinal in range((pod.replicas or 1) if pod and nodes else 0):
-            node = nodes[ordinal % len(nodes)]
-            crowds[node] += 1
-            if crowds[node] == _PODS_OF_A_NODE + 1:
-                where = parts.place["spec"]["pods"][name].key
-                problems.add(
-                    where, f"{node} has more than {_PODS_OF_A_NODE} pods", allowed="spread them over more nodes"
-                )

@@ -76,12 +76,12 @@ def _scenario(text: str, file: str, problems: Problems) -> Scenario:
     check_services(manifests, problems)
     if parts is not None and complete:
         inventory = take_inventory(parts, problems)
-        check_network(parts, inventory, problems)
+        check_network(parts, problems)
         check_probes(parts, inventory, manifests, problems)
     problems.raise_any()
-    if parts is None or parts.metadata is None or parts.network is None:
-        raise InternalError(f"{file}: a part is missing, but no problem was found; please report this file")
-    return build_scenario(file, parts, parts.metadata, parts.network, manifests)
+    if parts is None or parts.document is None:
+        raise InternalError(f"{file}: refused, but no problem was told; please report this file")
+    return build_scenario(file, parts.document, parts.place, manifests)
 
 
 def _is_scenario(document: Document) -> bool:

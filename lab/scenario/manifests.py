@@ -17,7 +17,7 @@ from lab.cluster.objects import (
 )
 from lab.ip import IPNetwork, Protocol
 from lab.scenario.document import Place
-from lab.scenario.problems import Problems, describe, listed, shown
+from lab.scenario.problems import Problems, describe, shown
 from lab.scenario.schema.base import Shape, is_ignored
 from lab.scenario.schema.service import (
     FamilyPolicy,
@@ -107,34 +107,28 @@ def _objects(place: Place, manifests: Manifests, problems: Problems) -> Iterator
 def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
     """The kind of the object at ``place`` if it can be read, else ``None`` with a problem noted."""
     value = place.value
-    known = [kind for kind in _KINDS if kind != inside]
     if not isinstance(value, dict):
         problems.add(place.spot, f"must be a Kubernetes object, is {describe(value)}")
         return None
     kind, version = value.get("kind"), value.get("apiVersion")
     if not isinstance(kind, str) or not isinstance(version, str):
         absent = "kind" if not isinstance(kind, str) else "apiVersion"
-        problems.add(place[absent].spot, "is missing or no text", allowed="every document has an apiVersion and a kind")
+        problems.add(place[absent].spot, "is missing or no text", allowed="every object has an apiVersion and a kind")
         return None
+    spot = place["kind"].spot
+    allowed = "allowed: Service" if inside else "allowed: Scenario, Service, List"
     if kind in _LATER:
-        problems.add(
-            place["kind"].spot, f"not yet: this version cannot use a {kind}", allowed=f"allowed: {listed(known)}"
-        )
-        return None
-    if kind not in known:
-        allowed = f"allowed: {listed([*known] if inside else ['Scenario', *known])}"
-        problems.add(
-            place["kind"].spot,
-            f"the kind {shown(kind)} is unknown",
-            allowed=allowed,
-            word=kind,
-            known=[*known, *_LATER, "Scenario"],
-        )
-        return None
-    if version != _KINDS[kind]:
+        problems.add(spot, f"not yet: this version cannot use objects of kind {kind}", allowed=allowed)
+    elif kind == inside:
+        problems.add(spot, f"a {kind} stands inside a {kind}", allowed=allowed)
+    elif kind not in _KINDS:
+        known = ["Scenario", *_KINDS, *_LATER]
+        problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
+    elif version != _KINDS[kind]:
         problems.add(place["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
-        return None
-    return kind
+    else:
+        return kind
+    return None
 
 
 def _read_service(place: Place, manifests: Manifests, service_cidr: IPNetwork | None, problems: Problems) -> None:

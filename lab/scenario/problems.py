@@ -7,6 +7,7 @@ Must not: decide what is a problem.
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from lab.errors import ScenarioError
 from lab.scenario.document import Spot, path_text
@@ -18,6 +19,7 @@ _MOST_TOLD = 200
 
 _MOST_SHOWN = 60
 _MOST_LISTED = 12
+_MOST_COMPARED = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +46,15 @@ class Problems:
     """What is wrong with one file so far."""
 
     def __init__(self) -> None:
-        self._found: list[Problem] = []
+        self._found: dict[Spot, Problem] = {}
 
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, spot: Spot, what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> None:
-        """Note one problem.
+        """Note one problem, unless something is known to be wrong there already.
+
+        What is read first has the first word: a value that YAML could not make sense of is not missing besides.
 
         Args:
             spot: the key or value at fault.
@@ -59,7 +63,8 @@ class Problems:
             word: what the author wrote, where something similar in ``known`` may have been meant.
             known: the names or words known at this place.
         """
-        self._found.append(Problem(spot=spot, what=what, allowed=allowed, word=word, known=tuple(known)))
+        problem = Problem(spot=spot, what=what, allowed=allowed, word=word, known=tuple(known))
+        self._found.setdefault(spot, problem)
 
     def raise_any(self) -> None:
         """Raise what was found, in the order of the file.
@@ -69,8 +74,10 @@ class Problems:
         """
         if not self._found:
             return
-        ordered = sorted(self._found, key=lambda problem: (problem.spot.position.line, problem.spot.position.column))
-        lines = list(dict.fromkeys(str(problem) for problem in ordered[:_MOST_TOLD]))
+        ordered = sorted(
+            self._found.values(), key=lambda problem: (problem.spot.position.line, problem.spot.position.column)
+        )
+        lines = [str(problem) for problem in ordered[:_MOST_TOLD]]
         if untold := ordered[_MOST_TOLD:]:
             lines.append(f"{untold[0].spot.position}: and {len(untold)} more problems from here on")
         raise ScenarioError(lines)
@@ -85,7 +92,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     if not word or len(word) > _MOST_SHOWN:
         return ""
-    by_lower = {candidate.lower(): candidate for candidate in known}
+    by_lower = {candidate.lower(): candidate for candidate in islice(known, _MOST_COMPARED)}
     if word in by_lower.values():
         return ""
     close = difflib.get_close_matches(word.lower(), by_lower, n=1)
@@ -97,7 +104,7 @@ def shown(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
-        return repr(value if len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 1] + "…")
+        return repr(str(value) if len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 1] + "…")
     return str(value)
 
 

@@ -33,11 +33,13 @@ _MOST_VALUES = 100_000
 
 _TAG = "tag:yaml.org,2002:"
 
+_TOO_DEEP = "nested too deeply"
+
 _HINTS = {
     "mapping values are not allowed": "a text that holds ': ' needs quotes",
     "'\\t'": "indent with spaces",
     "found undefined alias": "an anchor (&name) must stand before its alias (*name), in the same document",
-    "maximum depth": f"nest at most {_MOST_DEPTH} deep",
+    _TOO_DEEP: f"allowed: {_MOST_DEPTH} levels",
 }
 
 
@@ -81,19 +83,20 @@ def _fault(error: Exception, text: str, file: str) -> tuple[Spot, str]:
     """Where a parser's error is, and its words on one line."""
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        words = " ".join(part for part in (error.context, error.problem) if part)
-        return _spot(file, mark.line + 1, mark.column + 1) if mark else _spot(file, 1, 1), _one_line(words)
+        words = _one_line(": ".join(part for part in (error.context, error.problem) if part))
+        what = _TOO_DEEP if "maximum depth" in words else words
+        return _spot(file, mark.line + 1, mark.column + 1) if mark else _spot(file, 1, 1), what
     if isinstance(error, ReaderError):
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         return _spot(file, line, column), f"character U+{ord(text[error.position]):04X} is not allowed in YAML"
     if isinstance(error, RecursionError):
-        return _spot(file, 1, 1), "maximum depth exceeded"
+        return _spot(file, 1, 1), _TOO_DEEP
     return _spot(file, 1, 1), _one_line(str(error))
 
 
 def _one_line(words: str) -> str:
-    return " ".join(words.encode("unicode_escape").decode("ascii").replace("\\n", " ").split()) or "cannot be parsed"
+    return " ".join("".join(each if each.isprintable() else " " for each in words).split())
 
 
 def _spot(file: str, line: int, column: int) -> Spot:
@@ -200,9 +203,8 @@ class _Maker:
             self._problems.add(self.spot(node, path), "a key must be text")
             return None
         if str(node.tag) != _TAG + "str":
-            self._problems.add(
-                self.spot(node, path), f"the key {shown(node.value)} must be text", allowed="put it in quotes"
-            )
+            where = self.spot(node, (*path, node.value))
+            self._problems.add(where, f"the key {shown(node.value)} must be text", allowed="put it in quotes")
         text = node.value
         return text if self._is_text(node, path) else None
 

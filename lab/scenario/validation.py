@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from lab.errors import InternalError
 from lab.scenario.document import Path, Place
 from lab.scenario.problems import Problems, describe, listed
-from lab.scenario.schema.base import REFUSED, Shape, is_later
+from lab.scenario.schema.base import LATER, REFUSED, Shape, is_later
 
 __all__ = ["validated"]
 
@@ -24,14 +24,13 @@ _ON_KEY = ("[key]",)
 """The end of pydantic's location when a mapping's key is at fault."""
 
 
-def validated(shape: type[AnyShape], place: Place, problems: Problems | None = None) -> AnyShape | None:
+def validated(shape: type[AnyShape], place: Place, problems: Problems) -> AnyShape | None:
     """What stands at ``place``, or ``None`` when it is not of that shape; why, goes to ``problems``."""
     try:
         return shape.model_validate(place.value)
     except ValidationError as error:
-        if problems is not None:
-            for detail in error.errors(include_url=False):
-                _tell(detail, shape, place, problems)
+        for detail in error.errors(include_url=False):
+            _tell(detail, shape, place, problems)
         return None
 
 
@@ -40,6 +39,8 @@ def _tell(detail: ErrorDetails, shape: type[Shape], root: Place, problems: Probl
     place = _place(root, location)
     if kind == REFUSED:
         problems.add(place.key if location[-1:] == _ON_KEY else place.spot, **detail["ctx"])
+    elif kind == LATER:
+        problems.add(place.key, "not yet: the format has this key, but this version cannot run it")
     elif kind == "missing":
         problems.add(place[location[-1]].key, "is missing")
     elif kind == "extra_forbidden":

@@ -9,7 +9,7 @@ allocators in pkg/registry/core/service of Kubernetes.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from lab.cluster.objects import ServiceType, TrafficPolicy
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
@@ -23,6 +23,7 @@ __all__ = ["check_service"]
 NODE_PORTS = range(30000, 32768)
 """The default of kube-apiserver's ``--service-node-port-range``."""
 
+_LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 _KUBELET_PORT = 10250
 _LONGEST_AFFINITY = 86400
 _EXPOSED = (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
@@ -192,11 +193,13 @@ def _families(subject: _Subject) -> None:
             if value:
                 add(at[key].spot, "may not be set for ExternalName services")
         return
+    seen: set[Family] = set()
     for index, family in enumerate(families):
-        if family in families[:index]:
+        if family in seen:
             add(at["ipFamilies"][index].spot, f"{family} stands twice")
         elif subject.service_cidr is not None and family != Family.of(subject.service_cidr):
             add(at["ipFamilies"][index].spot, f"{family} is not configured on the cluster")
+        seen.add(family)
     if spec.ip_family_policy is FamilyPolicy.REQUIRE_DUAL and subject.service_cidr is not None:
         add(at["ipFamilyPolicy"].spot, "RequireDualStack needs a cluster with two families")
     if len(families) > 1 and spec.ip_family_policy in (None, FamilyPolicy.SINGLE):
@@ -222,14 +225,19 @@ def _affinity(subject: _Subject) -> None:
 def _external_ips(subject: _Subject) -> None:
     for index, address in enumerate(subject.spec.external_ips or []):
         spot = subject.at["externalIPs"][index].spot
-        reasons = {
-            "unspecified": address.is_unspecified,
-            "loopback": address.is_loopback,
-            "link-local": address.is_link_local,
-            "link-local multicast": address.is_multicast,
-        }
-        for reason in [reason for reason, holds in reasons.items() if holds][:1]:
-            subject.problems.add(spot, f"{address} may not be used", allowed=f"it is a {reason} address")
+        if reason := _special(address):
+            subject.problems.add(spot, f"{address} may not be used: it is {reason}")
+
+
+def _special(address: IPAddress) -> str:
+    """Why nobody can have that address, or an empty string."""
+    if address.is_unspecified:
+        return "unspecified (0.0.0.0 or ::)"
+    if address.is_loopback:
+        return "a loopback address"
+    if address.is_link_local:
+        return "a link-local address"
+    return "a link-local multicast address" if any(address in network for network in _LINK_LOCAL_MULTICAST) else ""
 
 
 def _balancer(subject: _Subject) -> None:

@@ -61,10 +61,12 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
         if contradiction:
             findings.doubts.append((flow.number, contradiction))
             continue
-        strangers = dict.fromkeys(str(each.source) for each in flow.arrivals if each.source != expected)
+        strangers = [str(each.source) for each in flow.arrivals if each.source != expected]
         if strangers:
-            findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {listed(list(strangers))}"))
-    seen = Counter(str(arrival.source) for flow in case.arrived for arrival in flow.arrivals[:1])
+            origin = listed(list(dict.fromkeys(strangers)))
+            findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
+    addresses = Counter(flow.arrivals[0].source for flow in case.arrived)
+    seen = Counter({str(address): count for address, count in addresses.items()})
     preserved = isinstance(case.probe.expect.source, Preserved)
     return findings.settle(
         case,

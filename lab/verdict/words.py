@@ -45,10 +45,10 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
     Example:
         >>> listed(["a"]), listed(["a", "b", "c"]), listed([])
-        ('a', 'a, b and c', 'nobody')
+        ('a', 'a, b and c', 'none')
     """
     if not names:
-        return "nobody"
+        return "none"
     if len(names) > _MOST_NAMES:
         return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES:,} more"
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -17,6 +17,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from lab.scenario.problems import describe, listed, shown
 
 __all__ = [
+    "LATER",
+    "REFUSED",
     "Between",
     "Ignored",
     "Later",
@@ -31,12 +33,17 @@ __all__ = [
 ]
 
 REFUSED = "refused"
-"""The pydantic error type of every refusal of our own; its context is the arguments of ``Problems.add``."""
+"""The pydantic error type of a value that we refuse; its context is the arguments of ``Problems.add``."""
+
+LATER = "later"
+"""The pydantic error type of a key that this version cannot run."""
 
 
 def refused(what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> PydanticCustomError:
     """The error to raise in a validator; the arguments are those of ``Problems.add``."""
-    return PydanticCustomError(REFUSED, "{what}", {"what": what, "allowed": allowed, "word": word, "known": [*known]})
+    return PydanticCustomError(
+        REFUSED, "{what}", {"what": what, "allowed": allowed, "word": word, "known": [*map(str, known)]}
+    )
 
 
 def not_yet(what: str, *, allowed: str = "") -> PydanticCustomError:
@@ -48,7 +55,10 @@ class Shape(BaseModel):
     """A mapping with known keys."""
 
     model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, alias_generator=to_camel, arbitrary_types_allowed=True
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
     )
 
 
@@ -79,7 +89,7 @@ _IGNORED = _Mark("ignored")
 
 
 def _refuse_later(_value: object) -> object:
-    raise not_yet("what this key asks for")
+    raise PydanticCustomError(LATER, "not yet")
 
 
 Later = Annotated[SkipJsonSchema[Any], BeforeValidator(_refuse_later), _LATER]

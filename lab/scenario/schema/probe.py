@@ -14,19 +14,23 @@ from lab.ip import Protocol
 from lab.scenario.model import Front, Manner, Outcome, Spread
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, Later, ScenarioShape, not_yet, refused, word_of
-from lab.scenario.schema.syntax import Address, Name, PortNumber, PortReference
+from lab.scenario.schema.syntax import Address, Name, PortNumber, PortReference, is_address
 
 __all__ = [
     "AddressTargetShape",
+    "AnyTarget",
     "Device",
     "ExpectShape",
     "HostTargetShape",
     "NodeDeviceShape",
     "PodTargetShape",
+    "ProbeName",
     "ProbeShape",
     "SendShape",
+    "Sender",
     "ServiceTargetShape",
     "SourceShape",
+    "TargetShape",
 ]
 
 MOST_FLOWS = 60_000
@@ -69,6 +73,10 @@ class SourceShape(ScenarioShape):
     address: Address | None = Field(default=None, description="Which of its addresses to send from.")
     port: PortNumber | None = Field(default=None, description="A fixed source port, for a probe of one flow.")
     loopback: Later = Field(default=None, description="Whether to dial by way of the sender's loopback device.")
+
+
+ProbeName = Annotated[str, AfterValidator(_probe_name)]
+Sender = Annotated[SourceShape, BeforeValidator(_source_of_name, json_schema_input_type=str | SourceShape)]
 
 
 class ServiceTargetShape(ScenarioShape):
@@ -130,13 +138,15 @@ def _one_target(value: object) -> object:
     if len(named) == 1:
         return value
     what = f"names {' and '.join(named)}" if named else "names no target"
-    raise refused(what, allowed="allowed: exactly one of service, pod, host, address")
+    word = "" if named else next(iter(value), "")
+    raise refused(what, allowed="allowed: exactly one of service, pod, host, address", word=word, known=_TARGETS)
 
 
 def _target_tag(value: Any) -> str:
     return f"<{_named_targets(value)[0]}>"
 
 
+AnyTarget = ServiceTargetShape | PodTargetShape | HostTargetShape | AddressTargetShape
 TargetShape = Annotated[
     Annotated[ServiceTargetShape, Tag("<service>")]
     | Annotated[PodTargetShape, Tag("<pod>")]
@@ -184,6 +194,8 @@ def _seen_source(value: object) -> object:
         return value
     if not isinstance(value, str):
         raise refused(f"must be preserved, an address, or {{node, device}}, is {describe(value)}")
+    if not is_address(value):
+        raise refused(f"{shown(value)} is neither preserved nor an address", word=value, known=["preserved"])
     return value
 
 
@@ -240,12 +252,8 @@ class ExpectShape(ScenarioShape):
 class ProbeShape(ScenarioShape):
     """One intent, and what must become of it."""
 
-    name: Annotated[str, AfterValidator(_probe_name)] = Field(
-        description="What is shown, in the author's words; it becomes the id of the test."
-    )
-    source: Annotated[SourceShape, BeforeValidator(_source_of_name, json_schema_input_type=str | SourceShape)] = Field(
-        alias="from", description="Who sends: a name, or a mapping."
-    )
+    name: ProbeName = Field(description="What is shown, in the author's words; it becomes the id of the test.")
+    source: Sender = Field(alias="from", description="Who sends: a name, or a mapping.")
     target: TargetShape = Field(alias="to", description="What is dialled.")
     send: SendShape = Field(default_factory=SendShape, description="What is sent.")
     expect: ExpectShape = Field(description="What must become of it.")

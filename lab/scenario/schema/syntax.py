@@ -31,6 +31,7 @@ __all__ = [
     "PortNumber",
     "PortReference",
     "Sysctls",
+    "is_address",
     "is_dns1035_label",
     "is_label",
     "is_port_name",
@@ -66,15 +67,22 @@ def is_port_name(text: str) -> bool:
     return _PORT_NAME.fullmatch(text) is not None
 
 
+def is_address(text: str) -> bool:
+    """Whether this is an IP address, of whichever family."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def label_key_fault(key: str) -> str:
     """What is wrong with the key of a label, or an empty string."""
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix):
         return "the part before / must be a DNS subdomain"
     if not _LABEL_NAME.fullmatch(name):
-        return (
-            "a label's name has 63 letters, digits, '-', '_' and '.' at most and begins and ends with a letter or digit"
-        )
+        return f"a label's name {_LABEL_RULE}"
     return ""
 
 

@@ -1,0 +1,172 @@
+"""Whatever stands in a file, reading it gives a Scenario or a ScenarioError, and gives it soon."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from broken_scenarios import BASE, broken_scenarios
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lab.errors import ScenarioError
+from lab.scenario.load import parse_scenario
+from lab.scenario.model import Scenario
+
+SEEDS = [BASE, *(case.text for case in broken_scenarios())]
+WORDS = sorted({word for text in SEEDS for word in re.findall(r"[\w./-]+", text)})
+SNIPPETS = [
+    "",
+    " ",
+    "\n",
+    "  ",
+    "- ",
+    ": ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "&a ",
+    "*a",
+    "<<: ",
+    "!!str ",
+    "!x ",
+    "'",
+    '"',
+    "|\n",
+    ">\n",
+]
+SNIPPETS += [
+    "#",
+    "---\n",
+    "...\n",
+    "? ",
+    "~",
+    "null",
+    "true",
+    "0",
+    "-1",
+    "1e9",
+    "0x7fffffffffffffff",
+    ".nan",
+    "2001-01-01",
+]
+SNIPPETS += [
+    "\t",
+    "%YAML 1.1\n",
+    "%TAG ! x\n",
+    "\\",
+    '"\\ud800"',
+    "é",
+    "\u2028",
+    "\ufeff",
+    "😀",
+    "1_000",
+    "0o17",
+    "@",
+    "`",
+]
+
+LINE = re.compile(r"f:\d+:\d+: \S.*")
+IN_TIME = timedelta(seconds=5)
+
+
+def read(text: str) -> None:
+    try:
+        assert isinstance(parse_scenario(text, "f"), Scenario)
+    except ScenarioError as error:
+        assert error.problems
+        for problem in error.problems:
+            assert LINE.fullmatch(problem), problem
+            assert problem.isprintable(), problem
+            assert len(problem) < 2000, problem
+
+
+@settings(max_examples=300, deadline=IN_TIME)
+@given(st.text())
+def test_any_text(text: str) -> None:
+    read(text)
+
+
+@settings(max_examples=300, deadline=IN_TIME)
+@given(st.lists(st.sampled_from([*SNIPPETS, *WORDS]), max_size=40).map("".join))
+def test_any_yaml_like_text(text: str) -> None:
+    read(text)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """A scenario, good or bad, with a few pieces taken out, put in, repeated or exchanged."""
+    text = draw(st.sampled_from(SEEDS))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.sampled_from([0, 1, 3, 10, 60])))
+        piece = draw(st.one_of(st.sampled_from(SNIPPETS), st.sampled_from(WORDS), st.just(text[start:end] * 2)))
+        text = text[:start] + piece + text[end:]
+    return text
+
+
+@settings(max_examples=500, deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
+@given(mutated())
+def test_mutated_scenarios(text: str) -> None:
+    read(text)
+
+
+@st.composite
+def with_another_value(draw: st.DrawFn) -> str:
+    """The base scenario with one value, wherever it stands, exchanged for one of any kind."""
+    places = [match.span(1) for match in re.finditer(r"(?:: |- |, |\[)([\w./-]+|\{\})", BASE)]
+    start, end = draw(st.sampled_from(places))
+    scalar = st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.sampled_from(WORDS), st.text(max_size=5).map(repr)
+    )
+    value = draw(
+        st.recursive(
+            scalar,
+            lambda inner: st.one_of(
+                st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(WORDS), inner, max_size=3)
+            ),
+            max_leaves=5,
+        )
+    )
+    return BASE[:start] + flow(value) + BASE[end:]
+
+
+def flow(value: object) -> str:
+    """A value in YAML's flow style."""
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(flow, value)) + "]"
+        case None:
+            return "null"
+        case _:
+            return str(value)
+
+
+@settings(max_examples=500, deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
+@given(with_another_value())
+def test_values_of_any_kind_in_any_place(text: str) -> None:
+    read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 50_000,
+        "{a: " * 50_000,
+        "- " * 50_000,
+        "? " * 20_000,
+        "a: " + "9" * 100_000,
+        "a: 0x" + "f" * 100_000,
+        "a: &a [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" if n else "a0: &a0 [x]\n" for n in range(2000)),
+        BASE.replace("from: client", f"from: {'x' * 100_000}"),
+        BASE.replace("replicas: 2", "replicas: 1000").replace("client: {}", "client: {replicas: 1000}"),
+        BASE.replace("outcome: delivered", f"backends: [{'echo-1, ' * 5000}], outcome: delivered"),
+        BASE.replace("hosts: {outside: {}}", f"hosts: {{{', '.join(f'h{n}: {{}}' for n in range(3000))}}}"),
+    ],
+    ids=lambda text: f"{text[:12]!r} … {len(text)}",
+)
+@pytest.mark.timeout(20)
+def test_texts_made_to_be_slow(text: str) -> None:
+    read(text)

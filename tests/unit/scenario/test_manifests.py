@@ -1,0 +1,172 @@
+"""Services as people write them and as kubectl prints them."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from broken_scenarios import BASE
+
+from lab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
+from lab.errors import ScenarioError
+from lab.ip import Family, Protocol
+from lab.scenario.load import parse_scenario
+from lab.scenario.model import Scenario
+
+EXPORTED = """\
+apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Service
+  metadata:
+    annotations:
+      kubectl.kubernetes.io/last-applied-configuration: |
+        {"apiVersion":"v1","kind":"Service"}
+    creationTimestamp: "2025-11-03T10:20:30Z"
+    labels: {app: web}
+    managedFields:
+    - {apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {"f:spec": {}}, manager: kubectl, operation: Update}
+    name: web
+    namespace: prod
+    resourceVersion: "4711"
+    uid: 1f9d9f0c-0000-4000-8000-000000000000
+  spec:
+    allocateLoadBalancerNodePorts: true
+    clusterIP: 10.96.12.34
+    clusterIPs:
+    - 10.96.12.34
+    externalIPs: [198.51.100.7]
+    externalTrafficPolicy: Local
+    healthCheckNodePort: 31111
+    internalTrafficPolicy: Cluster
+    ipFamilies:
+    - IPv4
+    ipFamilyPolicy: SingleStack
+    loadBalancerSourceRanges: [" 192.0.2.0/24"]
+    ports:
+    - {appProtocol: http, name: http, nodePort: 30080, port: 80, protocol: TCP, targetPort: web}
+    - {name: quic, nodePort: 30080, port: 80, protocol: UDP, targetPort: 8443}
+    publishNotReadyAddresses: true
+    selector: {app: web}
+    sessionAffinity: ClientIP
+    sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}
+    trafficDistribution: PreferClose
+    type: LoadBalancer
+  status:
+    conditions: []
+    loadBalancer:
+      ingress:
+      - {ip: 198.51.100.10, ipMode: Proxy}
+      - {hostname: lb.example.org}
+kind: List
+metadata:
+  resourceVersion: ""
+"""
+
+
+def read(manifest: str) -> Scenario:
+    return parse_scenario(f"{BASE}---\n{manifest}", "f")
+
+
+def service(spec: str, name: str = "web") -> Service:
+    return read(f"apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {spec}\n").services[-1]
+
+
+def test_a_list_as_kubectl_prints_it() -> None:
+    scenario = read(EXPORTED)
+    assert scenario.services[-1] == Service(
+        namespace="prod",
+        name="web",
+        labels={"app": "web"},
+        annotations={
+            "kubectl.kubernetes.io/last-applied-configuration": '{"apiVersion":"v1","kind":"Service"}\n',
+        },
+        type=ServiceType.LOAD_BALANCER,
+        selector={"app": "web"},
+        ports=(
+            ServicePort(name="http", protocol=Protocol.TCP, port=80, target_port="web", node_port=30080),
+            ServicePort(name="quic", protocol=Protocol.UDP, port=80, target_port=8443, node_port=30080),
+        ),
+        cluster_ips=(ip_address("10.96.12.34"),),
+        ip_families=(Family.IPV4,),
+        external_ips=(ip_address("198.51.100.7"),),
+        load_balancer_ingress=(
+            LoadBalancerIngress(ip=ip_address("198.51.100.10"), ip_mode="Proxy"),
+            LoadBalancerIngress(hostname="lb.example.org"),
+        ),
+        source_ranges=(ip_network("192.0.2.0/24"),),
+        external_traffic_policy=TrafficPolicy.LOCAL,
+        health_check_node_port=31111,
+        affinity_timeout=60,
+        publish_not_ready_addresses=True,
+        traffic_distribution="PreferClose",
+    )
+
+
+def test_keys_without_effect_are_named_once() -> None:
+    (note,) = read(EXPORTED).notes
+    assert note == (
+        "no effect on proxying: metadata.creationTimestamp, metadata.managedFields, metadata.resourceVersion, "
+        "metadata.uid, spec.ports[].appProtocol, status.conditions"
+    )
+
+
+def test_defaults_are_those_of_the_api_server() -> None:
+    assert service("{ports: [{port: 80}]}") == Service(
+        namespace="default",
+        name="web",
+        type=ServiceType.CLUSTER_IP,
+        ports=(ServicePort(protocol=Protocol.TCP, port=80, target_port=80),),
+        ip_family_policy="SingleStack",
+        internal_traffic_policy=TrafficPolicy.CLUSTER,
+        external_traffic_policy=TrafficPolicy.CLUSTER,
+        affinity_timeout=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "timeout"),
+    [
+        ("", 10800),
+        ("sessionAffinityConfig: {}, ", 10800),
+        ("sessionAffinityConfig: {clientIP: {timeoutSeconds: 5}}, ", 5),
+    ],
+)
+def test_affinity_lasts_three_hours_unless_said_otherwise(config: str, timeout: int) -> None:
+    assert service(f"{{sessionAffinity: ClientIP, {config}ports: [{{port: 80}}]}}").affinity_timeout == timeout
+
+
+def test_nulls_are_absent_as_for_the_api_server() -> None:
+    text = "{type: null, clusterIP: '', selector: null, ports: [{port: 80, targetPort: null, name: null}]}"
+    assert service(text) == service("{ports: [{port: 80}]}")
+
+
+def test_headless_and_external_name() -> None:
+    assert service("{clusterIP: None}").headless
+    assert service("{clusterIPs: [None], ports: [{port: 80}]}").headless
+    assert service("{clusterIP: None}").cluster_ips == ()
+    named = service("{type: ExternalName, externalName: example.org.}")
+    assert (named.type, named.external_name) == (ServiceType.EXTERNAL_NAME, "example.org.")
+
+
+def test_a_balancer_without_node_ports() -> None:
+    assert not service(
+        "{type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}"
+    ).allocate_node_ports
+
+
+def test_cluster_ips_are_checked_against_the_networks_of_the_scenario() -> None:
+    own = BASE.replace("spec:\n  nodes", "spec:\n  network: {serviceCIDR: 10.8.0.0/16}\n  nodes", 1)
+    manifest = (
+        "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {clusterIP: 10.8.0.9, ports: [{port: 80}]}\n"
+    )
+    assert parse_scenario(own + manifest, "f").services[-1].cluster_ips == (ip_address("10.8.0.9"),)
+
+
+def test_services_of_one_name_in_two_namespaces() -> None:
+    text = "apiVersion: v1\nkind: Service\nmetadata: {name: echo, namespace: prod}\nspec: {ports: [{port: 80}]}\n"
+    assert [each.namespace for each in read(text).services] == ["default", "prod"]
+
+
+@pytest.mark.parametrize("kind", ["EndpointSlice", "Endpoints", "Pod", "Node", "Ingress", "ServiceCIDR"])
+def test_kinds_of_later(kind: str) -> None:
+    with pytest.raises(ScenarioError, match=f"not yet: this version cannot use objects of kind {kind}"):
+        read(f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: a}}\n")

@@ -1,0 +1,45 @@
+"""The schema itself: what is generated from it later needs a word on every key."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab.scenario.schema.base import Shape, is_later
+from lab.scenario.schema.scenario import ScenarioDocument
+from lab.scenario.schema.service import ServiceShape
+
+
+def shapes(shape: type[Shape] = Shape) -> Iterator[type[Shape]]:
+    for inner in shape.__subclasses__():
+        yield inner
+        yield from shapes(inner)
+
+
+@pytest.mark.parametrize("shape", list(shapes()), ids=lambda shape: shape.__name__)
+def test_every_shape_and_every_key_is_described(shape: type[Shape]) -> None:
+    assert (shape.__doc__ or "").strip()
+    for name, field in shape.model_fields.items():
+        assert field.description, f"{shape.__name__}.{name}"
+        assert field.description.endswith("."), f"{shape.__name__}.{name}"
+
+
+@pytest.mark.parametrize("shape", [ScenarioDocument, ServiceShape])
+def test_a_json_schema_can_be_made(shape: type[Shape]) -> None:
+    assert json.loads(json.dumps(shape.model_json_schema()))["additionalProperties"] is False
+
+
+def test_the_json_schema_offers_no_key_of_later() -> None:
+    definitions: dict[str, Any] = ScenarioDocument.model_json_schema()["$defs"]
+    offered = {(name, key) for name, definition in definitions.items() for key in definition.get("properties", ())}
+    later = {
+        (shape.__name__, field.alias)
+        for shape in shapes()
+        for field in shape.model_fields.values()
+        if is_later(field.metadata)
+    }
+    assert ("SpecShape", "matrix") in later
+    assert offered & later == set()
+    assert ("SpecShape", "podCIDR") not in offered
+    assert ("NetworkShape", "podCIDR") in offered
