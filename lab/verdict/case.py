@@ -35,6 +35,9 @@ _ERRNO_OF = {
 }
 
 
+_UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One probe and all that was seen of it.
@@ -203,7 +206,7 @@ def disagreement(flow: Flow, fate: Fate, protocol: Protocol) -> str:
     if fate in _ERRNO_OF:
         return "" if report.error in _ERRNO_OF[fate] else f"the taps say {fate}, {says}"
     if fate is not Fate.DELIVERED:
-        return f"the taps say {fate}, {says}" if not report.error else ""
+        return f"the taps say {fate}, {says}" if fate in _UNANSWERED and not report.error else ""
     place = flow.places[0]
     if not report.error:
         if not flow.replies:
