@@ -156,7 +156,9 @@ def _doubts(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...]) -> Iter
     numbers = range(errand.flows)
     if any(seen.flow not in numbers or seen.protocol is not errand.protocol for seen in evidence.observations):
         yield "packets were seen that claim to be of this probe, but of none of its flows"
-    unseen = sum(not flow.departures for flow in flows) - len(evidence.refused_sends)
+    # A send that the kernel refused leaves no trace; which flow's it was, only a flow without any trace can claim.
+    unsent = [flow for flow in flows if not flow.departures]
+    unseen = max(sum(flow.fate is not Fate.UNSENT for flow in unsent), len(unsent) - len(evidence.refused_sends))
     if unseen > 0:
         yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {errand.sender.name}"
     if errand.manner is Manner.CONNECT:

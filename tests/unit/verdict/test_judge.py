@@ -414,3 +414,8 @@ def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
     verdict = judge(DELIVERED.probe, shared, None, DELIVERED.evidence(seen))
     assert verdict.overall is PASS
     assert verdict.verdicts[2].observed == "echo-2 (1 flow need not hit all 3)"
+
+
+def test_a_refused_send_excuses_no_packet_that_nobody_saw_leave() -> None:
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1")[1:], sent=0, refused_sends=("EPERM",))
+    assert one(DELIVERED, evidence, "outcome").reasons == ("1 flow was never seen to leave debug",)
