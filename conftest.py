@@ -1,3 +1,9 @@
 """Settings of the project's own tests."""
 
+from hypothesis import settings
+
 pytest_plugins = ["pytester"]
+
+# Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.
+settings.register_profile("proxylab", database=None, deadline=None, print_blob=True)
+settings.load_profile("proxylab")

@@ -19,15 +19,14 @@ this machine cannot do is *skipped*, with the cure.
 import os
 import types
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from lab.engines.names import ENGINES
-from lab.engines.protocol import EngineChoice
-from lab.errors import CapabilityError, InternalError, LabError, ScenarioError
+from lab.errors import CapabilityError, EngineError, ScenarioError
 from lab.scenario.model import Probe, Scenario
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--lab-engine",
         choices=list(ENGINES),
-        default=EngineChoice().name,
+        default=ENGINES[0],
         help="the engine to run in every node: %(choices)s (default: %(default)s)",
     )
 
@@ -96,24 +95,12 @@ class ProbeItem(pytest.Function):
         """The probe's own line in the YAML file; pytest counts lines from 0."""
         return self.path, self.probe.position.line - 1, self.name
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
-        """The lab's own words, since a Python traceback explains nothing to the author of a scenario."""
-        match excinfo.value:
-            case InternalError():
-                return super().repr_failure(excinfo)
-            case LabError() | _NotHeldError() as error:
-                return f"{self.probe.position}: {self.name}\n{error}"
-        return super().repr_failure(excinfo)
-
-
-class _NotHeldError(Exception):
-    """The verdict is not *pass*. The message explains it."""
-
 
 @pytest.fixture(scope="session")
 def lab_session(pytestconfig: pytest.Config) -> "Iterator[Session]":
     """The lab process of this pytest process, which is an xdist worker or the only one."""
-    from lab.session import Session  # noqa: PLC0415 - a run's own rooms
+    from lab.engines.protocol import EngineChoice  # noqa: PLC0415 - a run's own rooms
+    from lab.session import Session  # noqa: PLC0415
 
     with Session(EngineChoice(pytestconfig.getoption("lab_engine"))) as session:
         yield session
@@ -122,10 +109,9 @@ def lab_session(pytestconfig: pytest.Config) -> "Iterator[Session]":
 @pytest.fixture(scope="module")
 def lab_open(request: pytest.FixtureRequest, lab_session: "Session") -> "Iterator[OpenLab]":
     """The lab of the scenario file, closed after its last item."""
-    try:
-        lab = lab_session.open(request.node.scenario)
-    except CapabilityError as error:
-        pytest.skip(f"needs {error.missing}; {error.cure}")
+    scenario: Scenario = request.node.scenario
+    with _in_its_own_words(scenario.file):
+        lab = lab_session.open(scenario)
     with closing(lab):
         yield lab
 
@@ -133,24 +119,40 @@ def lab_open(request: pytest.FixtureRequest, lab_session: "Session") -> "Iterato
 @pytest.fixture
 def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab") -> "ProbeVerdict":
     """The probe's verdict, unless there is none that could be held against the expectation."""
-    from lab.verdict.explain import explain  # noqa: PLC0415
     from lab.verdict.model import Judgement  # noqa: PLC0415
 
-    try:
-        verdict = lab_open.probe(request.node.probe)
-    except CapabilityError as error:
-        pytest.skip(f"needs {error.missing}; {error.cure}")
+    probe: Probe = request.node.probe
+    with _in_its_own_words(str(probe.position)):
+        verdict = lab_open.probe(probe)
     match verdict.overall:
         case Judgement.SKIP:
-            pytest.skip("; ".join(explain(verdict)))
+            pytest.skip("; ".join(reason for each in verdict.verdicts for reason in each.reasons))
         case Judgement.INCONCLUSIVE:
-            raise _NotHeldError("\n".join(explain(verdict)))
+            pytest.fail(_explanation(verdict), pytrace=False)
     return verdict
 
 
 def _hold(lab_verdict: "ProbeVerdict") -> None:
-    from lab.verdict.explain import explain  # noqa: PLC0415
+    """What a probe's item calls: a verdict that is neither skip nor inconclusive is pass or fail."""
     from lab.verdict.model import Judgement  # noqa: PLC0415
 
     if lab_verdict.overall is not Judgement.PASS:
-        raise _NotHeldError("\n".join(explain(lab_verdict)))
+        pytest.fail(_explanation(lab_verdict), pytrace=False)
+
+
+def _explanation(verdict: "ProbeVerdict") -> str:
+    """Plain lines, of which the first begins with the place in the file."""
+    from lab.verdict.explain import explain  # noqa: PLC0415
+
+    return "\n".join(explain(verdict))
+
+
+@contextmanager
+def _in_its_own_words(place: str) -> Iterator[None]:
+    """A traceback explains nothing to the author of a scenario; only our own mistakes keep theirs."""
+    try:
+        yield
+    except CapabilityError as error:
+        pytest.skip(f"needs {error.missing}; {error.cure}")
+    except (EngineError, ScenarioError) as error:
+        pytest.fail(f"{place}: {error}", pytrace=False)

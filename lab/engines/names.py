@@ -9,3 +9,4 @@ from typing import Final
 __all__ = ["ENGINES"]
 
 ENGINES: Final = ("embedded/iptables",)
+"""The first of them runs where nobody asks for one."""

@@ -8,6 +8,7 @@ iptables comes in two variants that do not see each other's rules: ``legacy`` (x
 namespace cannot load; so each is tried, in an empty namespace, with every match and target that the engine uses.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,7 @@ from lab.timing import Deadline
 __all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables"]
 
 _VARIANTS: Final = ("legacy", "nft")
+_TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
 _SECONDS: Final = 60.0
 
 # One rule for each extension that kube-proxy's rules need; the names are those of iptables-extensions(8).
@@ -44,7 +46,7 @@ COMMIT
 
 
 class RestoreRefusedError(Exception):
-    """iptables-restore refused a text. ``output`` is what it said; nothing was changed."""
+    """iptables-restore refused a text. ``output`` is what it said; the refused table is as it was before."""
 
     def __init__(self, output: str) -> None:
         super().__init__(output)
@@ -104,10 +106,10 @@ class IptablesTool:
         self._variant = variant
 
     async def load(self, family: Family, text: str) -> None:
-        """Load ``text`` as one transaction: all of it, or nothing.
+        """Load ``text``. Each table is replaced as a whole at its COMMIT; a packet never sees half of one.
 
         Raises:
-            RestoreRefusedError: the rules were refused, with the words of iptables-restore.
+            RestoreRefusedError: a table was refused, with the words of iptables-restore; tables before it are loaded.
         """
         argv = (self._variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
         done = await _run(self._launcher, self._netns, self._place, argv, text.encode())
@@ -115,12 +117,25 @@ class IptablesTool:
             raise RestoreRefusedError(_words(done))
 
     async def save(self, family: Family) -> str:
-        """The rules of all tables with their counters, as iptables-save prints them. Raises ``EngineError``."""
-        argv = (self._variant.command(family, "save"), "--counters")
-        done = await _run(self._launcher, self._netns, self._place, argv, b"")
-        if done.status != 0:
-            raise EngineError(self._netns.name, f"{argv[0]} failed", _words(done))
-        return done.stdout.decode()
+        """The rules of mangle, filter and nat with their counters, as iptables-save prints them.
+
+        Asked for table by table: which tables there are, iptables-legacy-save reads from /proc/net/ip_tables_names, and
+        that file is the machine's root's; to an ordinary user it would print nothing at all.
+
+        Raises:
+            EngineError: iptables-save failed.
+        """
+        command = self._variant.command(family, "save")
+        saved = await asyncio.gather(
+            *(
+                _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
+                for table in _TABLES
+            )
+        )
+        for done in saved:
+            if done.status != 0:
+                raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _words(done))
+        return "".join(done.stdout.decode() for done in saved)
 
 
 async def _run(launcher: Launcher, netns: NetNs, place: str, argv: Sequence[str], stdin: bytes) -> Completed:

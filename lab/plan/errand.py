@@ -27,7 +27,10 @@ class Sender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A pod where packets may arrive. Every pod of the lab is one: a packet at the wrong pod must be seen too."""
+    """A pod where packets may arrive, or the host that is dialled.
+
+    Every pod of the lab is one: a packet at the wrong pod must be seen too.
+    """
 
     name: str
     namespace: str

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from lab.ip import IPAddress
 from lab.scenario.model import Manner, Preserved
+from lab.spread import SHARE_CHANGE, SIGNIFICANCE, flows_needed, flows_to_hit_all, spread_p_value
 from lab.verdict.case import Case, Findings
 from lab.verdict.flows import Flow
 from lab.verdict.model import Verdict
-from lab.verdict.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed, flows_to_hit_all, spread_p_value
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["hits", "judge_backends", "judge_source", "judge_spread"]
@@ -61,10 +61,12 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
         if contradiction:
             findings.doubts.append((flow.number, contradiction))
             continue
-        strangers = dict.fromkeys(str(each.source) for each in flow.arrivals if each.source != expected)
+        strangers = [str(each.source) for each in flow.arrivals if each.source != expected]
         if strangers:
-            findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {listed(list(strangers))}"))
-    seen = Counter(str(arrival.source) for flow in case.arrived for arrival in flow.arrivals[:1])
+            origin = listed(list(dict.fromkeys(strangers)))
+            findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
+    addresses = Counter(flow.arrivals[0].source for flow in case.arrived)
+    seen = Counter({str(address): count for address, count in addresses.items()})
     preserved = isinstance(case.probe.expect.source, Preserved)
     return findings.settle(
         case,
@@ -94,7 +96,7 @@ def _disagreement_on_source(case: Case, flow: Flow) -> str:
 def judge_spread(case: Case, backends: Sequence[str] | None) -> Verdict:
     """Flows are shared evenly over ``backends``, or where the author named none, over the pods that were hit.
 
-    A spread over too few flows is neither even nor uneven: see ``statistics``.
+    A spread over too few flows is neither even nor uneven: see ``lab.spread``.
     """
     found = hits(case)
     names = list(dict.fromkeys(backends)) if backends else list(found)

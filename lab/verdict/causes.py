@@ -12,7 +12,7 @@ from lab.verdict.case import Case
 from lab.verdict.evidence import Observation
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.model import Judgement, Verdict
-from lab.verdict.rules import Rule, ending, read_all, translations
+from lab.verdict.rules import Rule, ending, read_all, translations, within
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["cause"]
@@ -82,7 +82,10 @@ def _of_loss(case: Case) -> str:
     stopped = next((rule for rule in read_all(case.evidence.counts) if rule.speaks_of(case.errand)), None)
     left = f"it left {case.errand.sender.name} for {_dialled(case)}"
     if stopped:
-        return f"no rule translated the packet: {left}, and no DNAT rule counted after {_rule(stopped)}."
+        return (
+            f"no rule translated the packet: {left}; {stopped.count.node} counted it in "
+            f"{_rule(stopped)}, but in no DNAT rule."
+        )
     return f"no rule translated the packet: {left}, and no rule for that address counted on {_nodes(case)}."
 
 
@@ -134,9 +137,9 @@ def _why_marked(marking: Iterable[Rule], endpoint_hit: IPAddress, client: IPAddr
             return f" because the client is the endpoint: {_rule(rule)}"
         if from_itself or endpoint_hit == client:
             continue
-        if tested is not None and tested[1]:
+        if tested is not None and tested[1] and not within(client, tested[0]):
             return f" because the client is not in {tested[0]}: {_rule(rule)}"
-        return f", as {_rule(rule)}"
+        return f" because of {_rule(rule)}"
     return ""
 
 
@@ -185,10 +188,8 @@ def _by_rule(case: Case, target: str, participle: str) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    """A rule, named so that it can be found: its chain, and what its writer said about it."""
-    return (
-        f"its rule in {rule.count.chain} says “{rule.comment}”" if rule.comment else f"its rule in {rule.count.chain}"
-    )
+    """A rule, named so that it can be found: what its writer said about it, and its chain."""
+    return f'its rule "{rule.comment}" in {rule.count.chain}' if rule.comment else f"its rule in {rule.count.chain}"
 
 
 def _translation(case: Case, address: IPAddress) -> Rule | None:

@@ -22,7 +22,7 @@ from lab.verdict.model import Judgement, ProbeVerdict, Verdict
 from lab.verdict.rules import Rule, read_all
 from lab.verdict.words import amount, endpoint
 
-__all__ = ["explain", "reproduce", "summary"]
+__all__ = ["command", "explain", "summary"]
 
 _MOST_HOPS = 12
 _MOST_PODS = 12
@@ -46,27 +46,30 @@ def explain(verdict: ProbeVerdict) -> tuple[str, ...]:
         if section:
             lines += ["", *section]
     if verdict.overall is not Judgement.PASS:
-        lines += ["", *reproduce(verdict)]
+        lines += ["", *_reproduce(verdict)]
     return tuple(lines)
 
 
 def summary(verdict: ProbeVerdict) -> str:
     """What was seen of a probe, in one line of no particular width: ``delivered; reply from 10.96.0.10:80; …``."""
-    parts = []
-    for each in verdict.verdicts:
-        if each.observed:
-            parts.append(each.observed if each.expectation == "outcome" else f"{each.expectation} {each.observed}")
-    return "; ".join(parts)
+    return "; ".join(
+        each.observed if each.expectation == "outcome" else f"{each.expectation} {each.observed}"
+        for each in verdict.verdicts
+        if each.observed
+    )
 
 
-def reproduce(verdict: ProbeVerdict) -> list[str]:
-    """The command that runs this probe alone, in one line, or in two that a shell reads as one."""
-    command = f"proxylab run {shlex.quote(verdict.probe.position.file)}"
-    option = f"--probe {_quoted(verdict.probe.name)}"
-    line = f"{_INDENT}reproduce: {command} {option}"
-    if len(line) <= WIDTH:
-        return [line]
-    return [f"{_INDENT}reproduce: {command} \\", f"{_INDENT * 3}{option}"]
+def command(verdict: ProbeVerdict) -> tuple[str, str]:
+    """The command that runs this probe alone, quoted for a shell: the run, and the option that names the probe."""
+    probe = verdict.probe
+    return f"proxylab run {shlex.quote(probe.position.file)}", f"--probe {_quoted(probe.name)}"
+
+
+def _reproduce(verdict: ProbeVerdict) -> list[str]:
+    """The command in one line, or in two that a shell reads as one."""
+    run, option = command(verdict)
+    line = f"{_INDENT}reproduce: {run} {option}"
+    return [line] if len(line) <= WIDTH else [f"{_INDENT}reproduce: {run} \\", f"{_INDENT * 3}{option}"]
 
 
 def _quoted(name: str) -> str:
@@ -107,32 +110,39 @@ def _verdicts(verdict: ProbeVerdict) -> list[str]:
 
 def _reasons(verdict: ProbeVerdict) -> Iterator[str]:
     """What the verdicts rest on: only those that decide the probe, since the others often follow from them."""
-    for each in verdict.verdicts:
-        clauses = each.witnesses if verdict.overall is Judgement.PASS else each.reasons
-        if each.judgement is not verdict.overall or not clauses:
-            continue
+    deciding = [each for each in verdict.verdicts if each.judgement is verdict.overall]
+    clauses = [
+        (f"{_INDENT}{each.expectation}: ", clause)
+        for each in deciding
+        for clause in (each.witnesses if verdict.overall is Judgement.PASS else each.reasons)
+    ]
+    if clauses:
         yield ""
-        for clause in clauses:
-            yield from wrapped(clause, f"{_INDENT}{each.expectation}: ")
+    for expectation, clause in clauses:
+        yield from wrapped(clause, expectation)
 
 
 def _way(case: Case, main: Verdict) -> list[str]:
-    """One packet, hop by hop, with a star where an address is not what it was at the hop before."""
+    """One packet, hop by hop, with a star where an address is not what it was at the hop before.
+
+    Among many flows only one that shows what went wrong is worth the lines.
+    """
+    if len(case.flows) > 1 and main.example is None:
+        return []
     flow = case.flows[main.example or 0]
     seen = hops(flow)
     if not seen:
         return []
-    rows = [("hop", "packet", "from", "to")]
-    before: dict[bool, tuple[str, str]] = {}
+    rows: list[tuple[str, ...]] = [("hop", "packet", "from", "to")]
+    before: dict[Packet, tuple[str, str]] = {}
     for each in seen[:_MOST_HOPS]:
-        forward = each.packet is Packet.REQUEST
         source, destination = _ends(each)
-        earlier = before.get(forward, (source, destination))
-        before[forward] = (source, destination)
+        earlier = before.get(each.packet, (source, destination))
+        before[each.packet] = (source, destination)
         starred = [end + ("*" if end != old else "") for end, old in zip((source, destination), earlier, strict=True)]
         rows.append((f"{each.place} {each.device} {each.direction}", _packet(each), *starred))
     if width_of(rows) > WIDTH - 2 * len(_INDENT):
-        rows = [(hop, packet, f"{source} > {destination}") for hop, packet, source, destination in rows]
+        rows = [(hop, packet, f"{ends[0]} > {ends[1]}") for hop, packet, *ends in rows]
     lines = [_INDENT + _which(case, flow)]
     lines += table(rows, _INDENT * 2)
     if len(seen) > _MOST_HOPS:
@@ -176,12 +186,16 @@ def _shares(case: Case, verdict: ProbeVerdict) -> list[str]:
     total = found.total()
     if not total:
         return []
-    rows = [("backend", "flows", "share")]
+    rows = [("backend", "flows", "share", "due")]
     shown = names
     if len(names) > _MOST_PODS:
         shown = sorted(names, key=lambda name: -abs(found[name] - total / len(names)))[:_MOST_PODS]
-    rows += [(name, f"{found[name]:,}", f"{found[name] / total:.1%}") for name in shown]
-    lines = table(rows, _INDENT, right=frozenset({1, 2}))
+    expected = case.probe.expect.backends or names
+    due = f"{1 / len(expected):.1%}"
+    rows += [
+        (name, f"{found[name]:,}", f"{found[name] / total:.1%}", due if name in expected else "0.0%") for name in shown
+    ]
+    lines = table(rows, _INDENT, right=frozenset({1, 2, 3}))
     if len(names) > len(shown):
         lines.append(f"{_INDENT}and {len(names) - len(shown):,} more, closer to their due")
     return lines

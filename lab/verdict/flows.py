@@ -9,9 +9,11 @@ to somebody else has not arrived, since the pod's stack will not take it.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.verdict.evidence import ConnectReport, Direction, Evidence, Observation, Packet
 
@@ -59,6 +61,7 @@ class Flow:
         errors: other ICMP errors coming in at the sender, quoting the request.
         reports: what the kernel's sockets said; one at most, or the evidence is not to be trusted.
         unsendable: whether the sender's kernel refused to send it.
+        places: the pods at which it arrived, each once.
     """
 
     number: int
@@ -72,11 +75,7 @@ class Flow:
     errors: tuple[Observation, ...] = ()
     reports: tuple[ConnectReport, ...] = ()
     unsendable: bool = False
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The pods at which it arrived, each once."""
-        return tuple(dict.fromkeys(arrival.place for arrival in self.arrivals))
+    places: tuple[str, ...] = ()
 
     @property
     def report(self) -> ConnectReport | None:
@@ -113,7 +112,7 @@ class Flow:
 
 
 def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
-    """All flows of the errand, in order. What belongs to none of them is left out (``judge`` doubts such evidence)."""
+    """All flows of the errand, in order. What belongs to none of them is left out (``case`` doubts such evidence)."""
     sorter = _Sorter(errand)
     seen: defaultdict[int, defaultdict[str, list[Observation]]] = defaultdict(lambda: defaultdict(list))
     for observation in evidence.observations:
@@ -123,15 +122,18 @@ def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
     reports: defaultdict[int, list[ConnectReport]] = defaultdict(list)
     for report in evidence.connects:
         reports[report.flow].append(report)
-    return tuple(
-        Flow(
+    flows = []
+    for number in range(errand.flows):
+        kinds: Mapping[str, list[Observation]] = seen.get(number, {})
+        flow = Flow(
             number,
             reports=tuple(reports.get(number, ())),
-            unsendable=bool(evidence.refused_sends) and "departures" not in seen.get(number, ()),
-            **{kind: tuple(observations) for kind, observations in seen.get(number, {}).items()},
+            unsendable=bool(evidence.refused_sends) and "departures" not in kinds,
+            places=tuple({arrival.place: None for arrival in kinds.get("arrivals", ())}),
+            **{kind: tuple(observations) for kind, observations in kinds.items()},
         )
-        for number in range(errand.flows)
-    )
+        flows.append(flow)
+    return tuple(flows)
 
 
 def hops(flow: Flow) -> tuple[Observation, ...]:
@@ -155,36 +157,50 @@ class _Sorter:
     def __init__(self, errand: Errand) -> None:
         self._errand = errand
         self._sender = frozenset({errand.sender.name, errand.sender.namespace})
-        # Replicas may share a namespace: the pod is known by place and address together.
-        self._pods = {(place, pod.address): pod.name for pod in errand.receivers for place in (pod.name, pod.namespace)}
         self._nodes = frozenset(errand.nodes)
+        # Replicas may share a namespace: the pod is known by place and address together. Addresses are compared, not
+        # hashed, which takes ipaddress longer, and this is asked for every packet of tens of thousands of flows.
+        pods: defaultdict[str, dict[str, IPAddress]] = defaultdict(dict)
+        for pod in errand.receivers:
+            pods[pod.name][pod.name] = pods[pod.namespace][pod.name] = pod.address
+        self._pods = {place: tuple(names.items()) for place, names in pods.items()}
 
     def kind(self, observation: Observation) -> str:
         """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
-        at_sender = observation.place in self._sender
+        place = observation.place
         if observation.packet is Packet.REQUEST:
-            return self._request(observation, at_sender)
-        if observation.direction is Direction.OUT:
-            from_pod = (observation.place, observation.source) in self._pods
-            return "answers" if observation.packet is Packet.REPLY and from_pod else ""
-        return self._heard(observation) if at_sender else ""
+            return self._request(observation)
+        if observation.direction is Direction.IN:
+            return self._heard(observation) if place in self._sender else ""
+        if observation.packet is Packet.REPLY and self._pod(place, observation.source):
+            return "answers"
+        return ""
 
     def named(self, observation: Observation, kind: str) -> Observation:
         """The observation with the pod's name as its place, where that differs from its namespace's."""
-        address = {"arrivals": observation.destination, "answers": observation.source}.get(kind)
-        if address is None:
+        if kind == "arrivals":
+            name = self._pod(observation.place, observation.destination)
+        elif kind == "answers":
+            name = self._pod(observation.place, observation.source)
+        else:
             return observation
-        name = self._pods[observation.place, address]
         return observation if name == observation.place else replace(observation, place=name)
 
-    def _request(self, request: Observation, at_sender: bool) -> str:
+    def _pod(self, place: str, address: IPAddress) -> str:
+        """The name of the pod that has this address in that namespace; empty if there is none."""
+        for name, own in self._pods.get(place, ()):
+            if own == address:
+                return name
+        return ""
+
+    def _request(self, request: Observation) -> str:
         errand = self._errand
-        if request.direction is Direction.OUT:
-            dialled = (request.destination, request.destination_port) == (errand.destination, errand.port)
-            return "departures" if at_sender and dialled else ""
-        if (request.place, request.destination) in self._pods:
-            return "arrivals"
-        return "" if request.place in self._nodes else "strays"
+        if request.direction is Direction.IN:
+            if self._pod(request.place, request.destination):
+                return "arrivals"
+            return "" if request.place in self._nodes else "strays"
+        dialled = request.destination_port == errand.port and request.destination == errand.destination
+        return "departures" if dialled and request.place in self._sender else ""
 
     @staticmethod
     def _heard(heard: Observation) -> str:

@@ -17,7 +17,7 @@ from lab.ip import IPAddress, IPNetwork
 from lab.plan.errand import Errand
 from lab.verdict.evidence import RuleCount
 
-__all__ = ["Rule", "ending", "read", "read_all", "translations"]
+__all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ def _holds(option: str, value: str, errand: Errand) -> bool | None:
         case "-p":
             return value.lower() == errand.protocol.lower()
         case "-s":
-            return _within(errand.sender.address, value)
+            return within(errand.sender.address, value)
         case "-d":
-            return _within(errand.destination, value)
+            return within(errand.destination, value)
         case "--dport":
             return _in_range(errand.port, value)
         case "--dst-type" if value == "LOCAL":
@@ -130,7 +130,8 @@ def _holds(option: str, value: str, errand: Errand) -> bool | None:
             return None
 
 
-def _within(address: IPAddress, text: str) -> bool:
+def within(address: IPAddress, text: str) -> bool:
+    """Whether an address is in the network that a rule's text names; not if that cannot be read."""
     try:
         network: IPNetwork = ip_network(text, strict=False)
     except ValueError:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from lab.ip import IPAddress
 
-__all__ = ["amount", "endpoint", "listed", "tally"]
+__all__ = ["amount", "endpoint", "listed", "tally", "times"]
 
 _MOST_KINDS = 4
 """How many different clauses about flows are spelt out; the rest is only counted."""
@@ -40,15 +40,25 @@ def amount(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
+def times(number: int) -> str:
+    """How often something happened.
+
+    Example:
+        >>> times(0), times(1), times(2), times(3)
+        ('never', 'once', 'twice', '3 times')
+    """
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
 def listed(names: Sequence[str], last: str = "and") -> str:
     """Names as a sentence lists them, the first few if there are many.
 
     Example:
         >>> listed(["a"]), listed(["a", "b", "c"]), listed([])
-        ('a', 'a, b and c', 'nobody')
+        ('a', 'a, b and c', 'none')
     """
     if not names:
-        return "nobody"
+        return "none"
     if len(names) > _MOST_NAMES:
         return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES:,} more"
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))

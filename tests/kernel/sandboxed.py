@@ -40,7 +40,7 @@ def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False
             timeout=seconds,
             check=False,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONPATH": f"{root}:{root}/tests/support", "PYTHONDONTWRITEBYTECODE": "1"},
         )
     if done.returncode == 77:
         import pytest

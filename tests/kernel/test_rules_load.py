@@ -13,6 +13,7 @@ import pytest
 from rule_cases import CASES, Addresses, Case
 
 from lab.engines.embedded.iptables.held import Held, read_held
+from lab.engines.embedded.iptables.names import Table
 from lab.engines.embedded.iptables.render import render
 from lab.engines.embedded.iptables.restore import RestoreText, restore
 from lab.engines.embedded.iptables.rules import Ruleset
@@ -30,11 +31,12 @@ def run(commands: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def tool(family: Family, variant: str, verb: str) -> str:
-    """The command, or skip the test where the machine has none."""
+    """The command's path, or skip the test where the machine has none."""
     command = f"{TOOLS[family]}-{variant}-{verb}"
-    if shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None:
+    found = shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if found is None:
         pytest.skip(f"no {command} here; install iptables")
-    return command
+    return found
 
 
 def ready(family: Family, variant: str) -> None:
@@ -56,7 +58,9 @@ def load_and_save(
         file = tmp_path / f"{number}.rules"
         file.write_text(text)
         commands.append(f"{restore_command} --noflush --counters < {file}")
-    return run([*commands, f"{tool(family, variant, 'save')} -c"])
+    # Table by table: without -t, iptables-legacy-save asks a file in /proc that only the machine's root may read.
+    save_command = tool(family, variant, "save")
+    return run([*commands, *(f"{save_command} -c -t {table}" for table in Table)])
 
 
 def ruleset(case: Case, family: Family) -> Ruleset:

@@ -13,14 +13,14 @@ SUSPENDING = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncWith, ast.AsyncFor, 
 NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
 
-def is_call_of(name: str, node: ast.expr) -> bool:
-    """``name(…)`` or ``module.name(…)``."""
+def is_entry(node: ast.expr) -> bool:
+    """``inside(…)`` or ``netns.inside(…)``: a move into another namespace."""
     if not isinstance(node, ast.Call):
         return False
-    called = node.func
-    return (isinstance(called, ast.Name) and called.id == name) or (
-        isinstance(called, ast.Attribute) and called.attr == name
-    )
+    match node.func:
+        case ast.Name("inside") | ast.Attribute(ast.Name("netns"), "inside"):
+            return True
+    return False
 
 
 def suspensions(block: list[ast.stmt]) -> Iterator[ast.AST]:
@@ -39,7 +39,7 @@ def suspensions(block: list[ast.stmt]) -> Iterator[ast.AST]:
 
 def blocks_inside_namespaces(tree: ast.AST) -> Iterator[ast.With]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.With) and any(is_call_of("inside", item.context_expr) for item in node.items):
+        if isinstance(node, ast.With) and any(is_entry(item.context_expr) for item in node.items):
             yield node
 
 
@@ -60,7 +60,7 @@ def test_namespaces_are_entered_by_a_with_statement_only() -> None:
     for module in MODULES:
         tree = ast.parse(module.read_text())
         entered = {id(item.context_expr) for block in blocks_inside_namespaces(tree) for item in block.items}
-        calls = (node for node in ast.walk(tree) if isinstance(node, ast.expr) and is_call_of("inside", node))
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.expr) and is_entry(node))
         strays += [f"{module}:{call.lineno}" for call in calls if id(call) not in entered]
     assert strays == []
 

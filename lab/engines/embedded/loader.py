@@ -29,4 +29,8 @@ class RuleLoader(Protocol):
         """
 
     async def save(self, family: Family) -> str:
-        """The rules of every table, as ``iptables-save -c`` prints them."""
+        """The rules of the tables mangle, filter and nat, as ``iptables-save -c -t TABLE`` prints them.
+
+        Without ``-t``, iptables-legacy-save looks into ``/proc/net/ip_tables_names``, which only the machine's own root
+        may read, and prints nothing in a user namespace.
+        """

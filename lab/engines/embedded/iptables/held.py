@@ -8,6 +8,7 @@ from built-in chains.
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lab.engines.embedded.iptables.names import Chain, Table
 from lab.engines.embedded.iptables.rules import Rule
@@ -63,6 +64,7 @@ def read_held(saved: str) -> Held:
     return Held(frozenset(chains), frozenset(jumps))
 
 
+@lru_cache(maxsize=256)  # The same few jumps are looked for in every load.
 def _jump(chain: Chain, line: str) -> Jump:
     """``-m`` is left out: which modules are named follows from the options, and iptables-save may name more of them."""
     words = shlex.split(line)[2:]

@@ -1,0 +1,119 @@
+"""Everything that follows from a scenario before anything is made: plan, cluster objects, errands.
+
+Owns: ``assemble``, the way through the pure rooms in their order.
+Must not: touch the kernel, or judge.
+"""
+
+from dataclasses import dataclass
+
+from lab.cluster.allocate import allocate_services
+from lab.cluster.objects import KubeObject, Node, Pod, Service
+from lab.cluster.slices import derive_slices
+from lab.errors import ScenarioError
+from lab.ip import IPAddress
+from lab.plan.addresses import AddressPlan, allocate_addresses
+from lab.plan.errand import Errand
+from lab.plan.errands import resolve
+from lab.plan.model import Plan
+from lab.plan.sources import snat_source
+from lab.plan.topology import draw
+from lab.scenario.model import NodeDevice, Preserved, Probe, Scenario
+
+__all__ = ["Assembly", "assemble"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A scenario with all that follows from it.
+
+    ``objects`` are what the engines see: nodes, pods, Services with everything allocated, and their slices. ``errands``
+    and ``expected_sources`` stand in the order of the scenario's probes.
+    """
+
+    scenario: Scenario
+    plan: Plan
+    objects: tuple[KubeObject, ...]
+    errands: tuple[Errand, ...]
+    expected_sources: tuple[IPAddress | None, ...]
+
+    def errand(self, probe: Probe) -> Errand:
+        """The errand of one of the scenario's probes."""
+        return self.errands[self.scenario.probes.index(probe)]
+
+    def expected_source(self, probe: Probe) -> IPAddress | None:
+        """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
+        return self.expected_sources[self.scenario.probes.index(probe)]
+
+
+def assemble(scenario: Scenario) -> Assembly:
+    """Lay a scenario out. The same scenario always gives the same assembly.
+
+    Raises:
+        ScenarioError: with a line for each thing that cannot be had, or that is named and not there.
+    """
+    plan = draw(scenario)
+    services = _allocated(scenario)
+    nodes, pods = _cluster(scenario, allocate_addresses(scenario))
+    slices = derive_slices(services, pods, nodes)
+    return Assembly(
+        scenario=scenario,
+        plan=plan,
+        objects=(*nodes, *pods, *services, *slices),
+        errands=resolve(scenario, plan, services),
+        expected_sources=_expected_sources(scenario, plan),
+    )
+
+
+def _allocated(scenario: Scenario) -> tuple[Service, ...]:
+    try:
+        return allocate_services(scenario.services, scenario.network.service_cidrs)
+    except ScenarioError as error:
+        raise ScenarioError([f"{scenario.file}: {problem}" for problem in error.problems]) from None
+
+
+def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
+    """Nodes and pods as the API server would show them."""
+    nodes = tuple(
+        Node(
+            name=node.name,
+            labels=node.labels,
+            addresses=(addresses.node[node.name],),
+            pod_cidrs=(addresses.pod_network[node.name],),
+        )
+        for node in scenario.nodes
+    )
+    pods = tuple(
+        Pod(
+            name=name,
+            labels=group.labels,
+            node_name=group.node_of(ordinal),
+            addresses=(addresses.pod[name],),
+            ports=group.ports,
+            ready=group.ready,
+        )
+        for group in scenario.pods
+        for ordinal, name in enumerate(group.pod_names)
+    )
+    return nodes, pods
+
+
+def _expected_sources(scenario: Scenario, plan: Plan) -> tuple[IPAddress | None, ...]:
+    problems: list[str] = []
+    sources = tuple(_expected_source(probe, plan, problems) for probe in scenario.probes)
+    if problems:
+        raise ScenarioError(problems)
+    return sources
+
+
+def _expected_source(probe: Probe, plan: Plan, problems: list[str]) -> IPAddress | None:
+    source = probe.expect.source
+    if source is None or isinstance(source, Preserved):
+        return None
+    if not isinstance(source, NodeDevice):
+        return source
+    try:
+        return snat_source(plan, source.node, source.device)
+    except LookupError as error:
+        place = probe.expect.positions.get("source", probe.expect.position)
+        problems.append(f"{place}: probe {probe.name!r}: expect.source: {error}")
+        return None

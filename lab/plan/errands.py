@@ -1,0 +1,204 @@
+"""Probes become errands: every name is looked up, every address known.
+
+Owns: ``resolve``.
+Must not: look at what a probe expects.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from lab.cluster.objects import Service, ServicePort
+from lab.errors import ScenarioError
+from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.plan.errand import Detour, Errand, Fence, Receiver, Sender
+from lab.plan.model import Namespace, Plan, Role
+from lab.plan.names import NODES, ROUTER, UPLINK
+from lab.plan.walk import UnreachableError, next_hop
+from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
+
+__all__ = ["resolve"]
+
+_Dialled = tuple[IPAddress, int, Protocol]
+
+
+class _UnresolvableError(LookupError):
+    """A probe names something that is not there: which key, and what there is."""
+
+
+def resolve(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[Errand, ...]:
+    """One errand for each probe of the scenario, in their order.
+
+    Args:
+        scenario: whose probes they are.
+        plan: the scenario's own, as ``topology.draw`` gives it.
+        services: the scenario's Services with everything allocated.
+
+    Raises:
+        ScenarioError: a line for every probe that names what does not exist.
+    """
+    resolver = _Resolver(scenario, plan, services)
+    errands: list[Errand] = []
+    problems: list[str] = []
+    for number, probe in enumerate(scenario.probes):
+        try:
+            errands.append(resolver.errand(number, probe))
+        except (_UnresolvableError, UnreachableError) as error:
+            problems.append(f"{probe.position}: probe {probe.name!r}: {error}")
+    if problems:
+        raise ScenarioError(problems)
+    return tuple(errands)
+
+
+class _Resolver:
+    """What all probes of one scenario are looked up in."""
+
+    def __init__(self, scenario: Scenario, plan: Plan, services: Sequence[Service]) -> None:
+        self._plan = plan
+        self._services = {(service.namespace, service.name): service for service in services}
+        self._service_networks = scenario.network.service_cidrs
+        self._nodes = _with_role(plan, Role.NODE)
+        self._pods = _with_role(plan, Role.POD)
+        self._hosts = _with_role(plan, Role.HOST)
+        self._node_of = {
+            pod: end.namespace
+            for pod in self._pods
+            for end in (plan.peer(pod, UPLINK),)
+        }  # fmt: skip
+
+    def errand(self, number: int, probe: Probe) -> Errand:
+        destination, port, protocol = self._dialled(probe)
+        sender = self._sender(probe, destination)
+        return Errand(
+            number=number,
+            name=probe.name,
+            sender=sender,
+            destination=destination,
+            port=port,
+            protocol=protocol,
+            manner=probe.send.manner,
+            flows=probe.send.flows,
+            payload=probe.send.payload,
+            receivers=tuple(self._receivers(probe)),
+            fences=tuple(self._fences(probe)),
+            nodes=tuple(self._nodes),
+            detour=self._detour(probe, destination),
+        )
+
+    def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
+        source = probe.source
+        place = _find("from", source.name, {**self._nodes, **self._pods, **self._hosts})
+        hop = next_hop(self._plan, place.name, destination)
+        return Sender(
+            name=place.name,
+            namespace=place.name,
+            device=hop.out.device,
+            address=source.address or _address(place),
+            mac=hop.out.mac,
+            next_hop_mac=hop.into.mac,
+            port=source.port,
+        )
+
+    def _dialled(self, probe: Probe) -> _Dialled:
+        asked, target = probe.send.protocol, probe.target
+        match target:
+            case ServiceTarget():
+                return self._front(target, asked)
+            case PodTarget():
+                pod = _find("to.pod", target.pod, self._pods)
+                return (_address(pod), *_listening(pod, target.port, asked))
+            case HostTarget():
+                host = _find("to.host", target.host, self._hosts)
+                return _address(host), target.port, asked or Protocol.TCP
+            case AddressTarget():
+                return target.address, target.port, asked or Protocol.TCP
+            case _:
+                assert_never(target)
+
+    def _front(self, target: ServiceTarget, asked: Protocol | None) -> _Dialled:
+        if target.via is not Front.CLUSTER_IP:
+            raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {Front.CLUSTER_IP}")
+        service = self._services.get((target.namespace, target.service))
+        if service is None:
+            known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
+            raise _UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+        address = next((address for address in service.cluster_ips if Family.of(address) is Family.IPV4), None)
+        if address is None:
+            raise _UnresolvableError(f"to.via: Service {service.namespace}/{service.name} has no IPv4 cluster IP")
+        port = _service_port(service, target.port, asked)
+        return address, port.port, asked or port.protocol
+
+    def _receivers(self, probe: Probe) -> Iterator[Receiver]:
+        places = list(self._pods.values())
+        if isinstance(probe.target, HostTarget):
+            places.append(self._hosts[probe.target.host])
+        for place in places:
+            yield Receiver(name=place.name, namespace=place.name, device=UPLINK, address=_address(place))
+
+    def _fences(self, probe: Probe) -> Iterator[Fence]:
+        """The node that the sender's packets enter, and every pod: but not the sender, whom they need not leave."""
+        for place in (self._entrance(probe), *self._pods.values()):
+            if place.name != probe.source.name:
+                yield Fence(name=place.name, address=_address(place))
+
+    def _entrance(self, probe: Probe) -> Namespace:
+        sender = probe.source.name
+        if sender in self._nodes:
+            return self._nodes[sender]
+        if sender in self._pods:
+            return self._nodes[self._node_of[sender]]
+        named = probe.target.node if isinstance(probe.target, ServiceTarget) else None
+        return next(iter(self._nodes.values())) if named is None else _find("to.node", named, self._nodes)
+
+    def _detour(self, probe: Probe, destination: IPAddress) -> Detour | None:
+        """Where the router sends a cluster IP: said by every errand of a host that dials one, as others moved it."""
+        network = self._service_network(destination)
+        if network is None or probe.source.name not in self._hosts:
+            return None
+        via = _address(self._entrance(probe))
+        return Detour(namespace=ROUTER, destination=network, device=NODES, via=via)
+
+    def _service_network(self, destination: IPAddress) -> IPNetwork | None:
+        return next((network for network in self._service_networks if destination in network), None)
+
+
+def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
+    return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}
+
+
+def _find(key: str, name: str, places: dict[str, Namespace]) -> Namespace:
+    if name not in places:
+        raise _UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
+    return places[name]
+
+
+def _address(place: Namespace) -> IPAddress:
+    """A place's own address: that of its uplink."""
+    return next(address.interface.ip for address in place.addresses if address.device == UPLINK)
+
+
+def _service_port(service: Service, wanted: str | int | None, asked: Protocol | None) -> ServicePort:
+    """The port named, numbered, or the only one. Where two differ in protocol alone, the protocol asked for decides."""
+    fitting = [port for port in service.ports if wanted is None or wanted in (port.name, port.port)]
+    preferred = [port for port in fitting if port.protocol is asked]
+    if len(fitting) > 1 and len(preferred) == 1:
+        fitting = preferred
+    if len(fitting) != 1:
+        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
+        what = "says no single port" if wanted is None else f"{wanted!r} is no single port"
+        raise _UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}")
+    return fitting[0]
+
+
+def _listening(pod: Namespace, wanted: int | None, asked: Protocol | None) -> tuple[int, Protocol]:
+    """The pod's port. One that it does not listen on may be dialled: to be refused is an outcome too."""
+    fitting = [
+        listener
+        for listener in pod.listeners
+        if wanted in (None, listener.port) and asked in (None, listener.protocol)
+    ]  # fmt: skip
+    if wanted is not None:
+        return wanted, asked or (fitting[0].protocol if fitting else Protocol.TCP)
+    if len(fitting) != 1:
+        known = ", ".join(f"{listener.protocol} {listener.port}" for listener in pod.listeners) or "none"
+        raise _UnresolvableError(f"to.port: say which port of {pod.name}; it listens on: {known}")
+    return fitting[0].port, fitting[0].protocol

@@ -1,0 +1,149 @@
+"""The sysctls of every namespace, so that nothing of the machine's leaks into a lab.
+
+Owns: which keys are written in which role, with which value, and why others are not.
+Must not: write them (``kernel.sysctl`` does).
+
+What a new network namespace starts from decides what has to be written:
+
+* ``net.ipv4.conf.{all,default}``, and with them ``ip_forward``, are copied from the machine's first namespace, whatever
+  the parent has (``net.core.devconf_inherit_init_net`` at 0, devinet_init_net in net/ipv4/devinet.c). Every key of
+  these that decides what becomes of a packet is written, in every namespace that has addresses; in pods and hosts,
+  those that matter to one who does not forward. The rest of the group is about IGMP, IPsec and the like.
+* ``conf.lo`` is born with the copied default and may keep it when the default changes later (devinet_copy_dflt_conf
+  spares what counts as set), so in nodes, where packets re-enter by ``lo``, its keys are written as well.
+* ``net.ipv6.conf`` starts from the kernel's own values unless ``devconf_inherit_init_net`` says otherwise. An IPv4 lab
+  switches IPv6 off: no router solicitation or neighbour discovery is then among the packets seen.
+* ``net.bridge.bridge-nf-call-*`` start at 1 in every namespace (br_netfilter), which is right in nodes only: elsewhere
+  the fabric would run the packets of all nodes through conntrack.
+* ``net.netfilter.nf_conntrack_*`` start from the kernel's own values, but those have changed between kernel versions
+  (``udp_timeout_stream`` was 180) and they decide when a translation is forgotten. Written in nodes, the only place
+  where connections are tracked.
+* ``net.ipv4.icmp_ratemask`` starts from a constant that the lab must not have: with it a node sends one destination
+  unreachable a second to each sender (after a burst of six), and most rejected flows hear nothing.
+* ``net.ipv4.fib_multipath_hash_policy`` starts at 0, layer 3; the router hashes on ports.
+* All other keys of ``net.ipv4``, ``net.core``, ``net.unix`` that a namespace may write start from constants
+  (``ip_local_port_range``, ``ip_default_ttl``, ``icmp_ratelimit``, ``icmp_echo_ignore_*``, ``tcp_syncookies``,
+  ``tcp_tw_reuse``, ``tcp_timestamps``, ``somaxconn`` and the others; inet_init_net, tcp_sk_init). Setting them
+  in a parent changes nothing in its child. Not written: each write costs a build microseconds.
+* ``tcp_rmem``, ``tcp_wmem`` and ``tcp_congestion_control`` are copied from the machine's first namespace, but decide
+  only how fast data flows, never where it goes. Not written.
+
+``neigh`` parameters belong to devices, which do not exist yet; the machine's are copied to them. They could matter
+where ARP is spoken, on the segments, but only as timers that no probe outlasts.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from lab.plan.model import Role, Sysctl
+
+__all__ = ["DEVICES_AT_HAND", "device_of", "dotted", "sysctls_for"]
+
+DEVICES_AT_HAND: Final = ("all", "default", "lo")
+"""What per-device keys may name: sysctls are written before the first link, so no other device is there yet."""
+
+_FORWARDING_ROLES: Final = frozenset({Role.NODE, Role.ROUTER})
+
+_CONF: Final[Mapping[str, str]] = {
+    # Where a packet may come from. No reverse path filter: the paths of a Service proxy are asymmetric by design.
+    "rp_filter": "0",
+    "accept_local": "0",
+    "route_localnet": "0",
+    # No redirects: they would leave route exceptions behind for the next probe.
+    "accept_redirects": "0",
+    # Who answers for which address on a segment.
+    "arp_accept": "0",
+    "arp_announce": "0",
+    "arp_filter": "0",
+    "arp_ignore": "0",
+}
+_CONF_OF_FORWARDERS: Final[Mapping[str, str]] = {
+    **_CONF,
+    # Keys that the kernel looks at when it forwards, or when rules mark packets; nothing to a pod or host.
+    "accept_source_route": "0",
+    "bc_forwarding": "0",
+    "ignore_routes_with_linkdown": "0",
+    "log_martians": "0",
+    "proxy_arp": "0",
+    "proxy_arp_pvlan": "0",
+    "secure_redirects": "1",
+    "send_redirects": "0",
+    "shared_media": "1",
+    "src_valid_mark": "0",
+}
+
+_CONNTRACK: Final[Mapping[str, str]] = {
+    # Documentation/networking/nf_conntrack-sysctl.rst; seconds.
+    "checksum": "1",
+    "generic_timeout": "600",
+    "icmp_timeout": "30",
+    "log_invalid": "0",
+    "tcp_be_liberal": "0",
+    "tcp_ignore_invalid_rst": "0",
+    "tcp_loose": "1",
+    "tcp_max_retrans": "3",
+    "tcp_timeout_close": "10",
+    "tcp_timeout_close_wait": "60",
+    "tcp_timeout_established": "432000",
+    "tcp_timeout_fin_wait": "120",
+    "tcp_timeout_last_ack": "30",
+    "tcp_timeout_max_retrans": "300",
+    "tcp_timeout_syn_recv": "60",
+    "tcp_timeout_syn_sent": "120",
+    "tcp_timeout_time_wait": "120",
+    "tcp_timeout_unacknowledged": "300",
+    "udp_timeout": "30",
+    "udp_timeout_stream": "120",
+}
+
+
+def sysctls_for(role: Role, overrides: Mapping[str, str] | None = None) -> tuple[Sysctl, ...]:
+    """All sysctls of a namespace in an IPv4 lab, in the order in which they are written.
+
+    ``overrides`` take the place of the lab's own values, and are required to exist; names that the lab does not write
+    itself follow at the end.
+    """
+    own = {sysctl.name: sysctl for sysctl in _own(role)}
+    for name, value in (overrides or {}).items():
+        own[dotted(name)] = Sysctl(dotted(name), value)
+    return tuple(own.values())
+
+
+def _own(role: Role) -> Iterator[Sysctl]:
+    forwarding = "1" if role in _FORWARDING_ROLES else "0"
+    # First, since a change of ip_forward sets accept_redirects anew (inet_forward_change).
+    yield Sysctl("net.ipv4.ip_forward", forwarding)
+    if role is not Role.SEGMENT:
+        yield Sysctl("net.ipv4.conf.default.forwarding", forwarding)
+        for device in DEVICES_AT_HAND if role is Role.NODE else ("all", "default"):
+            for key, value in (_CONF_OF_FORWARDERS if role in _FORWARDING_ROLES else _CONF).items():
+                yield Sysctl(f"net.ipv4.conf.{device}.{key}", value)
+        yield Sysctl("net.ipv4.icmp_ratemask", "0")
+    if role is Role.ROUTER:
+        yield Sysctl("net.ipv4.fib_multipath_hash_policy", "1", required=False)
+    for device in ("all", "default"):
+        yield Sysctl(f"net.ipv6.conf.{device}.disable_ipv6", "1", required=False)
+    for table in ("iptables", "ip6tables", "arptables"):
+        yield Sysctl(f"net.bridge.bridge-nf-call-{table}", "1" if role is Role.NODE else "0", required=False)
+    if role is Role.NODE:
+        # Not required: tcp_ignore_invalid_rst is of 5.14, and conntrack may be a module that the first rule loads.
+        for key, value in _CONNTRACK.items():
+            yield Sysctl(f"net.netfilter.nf_conntrack_{key}", value, required=False)
+
+
+def dotted(name: str) -> str:
+    """A name in either of the two spellings of sysctl(8), ``net.ipv4.conf.eth0/1.x`` or ``net/ipv4/conf/eth0.1/x``.
+
+    The separator that comes first is the one; the other then stands for a dot in a device name.
+    """
+    slash, dot = name.find("/"), name.find(".")
+    slashed = slash != -1 and (dot == -1 or slash < dot)
+    return name.translate(str.maketrans("./", "/.")) if slashed else name
+
+
+def device_of(name: str) -> str | None:
+    """The device that a dotted per-device key is for, such as ``eth0`` in ``net.ipv4.conf.eth0.rp_filter``."""
+    match name.split("."):
+        case ["net", "ipv4" | "ipv6" | "mpls", "conf" | "neigh", device, _]:
+            return device
+    return None

@@ -1,0 +1,131 @@
+"""A run as lines of text.
+
+Owns: which lines a run has at each verbosity, in which order, and which words of them may be coloured.
+Must not: print, know escape codes, or decide whether there is colour (the caller does, and honours NO_COLOR).
+
+The lines of a run, top to bottom: a line for each scenario, with ``-v`` one for each of its probes; the explanation of
+each probe that failed or stayed inconclusive; each scenario that was skipped, with the cure, and each that ended in an
+error; one line that sums up.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from lab.verdict.columns import wrapped
+from lab.verdict.explain import explain, summary
+from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
+from lab.verdict.words import amount
+
+__all__ = ["Painter", "run_lines"]
+
+Painter = Callable[[str, Judgement], str]
+"""Colours a word by what it says. Alignment is done before, so a painter may add what has no width."""
+
+_ORDER = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS, Judgement.SKIP)
+_PARTICIPLES = {
+    Judgement.FAIL: "failed",
+    Judgement.INCONCLUSIVE: "inconclusive",
+    Judgement.PASS: "passed",
+    Judgement.SKIP: "skipped",
+}
+_LABEL = max(map(len, Judgement))
+_UNRESOLVED = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
+
+
+def run_lines(
+    results: Sequence[ScenarioResult], *, verbosity: int = 0, paint: Painter = lambda word, _: word
+) -> list[str]:
+    """The text of a run.
+
+    Args:
+        results: one for each scenario and engine, in the order of the run.
+        verbosity: 0 by default; 1 (``-v``) names every probe; -1 (``-q``) gives one line for each that did not pass.
+        paint: colours the words ``pass``, ``fail``, ``inconclusive`` and ``skip``; by default leaves them alone.
+    """
+    lines: list[str] = []
+    for result in results:
+        if verbosity < 0:
+            lines += _quiet(result, paint)
+        else:
+            lines.append(_scenario(result, paint))
+            if verbosity > 0:
+                lines += _probes(result, paint)
+    if verbosity >= 0:
+        for block in _blocks(results, paint):
+            lines += ["", *block]
+        lines.append("")
+    lines.append(_summary(results))
+    return lines
+
+
+def _scenario(result: ScenarioResult, paint: Painter) -> str:
+    judgement = result.overall
+    label = paint(judgement.ljust(_LABEL), judgement) if judgement else "nothing".ljust(_LABEL)
+    done = amount(len(result.probes), "probe")
+    return f"{label}  {_named(result)} {done} in {result.seconds:.2f} s"
+
+
+def _probes(result: ScenarioResult, paint: Painter) -> Iterator[str]:
+    for probe in result.probes:
+        label = paint(probe.overall.ljust(_LABEL), probe.overall)
+        yield f"  {label}  {probe.probe.name}"
+        if probe.overall is Judgement.PASS:
+            yield from wrapped(summary(probe), " " * (_LABEL + 4))
+
+
+def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
+    """One line for each probe that did not pass, and for what kept a scenario from being judged."""
+    for probe in result.probes:
+        if probe.overall in _UNRESOLVED:
+            first = next(each for each in probe.verdicts if each.judgement is probe.overall)
+            reason = first.reasons[0] if first.reasons else f"{first.expectation} {first.observed}"
+            yield f"{first.position}: {paint(probe.overall, probe.overall)}: {probe.probe.name}: {reason}"
+    if result.fault is not None:
+        message, _, _ = result.fault.message.partition("\n")
+        yield f"{result.file}: {paint('error', Judgement.FAIL)}: {message}"
+    if result.skipped is not None:
+        skipped = paint(Judgement.SKIP, Judgement.SKIP)
+        yield f"{result.file}: {skipped}: needs {result.skipped.missing}; {result.skipped.cure}"
+
+
+def _blocks(results: Sequence[ScenarioResult], paint: Painter) -> Iterator[list[str]]:
+    """What needs more than a line, the worst last, where a terminal leaves the eye."""
+    for result in results:
+        if result.skipped is not None:
+            cure = f"needs {result.skipped.missing}; {result.skipped.cure}"
+            yield [f"{_named(result)}: {paint('SKIP', Judgement.SKIP)}", *wrapped(cure, "  ")]
+    for wanted in (Judgement.INCONCLUSIVE, Judgement.FAIL):
+        for probe in _probes_of(results):
+            if probe.overall is wanted:
+                yield _explained(probe, paint)
+    for result in results:
+        if result.fault is not None:
+            message = (f"  {line}" for line in result.fault.message.splitlines())
+            yield [f"{_named(result)}: {paint('ERROR', Judgement.FAIL)}", *message]
+
+
+def _named(result: ScenarioResult) -> str:
+    return f"{result.file} [{result.engine}]"
+
+
+def _explained(probe: ProbeVerdict, paint: Painter) -> list[str]:
+    word = probe.overall.upper()
+    first, *others = explain(probe)
+    return [first.replace(f": {word}:", f": {paint(word, probe.overall)}:", 1), *others]
+
+
+def _probes_of(results: Iterable[ScenarioResult]) -> Iterator[ProbeVerdict]:
+    return (probe for result in results for probe in result.probes)
+
+
+def _summary(results: Sequence[ScenarioResult]) -> str:
+    counts = Counter(probe.overall for probe in _probes_of(results))
+    parts = [f"{counts[each]:,} {_PARTICIPLES[each]}" for each in _ORDER if counts[each]]
+    skipped = sum(result.skipped is not None for result in results)
+    if skipped:
+        parts.append(f"{amount(skipped, 'scenario')} skipped")
+    faults = sum(result.fault is not None for result in results)
+    if faults:
+        parts.append(amount(faults, "error"))
+    seconds = sum(result.seconds for result in results)
+    return f"{', '.join(parts) or 'nothing selected'} in {seconds:.2f} s"

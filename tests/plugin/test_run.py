@@ -1,0 +1,103 @@
+"""What becomes of verdicts and errors, and how many labs that takes."""
+
+from xml.etree import ElementTree
+
+import pytest
+from plugin_project import Project
+
+
+def test_each_judgement_has_its_own_outcome(project: Project) -> None:
+    project.scenario("x.lab.yaml", "holds", "fails to hold", "doubts it", "skips it")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, failed=1, errors=1, skipped=1)
+
+
+def test_a_failure_is_explained_where_it_stands_and_without_a_traceback(project: Project) -> None:
+    project.scenario("x.lab.yaml", "holds", "fails to hold")
+    result = project.run()
+    result.stdout.fnmatch_lines(
+        ["*_ fails to hold _*", "x.lab.yaml:17:*: FAIL: fails to hold", "*the packet took another way*"]
+    )
+    for line in ("*Traceback*", "*pytest_plugin.py*", "*lab_verdict*"):
+        result.stdout.no_fnmatch_line(line)
+
+
+def test_what_could_not_be_decided_is_an_error_with_its_reason(project: Project) -> None:
+    project.scenario("x.lab.yaml", "doubts it")
+    result = project.run()
+    result.stdout.fnmatch_lines(
+        ["*ERROR at setup of doubts it*", "x.lab.yaml:13:*: INCONCLUSIVE: doubts it", "*nobody saw where it went*"]
+    )
+    result.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+
+def test_junit_tells_failures_from_errors(project: Project) -> None:
+    project.scenario("x.lab.yaml", "holds", "fails to hold", "doubts it", "skips it")
+    project.run("--junitxml=junit.xml")
+    cases = ElementTree.parse(project.pytester.path / "junit.xml").iter("testcase")
+    found = {case.attrib["name"]: [child.tag for child in case] for case in cases}
+    assert found == {"holds": [], "fails to hold": ["failure"], "doubts it": ["error"], "skips it": ["skipped"]}
+
+
+def test_what_the_machine_lacks_is_a_skip_with_its_cure(project: Project) -> None:
+    project.scenario("x.lab.yaml", "one", "two", name="lacking")
+    result = project.run("-rs")
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines(["SKIPPED*needs user namespaces; ask an administrator for them"])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("refused", "*engine on node-a: its rules were refused*"), ("crowded", "*no address is left*")],
+)
+def test_the_fault_of_an_engine_or_author_is_told_in_its_own_words(project: Project, name: str, words: str) -> None:
+    project.scenario("x.lab.yaml", "one", "two", name=name)
+    result = project.run()
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines([words])
+    result.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+
+@pytest.mark.parametrize("name", ["broken", "buggy"])
+def test_our_own_fault_comes_with_its_traceback(project: Project, name: str) -> None:
+    project.scenario("x.lab.yaml", "one", name=name)
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*pytest_plugin.py*"])
+
+
+def test_one_session_for_all_and_one_lab_a_file(project: Project) -> None:
+    project.scenario("a.lab.yaml", "one", "two", name="a")
+    project.scenario("b.lab.yaml", "three", name="b")
+    project.run().assert_outcomes(passed=3)
+    assert project.events() == [
+        "session embedded/iptables",
+        *("open a", "probe one", "probe two", "close a"),
+        *("open b", "probe three", "close b"),
+        "end of session",
+    ]
+
+
+def test_a_lab_is_closed_when_a_probe_of_it_fails(project: Project) -> None:
+    project.scenario("a.lab.yaml", "fails", "doubts", name="a")
+    project.run("-x")
+    assert project.events()[-2:] == ["close a", "end of session"]
+
+
+def test_workers_share_files_and_not_labs(project: Project) -> None:
+    for name in "abcd":
+        project.scenario(f"{name}.lab.yaml", "one", "two", "fails", name=name)
+    result = project.run("-n", "2", "--dist", "loadfile")
+    result.assert_outcomes(passed=8, failed=4)
+    result.stdout.fnmatch_lines(["a.lab.yaml:21:*: FAIL: fails", "*the packet took another way*"])
+    events = project.events()
+    assert sorted(event for event in events if event.startswith("open")) == [f"open {name}" for name in "abcd"]
+    assert events.count("session embedded/iptables") == events.count("end of session") == 2
+
+
+def test_an_unknown_engine_is_a_usage_error_that_lists_them(project: Project) -> None:
+    project.scenario("x.lab.yaml", "one")
+    result = project.run("--lab-engine", "embedded/ipfilter")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*embedded/ipfilter*embedded/iptables*"])

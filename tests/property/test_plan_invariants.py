@@ -1,0 +1,133 @@
+"""What holds of the plan of every scenario."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scenario_cases import NETWORK, host, node, pods, scenario
+
+from lab.plan.model import Plan, Role
+from lab.plan.topology import draw
+from lab.plan.walk import way
+from lab.scenario.model import Scenario
+
+NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,38}[a-z0-9])?", fullmatch=True).filter(
+    lambda name: name not in {"router", "fabric"}
+)
+
+
+@st.composite
+def scenarios(draw_: st.DrawFn) -> Scenario:
+    """Up to four nodes, eight pods and three hosts, with any names that Kubernetes allows."""
+    names = draw_(st.lists(NAMES, unique=True, min_size=1, max_size=12))
+    nodes, rest = names[:4], names[4:]
+    hosts = rest[:3] if draw_(st.booleans()) else []
+    singles = rest[len(hosts) :]
+    groups = [pods(name, draw_(st.sampled_from(nodes))) for name in singles]
+    taken = {*names}
+    replicas = draw_(st.integers(1, 5))
+    if not {f"echo-{number}" for number in range(1, replicas + 1)} & taken:
+        groups.append(pods("echo", *nodes, replicas=replicas))
+    return scenario([node(name) for name in nodes], groups, [host(name) for name in hosts])
+
+
+PLANS = scenarios().map(draw)
+CHECK = settings(max_examples=60, deadline=None)
+
+
+@CHECK
+@given(PLANS)
+def test_indexes_and_macs_are_unique_and_links_have_two_ends(plan: Plan) -> None:
+    ends = [end for link in plan.links for end in link.ends]
+    bridges = [bridge for namespace in plan.namespaces for bridge in namespace.bridges]
+    for values in ([end.index for end in ends], [end.mac for end in ends]):
+        own = [bridge.index for bridge in bridges] if isinstance(values[0], int) else [bridge.mac for bridge in bridges]
+        assert Counter([*values, *own]).most_common(1)[0][1] == 1
+    assert all(link.first.namespace != link.second.namespace for link in plan.links)
+    assert all(int(end.mac[:2], 16) & 3 == 2 for end in ends)  # locally administered, unicast
+    assert min(end.index for end in ends) > 1
+
+
+@CHECK
+@given(PLANS)
+def test_device_names_fit_and_are_unique_in_their_namespace(plan: Plan) -> None:
+    devices = [(end.namespace, end.device) for link in plan.links for end in link.ends]
+    devices += [(namespace.name, bridge.device) for namespace in plan.namespaces for bridge in namespace.bridges]
+    assert len(set(devices)) == len(devices)
+    assert all(0 < len(device.encode()) <= 15 for _, device in devices)
+    assert not {device for _, device in devices} & {"lo", "all", "default"}
+
+
+@CHECK
+@given(PLANS)
+def test_everything_named_is_there(plan: Plan) -> None:
+    names = [namespace.name for namespace in plan.namespaces]
+    assert len(set(names)) == len(names)
+    for namespace in plan.namespaces:
+        devices = {end.device for link in plan.links for end in link.ends if end.namespace == namespace.name}
+        used = [*namespace.addresses, *namespace.routes, *namespace.neighbours]
+        assert {each.device for each in used} <= devices
+    for link in plan.links:
+        for end in link.ends:
+            masters = {bridge.device for bridge in plan.namespace(end.namespace).bridges}
+            assert end.master is None or end.master in masters
+
+
+@CHECK
+@given(PLANS)
+def test_gateways_are_on_the_link(plan: Plan) -> None:
+    for namespace in plan.namespaces:
+        for route in namespace.routes:
+            if route.via is not None:
+                on_link = [
+                    other.destination
+                    for other in namespace.routes
+                    if other.via is None and other.device == route.device
+                ]
+                on_link += [each.interface.network for each in namespace.addresses if each.device == route.device]
+                assert any(route.via in network for network in on_link)
+
+
+@CHECK
+@given(PLANS)
+def test_neighbours_are_those_at_the_other_end(plan: Plan) -> None:
+    for namespace in plan.namespaces:
+        for neighbour in namespace.neighbours:
+            peer = plan.peer(namespace.name, neighbour.device)
+            assert neighbour.mac == peer.mac
+            addresses = plan.namespace(peer.namespace).addresses
+            assert any(each.device == peer.device and each.interface.ip == neighbour.address for each in addresses)
+
+
+@CHECK
+@given(PLANS)
+def test_everybody_reaches_everybody_and_pods_always_through_their_nodes(plan: Plan) -> None:
+    by_role = {role: [each for each in plan.namespaces if each.role is role] for role in Role}
+    own = {each.name: next(a.interface.ip for a in each.addresses if a.device == "eth0")
+           for role in (Role.POD, Role.NODE, Role.HOST) for each in by_role[role]}  # fmt: skip
+    assert len(set(own.values())) == len(own)
+    for start in own:
+        for end, address in own.items():
+            hops = [hop.into.namespace for hop in way(plan, start, address)]
+            assert (hops[-1] if hops else start) == end
+            if start != end and Role.POD in (plan.namespace(start).role, plan.namespace(end).role):
+                passed = {start, *hops}
+                assert any(plan.namespace(name).role is Role.NODE for name in passed)
+
+
+@CHECK
+@given(PLANS)
+def test_addresses_stand_in_their_networks(plan: Plan) -> None:
+    network = {Role.POD: NETWORK.pod_cidrs[0], Role.HOST: NETWORK.outside_cidrs[0], Role.NODE: NETWORK.node_cidrs[0]}
+    for namespace in plan.namespaces:
+        for address in namespace.addresses:
+            if address.device == "eth0":
+                assert address.interface.ip in network[namespace.role]
+            elif namespace.role is Role.NODE:
+                assert address.interface.ip in NETWORK.pod_cidrs[0]
+
+
+@CHECK
+@given(scenarios())
+def test_same_scenario_same_plan(case: Scenario) -> None:
+    assert draw(case) == draw(case)

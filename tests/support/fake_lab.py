@@ -1,0 +1,115 @@
+"""A session without a kernel: labs that are only noted down, and verdicts that the probes' names ask for.
+
+``fails…`` fails, ``doubts…`` is inconclusive, ``skips…`` is skipped, every other probe passes. A scenario named
+``lacking`` meets a CapabilityError, ``refused`` an EngineError, ``broken`` an InternalError, ``crowded`` a
+ScenarioError, ``buggy`` an exception that nobody foresaw, and ``interrupted`` a Ctrl-C.
+"""
+
+from ipaddress import ip_address
+from pathlib import Path
+
+from lab.engines.protocol import EngineChoice
+from lab.errors import CapabilityError, EngineError, InternalError, ScenarioError
+from lab.ip import Protocol
+from lab.plan.errand import Errand, Sender
+from lab.scenario.model import Probe, Scenario
+from lab.verdict.evidence import Evidence
+from lab.verdict.model import Judgement, ProbeVerdict, Verdict, expectations
+
+__all__ = ["FakeLab", "FakeSession", "verdict_on"]
+
+_JUDGEMENTS = {"fails": Judgement.FAIL, "doubts": Judgement.INCONCLUSIVE, "skips": Judgement.SKIP}
+_REASONS = {
+    Judgement.PASS: "",
+    Judgement.FAIL: "the packet took another way",
+    Judgement.INCONCLUSIVE: "nobody saw where it went",
+    Judgement.SKIP: "this machine has no SCTP",
+}
+_MEETS = {
+    "lacking": CapabilityError("user namespaces", "ask an administrator for them"),
+    "refused": EngineError("node-a", "its rules were refused", "iptables-restore: line 7 failed"),
+    "broken": InternalError("the lab process ended before it could answer"),
+    "crowded": ScenarioError(["crowded.lab.yaml:4:3: spec.pods: no address is left"]),
+    "buggy": RuntimeError("nobody thought of that"),
+    "interrupted": KeyboardInterrupt(),
+}
+
+
+def verdict_on(probe: Probe) -> ProbeVerdict:
+    """The verdict that the probe's name asks for, on no evidence."""
+    judgement = _JUDGEMENTS.get(probe.name.split()[0], Judgement.PASS)
+    reasons = tuple(filter(None, [_REASONS[judgement]]))
+    here = ip_address("10.244.0.2")
+    return ProbeVerdict(
+        probe=probe,
+        errand=Errand(
+            number=0,
+            name=probe.name,
+            sender=Sender(
+                name="c", namespace="c", device="eth0", address=here, mac="02:00:00:00:00:01", next_hop_mac=""
+            ),
+            destination=ip_address("10.96.0.1"),
+            port=80,
+            protocol=Protocol.TCP,
+            manner=probe.send.manner,
+            flows=1,
+            payload=0,
+            receivers=(),
+            fences=(),
+            nodes=(),
+        ),
+        verdicts=tuple(
+            Verdict(
+                expectation=expectation,
+                judgement=judgement,
+                expected=str(probe.expect.outcome),
+                observed="something else",
+                reasons=reasons,
+                position=probe.expect.position,
+            )
+            for expectation in expectations(probe.expect)
+        ),
+        evidence=Evidence(sent=1),
+    )
+
+
+class FakeSession:
+    """Keeps the interface of ``lab.session.Session``, and writes every call to a journal."""
+
+    def __init__(self, journal: Path, engine: EngineChoice | None = None) -> None:
+        self._journal = journal
+        self.note(f"session {(engine or EngineChoice()).name}")
+
+    def __enter__(self) -> "FakeSession":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def note(self, event: str) -> None:
+        with self._journal.open("a") as journal:
+            journal.write(f"{event}\n")
+
+    def open(self, scenario: Scenario) -> "FakeLab":
+        if (error := _MEETS.get(scenario.name)) is not None:
+            raise error
+        self.note(f"open {scenario.name}")
+        return FakeLab(self, scenario)
+
+    def close(self) -> None:
+        self.note("end of session")
+
+
+class FakeLab:
+    """Keeps the interface of ``lab.session.OpenLab``."""
+
+    def __init__(self, session: FakeSession, scenario: Scenario) -> None:
+        self._session = session
+        self.scenario = scenario
+
+    def probe(self, probe: Probe) -> ProbeVerdict:
+        self._session.note(f"probe {probe.name}")
+        return verdict_on(probe)
+
+    def close(self) -> None:
+        self._session.note(f"close {self.scenario.name}")

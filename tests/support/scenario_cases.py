@@ -1,0 +1,113 @@
+"""Scenarios built from the types themselves, for tests of the rooms behind the loader."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from ipaddress import IPv4Network
+from typing import Any
+
+from lab.cluster.objects import PodPort, Service, ServicePort
+from lab.ip import Protocol
+from lab.scenario.model import (
+    Expect,
+    Front,
+    Host,
+    Network,
+    Node,
+    Outcome,
+    PodGroup,
+    Position,
+    Probe,
+    Scenario,
+    Send,
+    ServiceTarget,
+    Source,
+    Target,
+)
+
+FILE = "case.lab.yaml"
+
+NETWORK = Network(
+    pod_cidrs=(IPv4Network("10.244.0.0/16"),),
+    service_cidrs=(IPv4Network("10.96.0.0/16"),),
+    node_cidrs=(IPv4Network("172.18.0.0/16"),),
+    outside_cidrs=(IPv4Network("203.0.113.0/24"),),
+)
+
+HTTP = PodPort(name="http", port=8080)
+
+ECHO = Service(
+    name="echo",
+    selector={"app": "echo"},
+    ports=(
+        ServicePort(name="http", port=80, target_port="http"),
+        ServicePort(name="dns-udp", protocol=Protocol.UDP, port=53, target_port=8053),
+        ServicePort(name="dns-tcp", protocol=Protocol.TCP, port=53, target_port=8053),
+    ),
+)
+
+
+def at(line: int, column: int = 1) -> Position:
+    return Position(FILE, line, column)
+
+
+def node(name: str, line: int = 1, **fields: Any) -> Node:
+    return Node(name=name, position=at(line), **fields)
+
+
+def pods(name: str, *nodes: str, replicas: int | None = None, line: int = 1, **fields: Any) -> PodGroup:
+    return PodGroup(name=name, nodes=nodes, replicas=replicas, position=at(line), **fields)
+
+
+def host(name: str, line: int = 1) -> Host:
+    return Host(name=name, position=at(line))
+
+
+def probe(
+    name: str, sender: str | Source, target: Target, send: Send | None = None, line: int = 1, **expect: Any
+) -> Probe:
+    return Probe(
+        name=name,
+        source=sender if isinstance(sender, Source) else Source(name=sender),
+        target=target,
+        send=send or Send(),
+        expect=Expect(**{"outcome": Outcome.DELIVERED, "position": at(line + 1), **expect}),
+        position=at(line),
+    )
+
+
+def front(port: str | int | None = "http", *, service: str = "echo", node: str | None = None) -> ServiceTarget:
+    return ServiceTarget(service=service, port=port, via=Front.CLUSTER_IP, node=node)
+
+
+def scenario(
+    nodes: Sequence[Node] = (),
+    groups: Sequence[PodGroup] = (),
+    hosts: Sequence[Host] = (),
+    *,
+    services: Sequence[Service] = (ECHO,),
+    probes: Sequence[Probe] = (),
+    network: Mapping[str, Any] | None = None,
+) -> Scenario:
+    return Scenario(
+        file=FILE,
+        name="case",
+        network=replace(NETWORK, **(network or {})),
+        nodes=tuple(nodes),
+        pods=tuple(groups),
+        hosts=tuple(hosts),
+        services=tuple(services),
+        probes=tuple(probes),
+    )
+
+
+def two_nodes(*probes: Probe) -> Scenario:
+    """Two nodes, three replicas of echo and a sender on the first of them, and a host outside."""
+    return scenario(
+        [node("node-a"), node("node-b")],
+        [
+            pods("echo", "node-a", "node-b", replicas=3, labels={"app": "echo"}, ports=(HTTP,)),
+            pods("sender", "node-a"),
+        ],
+        [host("client")],
+        probes=probes,
+    )

@@ -1,0 +1,165 @@
+"""Probes with every name looked up."""
+
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+from scenario_cases import ECHO, at, front, node, pods, probe, scenario, two_nodes
+
+from lab.cluster.objects import Service
+from lab.errors import ScenarioError
+from lab.ip import Protocol
+from lab.plan.errand import Detour, Errand
+from lab.plan.errands import resolve
+from lab.plan.topology import draw
+from lab.scenario.model import AddressTarget, Front, HostTarget, Manner, PodTarget, Probe, Send, Source
+
+ALLOCATED = replace(ECHO, cluster_ips=(IPv4Address("10.96.1.7"),))
+
+
+def errand(asked: Probe, *services: Service) -> Errand:
+    case = two_nodes(asked)
+    return resolve(case, draw(case), services or (ALLOCATED,))[0]
+
+
+def dialled(asked: Probe) -> tuple[str, int, str]:
+    found = errand(asked)
+    return str(found.destination), found.port, found.protocol.value
+
+
+UDP = Send(protocol=Protocol.UDP)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (probe("name", "sender", front("http")), ("10.96.1.7", 80, "TCP")),
+        (probe("number", "sender", front(80)), ("10.96.1.7", 80, "TCP")),
+        (probe("other protocol", "sender", front(80), UDP), ("10.96.1.7", 80, "UDP")),
+        (probe("by protocol", "sender", front(53), UDP), ("10.96.1.7", 53, "UDP")),
+        (probe("own protocol", "sender", front("dns-udp")), ("10.96.1.7", 53, "UDP")),
+        (probe("pod", "sender", PodTarget(pod="echo-2")), ("10.244.1.10", 8080, "TCP")),
+        (probe("pod closed", "sender", PodTarget(pod="echo-2", port=9)), ("10.244.1.10", 9, "TCP")),
+        (probe("pod closed udp", "sender", PodTarget(pod="echo-2", port=9), UDP), ("10.244.1.10", 9, "UDP")),
+        (probe("host", "sender", HostTarget(host="client", port=53), UDP), ("203.0.113.10", 53, "UDP")),
+        (probe("address", "sender", AddressTarget(address=IPv4Address("192.0.2.1"), port=7)), ("192.0.2.1", 7, "TCP")),
+    ],
+)
+def test_target(asked: Probe, expected: tuple[str, int, str]) -> None:
+    assert dialled(asked) == expected
+
+
+def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
+    case = two_nodes(probe("p", Source(name="sender", port=4000), front()))
+    plan = draw(case)
+    sender = resolve(case, plan, (ALLOCATED,))[0].sender
+    assert (sender.namespace, sender.device, str(sender.address), sender.port) == (
+        "sender",
+        "eth0",
+        "10.244.0.12",
+        4000,
+    )
+    assert sender.mac == plan.end("sender", "eth0").mac
+    assert sender.next_hop_mac == plan.end("node-a", "sender").mac
+
+
+def test_host_sends_frames_to_the_routers_leg() -> None:
+    case = two_nodes(probe("p", Source(name="client", address=IPv4Address("203.0.113.99")), front()))
+    plan = draw(case)
+    sender = resolve(case, plan, (ALLOCATED,))[0].sender
+    assert sender.next_hop_mac == plan.end("router", "outside").mac
+    assert str(sender.address) == "203.0.113.99"
+
+
+def test_every_pod_may_receive() -> None:
+    assert [receiver.name for receiver in errand(probe("p", "sender", front())).receivers] == [
+        "echo-1",
+        "echo-2",
+        "echo-3",
+        "sender",
+    ]
+
+
+def test_host_that_is_dialled_may_receive_too() -> None:
+    receivers = errand(probe("p", "sender", HostTarget(host="client", port=1))).receivers
+    assert str(next(receiver.address for receiver in receivers if receiver.name == "client")) == "203.0.113.10"
+
+
+@pytest.mark.parametrize(
+    ("asked", "fences"),
+    [
+        (probe("pod", "sender", front()), ["node-a", "echo-1", "echo-2", "echo-3"]),
+        (probe("other node", "echo-2", front()), ["node-b", "echo-1", "echo-3", "sender"]),
+        (probe("host", "client", front()), ["node-a", "echo-1", "echo-2", "echo-3", "sender"]),
+        (probe("entrance", "client", front(node="node-b")), ["node-b", "echo-1", "echo-2", "echo-3", "sender"]),
+        (probe("node", "node-a", front()), ["echo-1", "echo-2", "echo-3", "sender"]),
+    ],
+)
+def test_fences(asked: Probe, fences: list[str]) -> None:
+    assert [fence.name for fence in errand(asked).fences] == fences
+
+
+def test_fence_of_the_node_is_its_address() -> None:
+    assert str(errand(probe("p", "sender", front())).fences[0].address) == "172.18.0.2"
+
+
+SERVICES = IPv4Network("10.96.0.0/16")
+
+
+@pytest.mark.parametrize(
+    ("asked", "via"),
+    [
+        (probe("first node", "client", front()), "172.18.0.2"),
+        (probe("named node", "client", front(node="node-b")), "172.18.0.3"),
+        (probe("bare address", "client", AddressTarget(address=IPv4Address("10.96.200.1"), port=1)), "172.18.0.2"),
+        (probe("no cluster IP", "client", PodTarget(pod="echo-1")), None),
+        (probe("pod", "sender", front()), None),
+    ],
+)
+def test_detour_of_a_host_that_dials_a_cluster_ip(asked: Probe, via: str | None) -> None:
+    expected = (
+        None if via is None else Detour(namespace="router", destination=SERVICES, device="nodes", via=IPv4Address(via))
+    )
+    assert errand(asked).detour == expected
+
+
+def test_what_is_sent_is_carried_over() -> None:
+    found = errand(probe("p", "sender", front(), Send(manner=Manner.PACKET, flows=30, payload=1400)))
+    assert (found.number, found.name, found.manner, found.flows, found.payload) == (0, "p", Manner.PACKET, 30, 1400)
+    assert found.nodes == ("node-a", "node-b")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (probe("p", "nobody", front()), "from: there is no 'nobody'; there are: node-a, node-b, echo-1"),
+        (probe("p", "sender", front(service="x")), "to.service: no Service default/x; there are: default/echo"),
+        (probe("p", "sender", front("x")), "to.port: 'x' is no single port of Service default/echo; it has: http (TCP"),
+        (probe("p", "sender", front(None)), "to.port: says no single port of Service default/echo; it has: http (TCP"),
+        (probe("p", "sender", front(53)), "to.port: 53 is no single port of Service default/echo"),
+        (probe("p", "sender", replace(front(), via=Front.NODE_PORT)), "to.via: nodePort cannot be dialled; use"),
+        (probe("p", "client", front(node="x")), "to.node: there is no 'x'; there are: node-a, node-b"),
+        (probe("p", "sender", PodTarget(pod="x")), "to.pod: there is no 'x'; there are: echo-1"),
+        (probe("p", "echo-1", PodTarget(pod="sender")), "to.port: say which port of sender; it listens on: none"),
+        (probe("p", "sender", HostTarget(host="x", port=1)), "to.host: there is no 'x'; there are: client"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> None:
+    case = two_nodes(probe("fine", "sender", front()), replace(asked, position=at(30, 5)))
+    with pytest.raises(ScenarioError) as raised:
+        resolve(case, draw(case), (ALLOCATED,))
+    assert len(raised.value.problems) == 1
+    assert raised.value.problems[0].startswith(f"case.lab.yaml:30:5: probe 'p': {message}")
+
+
+def test_headless_service_has_no_cluster_ip_to_dial() -> None:
+    case = two_nodes(probe("p", "sender", front()))
+    with pytest.raises(ScenarioError, match="Service default/echo has no IPv4 cluster IP"):
+        resolve(case, draw(case), (replace(ECHO, headless=True),))
+
+
+def test_only_port_need_not_be_named() -> None:
+    asked = probe("p", "s", front(None))
+    case = scenario([node("a")], [pods("s", "a")], probes=[asked])
+    only = replace(ALLOCATED, ports=ALLOCATED.ports[:1])
+    assert resolve(case, draw(case), (only,))[0].port == 80

@@ -1,0 +1,66 @@
+"""The way of a packet by the plan alone."""
+
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+from scenario_cases import two_nodes
+
+from lab.plan.model import Plan, Route
+from lab.plan.topology import draw
+from lab.plan.walk import UnreachableError, next_hop, route_to, way
+
+
+def places(plan: Plan, start: str, destination: str) -> list[str]:
+    return [hop.into.namespace for hop in way(plan, start, IPv4Address(destination))]
+
+
+@pytest.mark.parametrize(
+    ("start", "destination", "through"),
+    [
+        ("echo-1", "10.244.0.12", ["node-a", "sender"]),
+        ("echo-1", "10.244.1.10", ["node-a", "node-b", "echo-2"]),
+        ("echo-2", "203.0.113.10", ["node-b", "router", "client"]),
+        ("client", "10.244.1.10", ["router", "node-b", "echo-2"]),
+        ("node-b", "10.244.0.10", ["node-a", "echo-1"]),
+        ("echo-1", "10.244.0.1", ["node-a"]),
+        ("client", "203.0.113.10", []),
+    ],
+)
+def test_way(start: str, destination: str, through: list[str]) -> None:
+    assert places(draw(two_nodes()), start, destination) == through
+
+
+def test_cluster_ips_from_outside_go_to_the_first_node() -> None:
+    hop = next_hop(draw(two_nodes()), "router", IPv4Address("10.96.0.10"))
+    assert (hop.out.device, hop.into.namespace) == ("nodes", "node-a")
+
+
+def test_longest_prefix_wins() -> None:
+    plan = draw(two_nodes())
+    assert route_to(plan.namespace("node-a"), IPv4Address("10.244.0.10")).device == "echo-1"
+    assert route_to(plan.namespace("node-a"), IPv4Address("10.244.1.10")).device == "eth0"
+    assert route_to(plan.namespace("node-a"), IPv4Address("10.244.1.10")).via == IPv4Address("172.18.0.3")
+
+
+def with_routes(plan: Plan, name: str, *routes: Route) -> Plan:
+    changed = (replace(each, routes=routes) if each.name == name else each for each in plan.namespaces)
+    return replace(plan, namespaces=tuple(changed))
+
+
+def test_missing_route_is_named() -> None:
+    plan = with_routes(draw(two_nodes()), "node-a")
+    with pytest.raises(UnreachableError, match=r"node-a has no route to 10\.244\.1\.10"):
+        way(plan, "echo-1", IPv4Address("10.244.1.10"))
+
+
+def test_gateway_that_nobody_is_is_named() -> None:
+    nowhere = Route(IPv4Network("0.0.0.0/0"), "eth0", IPv4Address("172.18.0.99"))
+    with pytest.raises(UnreachableError, match=r"nobody has 172\.18\.0\.99 on the segment of node-b/eth0"):
+        way(with_routes(draw(two_nodes()), "node-b", nowhere), "node-b", IPv4Address("10.244.0.10"))
+
+
+def test_circle_is_found() -> None:
+    back = Route(IPv4Network("10.244.1.0/24"), "eth0", IPv4Address("172.18.0.2"))
+    with pytest.raises(UnreachableError, match="comes back to node-"):
+        way(with_routes(draw(two_nodes()), "node-b", back), "echo-1", IPv4Address("10.244.1.10"))

@@ -1,0 +1,80 @@
+"""A scenario laid out: plan, objects, errands and sources belong together."""
+
+from dataclasses import replace
+from ipaddress import IPv4Address
+
+import pytest
+from scenario_cases import ECHO, at, front, probe, two_nodes
+
+from lab.assembly import assemble
+from lab.cluster.objects import EndpointSlice, Node, Pod, Service
+from lab.errors import ScenarioError
+from lab.scenario.model import NodeDevice, Preserved, SourceExpectation
+
+INSIDE = probe("inside", "sender", front(), source=Preserved())
+OUTSIDE = probe("outside", "client", front(), source=NodeDevice("node-a", "uplink"))
+
+
+def test_objects_are_what_an_api_server_would_hold() -> None:
+    assembly = assemble(two_nodes())
+    kinds = [type(thing) for thing in assembly.objects]
+    assert kinds == [Node, Node, Pod, Pod, Pod, Pod, Service, EndpointSlice]
+    first, pod = assembly.objects[0], assembly.objects[3]
+    assert isinstance(first, Node)
+    assert isinstance(pod, Pod)
+    assert [str(value) for value in (*first.addresses, *first.pod_cidrs)] == ["172.18.0.2", "10.244.0.0/24"]
+    assert (pod.name, pod.node_name, str(pod.addresses[0]), pod.labels) == (
+        "echo-2",
+        "node-b",
+        "10.244.1.10",
+        {"app": "echo"},
+    )
+
+
+def test_endpoints_are_the_pods_addresses_in_the_plan() -> None:
+    assembly = assemble(two_nodes())
+    planned = {str(assembly.plan.namespace(f"echo-{number}").addresses[0].interface.ip) for number in (1, 2, 3)}
+    piece = next(thing for thing in assembly.objects if isinstance(thing, EndpointSlice))
+    assert {str(endpoint.addresses[0]) for endpoint in piece.endpoints} == planned
+
+
+def test_errands_dial_what_was_allocated() -> None:
+    assembly = assemble(two_nodes(INSIDE, OUTSIDE))
+    service = next(thing for thing in assembly.objects if isinstance(thing, Service))
+    assert [errand.destination for errand in assembly.errands] == [service.cluster_ips[0]] * 2
+    assert assembly.errand(OUTSIDE).name == "outside"
+    assert assembly.errand(OUTSIDE).number == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (None, None),
+        (Preserved(), None),
+        (IPv4Address("192.0.2.9"), "192.0.2.9"),
+        (NodeDevice("node-b", "uplink"), "172.18.0.3"),
+        (NodeDevice("node-b", "pods"), "10.244.1.1"),
+    ],
+)
+def test_expected_source(source: SourceExpectation | None, expected: str | None) -> None:
+    asked = probe("p", "client", front(), source=source)
+    found = assemble(two_nodes(asked)).expected_source(asked)
+    assert (None if found is None else str(found)) == expected
+
+
+def test_source_that_is_not_there_is_named_at_its_key() -> None:
+    asked = probe("p", "client", front(), source=NodeDevice("node-c", "uplink"), positions={"source": at(12, 9)})
+    with pytest.raises(
+        ScenarioError, match=r"case\.lab\.yaml:12:9: probe 'p': expect\.source: there is no node 'node-c'"
+    ):
+        assemble(two_nodes(asked))
+
+
+def test_allocation_problems_name_the_file() -> None:
+    taken = replace(ECHO, cluster_ips=(IPv4Address("192.0.2.1"),))
+    with pytest.raises(ScenarioError, match=r"^case\.lab\.yaml: Service default/echo: spec\.clusterIPs\[0\]"):
+        assemble(replace(two_nodes(), services=(taken,)))
+
+
+def test_same_scenario_same_assembly() -> None:
+    assert assemble(two_nodes(INSIDE, OUTSIDE)) == assemble(two_nodes(INSIDE, OUTSIDE))
