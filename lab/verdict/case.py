@@ -111,8 +111,8 @@ class Findings:
         return Verdict(
             expectation=expectation,
             judgement=judgement,
-            expected=expected,
-            observed=observed,
+            expected=str(expected),  # an outcome is an enum, and what a verdict carries is text
+            observed=str(observed),
             reasons=tuple(reasons),
             witnesses=tuple(witnesses) if judgement is Judgement.PASS else (),
             position=case.position(expectation),

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 import pytest
 from recorded import World
 
+from lab.codec import dumps, loads
 from lab.errors import InternalError
 from lab.ip import Protocol
 from lab.scenario.model import Manner, NodeDevice, Outcome, Preserved, Spread
@@ -99,6 +100,12 @@ def test_a_repeated_packet_may_arrive_as_often_as_it_was_sent() -> None:
     seen = DELIVERED.round_trip(0, "echo-1")
     evidence = DELIVERED.evidence((*seen, *seen[:2]))
     assert judged(DELIVERED, evidence).overall is PASS
+
+
+def test_a_repeated_packet_may_not_arrive_at_another_pod() -> None:
+    evidence = DELIVERED.evidence((*DELIVERED.round_trip(0, "echo-1"), *DELIVERED.round_trip(0, "echo-2")))
+    verdict = one(DELIVERED, evidence, "outcome")
+    assert (verdict.judgement, verdict.reasons) == (FAIL, ("it arrived at echo-1 and echo-2",))
 
 
 def test_an_even_spread_passes() -> None:
@@ -419,3 +426,11 @@ def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
 def test_a_refused_send_excuses_no_packet_that_nobody_saw_leave() -> None:
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1")[1:], sent=0, refused_sends=("EPERM",))
     assert one(DELIVERED, evidence, "outcome").reasons == ("1 flow was never seen to leave debug",)
+
+
+def test_a_verdict_carried_elsewhere_is_judged_again_the_same() -> None:
+    evidence = CONNECTED.evidence(CONNECTED.round_trip(0, "echo-1"), connects=(CONNECTED.report(0, "echo-1"),))
+    verdict = judged(CONNECTED, evidence)
+    carried = loads(dumps(verdict, ProbeVerdict), ProbeVerdict)
+    assert carried == verdict
+    assert judge(carried.probe, carried.errand, None, carried.evidence) == verdict

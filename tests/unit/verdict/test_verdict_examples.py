@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the verdict room are true."""
+"""The examples in the docstrings about spreads and words are true."""
 
 import doctest
 import importlib
@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("module", ["lab.verdict.statistics", "lab.verdict.words"])
+@pytest.mark.parametrize("module", ["lab.spread", "lab.verdict.words"])
 def test_examples(module: str) -> None:
     failed, attempted = doctest.testmod(importlib.import_module(module))
     assert attempted
