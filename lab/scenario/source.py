@@ -28,7 +28,7 @@ MOST_BYTES = 1024 * 1024
 """The largest file that is read: ruamel.yaml composes about 100 kB in a second."""
 
 _MOST_DEPTH = 40
-_MOST_VALUES = 100_000
+_MOST_VALUES = 20_000
 """How many values aliases may make of a file that has fewer of its own."""
 
 _TAG = "tag:yaml.org,2002:"
