@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,10 @@ def test_a_lab_process_that_dies_is_reported_with_its_last_words() -> None:
         process.ready()
         (init,) = descendants(process.pid)[process.pid]
         os.kill(init, signal.SIGKILL)
+        deadline = Deadline.after(10)
+        while Path(f"/proc/{init}").exists():  # the keeper reaps it once everything in its pid namespace has ended
+            assert not deadline.passed
+            time.sleep(0.001)
         with pytest.raises(InternalError, match="the lab process ended before it could answer Execute"):
             process.request(Execute("node-a", ("true",)), Executed, Deadline.after(10))
 
