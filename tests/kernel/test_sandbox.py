@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from machine import descendants
-from sandboxed import ROOT, sandboxed
+from sandboxed import ROOT, USERS, sandboxed
 
 from lab.client import LabProcess
 from lab.errors import CapabilityError, InternalError
@@ -18,7 +18,7 @@ from lab.kernel.launcher import Launcher
 from lab.messages import Execute, Executed
 from lab.timing import Deadline
 
-USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 async def what_is_in_reach(_: Launcher) -> dict[str, Any]:
@@ -34,7 +34,7 @@ async def what_is_in_reach(_: Launcher) -> dict[str, Any]:
     }
 
 
-@USERS
+@BOTH
 def test_nothing_of_the_machine_is_in_reach(ordinary: bool) -> None:
     found = sandboxed(what_is_in_reach, ordinary=ordinary)
     assert found == {
