@@ -9,12 +9,15 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 import lab
 from lab.errors import ExitCode, InternalError, LabError
+
+if TYPE_CHECKING:
+    from lab.cli.run import SessionMaker
 
 __all__ = ["main"]
 
@@ -67,13 +70,20 @@ def _proxylab() -> None:
 
     Results go to standard output, progress to standard error.
 
-    Example: proxylab run scenarios/clusterip.lab.yaml
+    Example: proxylab run scenarios/clusterip/from-a-pod.lab.yaml
     """
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one verb and exit with the code that stands in ``--help``."""
-    sys.exit(_answer(lambda: _proxylab.main(arguments, prog_name="proxylab", standalone_mode=False)))
+def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | None" = None) -> NoReturn:
+    """Run one verb and exit with the code that stands in ``--help``.
+
+    Args:
+        arguments: by default those of the process.
+        make_session: what makes the run's session; by default ``lab.session.Session``.
+    """
+    sys.exit(
+        _answer(lambda: _proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session)),
+    )
 
 
 def _answer(verb: Callable[[], object]) -> int:

@@ -4,24 +4,35 @@ Owns: the verb's options, the choice of probes, and the order in which results a
 Must not: judge, or know how a lab is made; ``lab.session`` does both for pytest too.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import click
 
+from lab.cli.color import wants_color
 from lab.cli.files import FILES, load_all
 from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
+from lab.report import exit_code, run_lines, to_json
 from lab.scenario.model import Probe, Scenario
 from lab.session import Session
-from lab.verdict.model import Fault, ProbeVerdict, ScenarioResult, Skip
+from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
 
 __all__ = ["command"]
 
 SessionMaker = Callable[[EngineChoice], Session]
+
+_COLOURS: Final = {
+    Judgement.PASS: "green",
+    Judgement.FAIL: "red",
+    Judgement.INCONCLUSIVE: "yellow",
+    Judgement.SKIP: "cyan",
+}
 
 
 @click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
@@ -34,37 +45,55 @@ SessionMaker = Callable[[EngineChoice], Session]
     help="The engine to run in every node.",
 )
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
-@click.option("-v", "--verbose", is_flag=True, help="Explain passes too.")
+@click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
+@click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--no-color", is_flag=True, help="No colours (as with NO_COLOR, or where the output is no terminal).")
+@click.option("--no-color", is_flag=True, help="No colours; nor are there where NO_COLOR is set or no terminal reads.")
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
+    *,
     files: tuple[Path, ...],
     engine: str,
     names: tuple[str, ...],
     verbose: bool,
+    quiet: bool,
     output: str,
     no_color: bool,
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
-    A directory stands for every *.lab.yaml below it. The same files run under pytest, one item per probe.
+    A directory stands for every *.lab.yaml below it. `pytest FILE…` is the same run, with an item for each probe.
 
-    Example: proxylab run scenarios/clusterip.lab.yaml --probe 'a pod reaches itself'
+    Example: proxylab run scenarios --probe 'every backend gets its share'
     """
     scenarios = load_all(files)
     chosen = list(_choose(scenarios, names))
     if not chosen:
         click.echo(_nothing_chosen(scenarios, names), err=True)
         return ExitCode.NOTHING_SELECTED
-    show = _show_json if output == "json" else _show_text
     results = []
     with (make_session or Session)(EngineChoice(engine)) as session:
         for scenario, probes in chosen:
-            click.echo(f"{scenario.file}: {engine}", err=True)
+            _tell(scenario, probes)
             results.append(_run(session, engine, scenario, probes))
+    if output == "json":
+        click.echo(to_json(results))
+    else:
+        lines = run_lines(results, verbosity=verbose - quiet, paint=_paint)
+        click.echo("\n".join(lines), color=wants_color(sys.stdout, forbidden=no_color))
     return exit_code(results)
+
+
+def _tell(scenario: Scenario, probes: Sequence[Probe]) -> None:
+    """Progress, for whoever waits."""
+    click.echo(f"{scenario.file}: {len(probes)} of {len(scenario.probes)} probes", err=True)
+    for note in scenario.notes:
+        click.echo(f"{scenario.file}: {note}", err=True)
+
+
+def _paint(word: str, judgement: Judgement) -> str:
+    return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 
 def _choose(scenarios: Iterable[Scenario], names: Sequence[str]) -> Iterable[tuple[Scenario, tuple[Probe, ...]]]:

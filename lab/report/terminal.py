@@ -81,7 +81,8 @@ def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
             reason = first.reasons[0] if first.reasons else f"{first.expectation} {first.observed}"
             yield f"{first.position}: {paint(probe.overall, probe.overall)}: {probe.probe.name}: {reason}"
     if result.fault is not None:
-        yield f"{result.file}: {paint('error', Judgement.FAIL)}: {result.fault.message.splitlines()[0]}"
+        message, _, _ = result.fault.message.partition("\n")
+        yield f"{result.file}: {paint('error', Judgement.FAIL)}: {message}"
     if result.skipped is not None:
         skipped = paint(Judgement.SKIP, Judgement.SKIP)
         yield f"{result.file}: {skipped}: needs {result.skipped.missing}; {result.skipped.cure}"

@@ -10,7 +10,7 @@ from lab.scenario.problems import listed
 from lab.scenario.references import ready_pods, service_id
 from lab.scenario.schema.probe import NodeDeviceShape, ServiceTargetShape
 from lab.scenario.subject import Subject
-from lab.verdict.statistics import flows_needed
+from lab.spread import flows_needed
 
 __all__ = ["check_expectation"]
 

@@ -29,7 +29,7 @@ class Inventory:
         pods: every single pod with the entry it belongs to.
         groups: the entries with replicas, with the names of their pods.
         hosts: the outside hosts.
-        doubtful: entries of ``spec.pods`` that are not well-formed: they may stand for any pods.
+        doubtful: entries of ``spec.pods`` that are not well-formed, or too many: they may stand for any pods.
     """
 
     nodes: tuple[str, ...]
@@ -81,14 +81,9 @@ def take_inventory(parts: Parts, problems: Problems) -> Inventory:
         problems: takes names that collide, and pods that are wrong in themselves or on nodes that are not there.
     """
     spec = parts.place["spec"]
-    sound = {name: pod for name, pod in parts.pods.items() if pod is not None}
-    count = 0
+    sound = _within_bounds(parts, problems)
     pods: dict[str, str] = {}
     for name, pod in sound.items():
-        count += pod.replicas or 1
-        if count > MOST_PODS:
-            problems.add(spec["pods"][name].key, f"this makes {count} pods", allowed=f"allowed: {MOST_PODS} in all")
-            break
         for each in pod_names(name, pod):
             pods.setdefault(each, name)
     inventory = Inventory(
@@ -102,6 +97,21 @@ def take_inventory(parts: Parts, problems: Problems) -> Inventory:
     for name, pod in sound.items():
         _check_pod(name, pod, spec["pods"][name], inventory, problems)
     return inventory
+
+
+def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
+    """The well-formed entries of ``spec.pods``, as far as they do not make too many pods."""
+    count = 0
+    sound: dict[str, PodShape] = {}
+    for name, pod in parts.pods.items():
+        count += 1 if pod is None else pod.replicas or 1
+        if count > MOST_PODS:
+            place = parts.place["spec"]["pods"][name]
+            problems.add(place.key, f"this makes {count} pods", allowed=f"allowed: {MOST_PODS} in all")
+            break
+        if pod is not None:
+            sound[name] = pod
+    return sound
 
 
 def _check_names(parts: Parts, sound: Mapping[str, PodShape], problems: Problems) -> None:

@@ -4,8 +4,8 @@ Owns: which kinds of object a scenario file may hold, lists of them, and the API
 Must not: allocate (``lab.cluster.allocate`` does), or weigh fields against each other (``lab.scenario.validity`` does).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 from lab.cluster.objects import (
@@ -51,7 +51,7 @@ _LATER = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Manifests:
     """What the manifests of a file hold.
 
@@ -62,13 +62,13 @@ class Manifests:
         ignored: the paths that are there and have no effect, without indexes.
     """
 
-    services: dict[ServiceId, Service | None] = field(default_factory=dict)
-    places: dict[ServiceId, Place] = field(default_factory=dict)
-    complete: bool = True
-    ignored: set[str] = field(default_factory=set)
+    services: Mapping[ServiceId, Service | None]
+    places: Mapping[ServiceId, Place]
+    complete: bool
+    ignored: frozenset[str]
 
 
-def read_manifests(documents: list[Place], service_cidr: IPNetwork | None, problems: Problems) -> Manifests:
+def read_manifests(documents: Iterable[Place], service_cidr: IPNetwork | None, problems: Problems) -> Manifests:
     """Read every manifest of a file.
 
     Args:
@@ -76,32 +76,65 @@ def read_manifests(documents: list[Place], service_cidr: IPNetwork | None, probl
         service_cidr: where cluster IPs must come from; ``None`` where it is not known.
         problems: takes what is wrong.
     """
-    manifests = Manifests()
+    reader = _Reader(service_cidr, problems)
     for document in documents:
-        for place in _objects(document, manifests, problems):
-            _read_service(place, manifests, service_cidr, problems)
-    return manifests
+        reader.read(document)
+    return Manifests(reader.services, reader.places, reader.complete, frozenset(reader.ignored))
 
 
-def _objects(place: Place, manifests: Manifests, problems: Problems) -> Iterator[Place]:
-    """The Services that a document holds: itself, or the items of a List."""
-    kind = _kind(place, problems)
-    if kind == "Service":
-        yield place
-    elif kind == "List":
-        items = place["items"].value
-        if not isinstance(items, list):
-            problems.add(place["items"].spot, f"must be a list, is {describe(items)}")
-            manifests.complete = False
+class _Reader:
+    """Reads document after document; its attributes are those of ``Manifests``."""
+
+    def __init__(self, service_cidr: IPNetwork | None, problems: Problems) -> None:
+        self._service_cidr = service_cidr
+        self._problems = problems
+        self.services: dict[ServiceId, Service | None] = {}
+        self.places: dict[ServiceId, Place] = {}
+        self.complete = True
+        self.ignored: set[str] = set()
+
+    def read(self, place: Place) -> None:
+        """Read the object at ``place``: a Service, or a List of Services."""
+        kind = _kind(place, self._problems)
+        if kind == "Service":
+            self._read_service(place)
             return
-        for index in range(len(items)):
-            item = place["items"][index]
-            if _kind(item, problems, inside="List") == "Service":
-                yield item
-            else:
-                manifests.complete = False
-    else:
-        manifests.complete = False
+        items = place["items"].value
+        if kind != "List":
+            self.complete = False
+        elif not isinstance(items, list):
+            self._problems.add(place["items"].spot, f"must be a list, is {describe(items)}")
+            self.complete = False
+        else:
+            for index in range(len(items)):
+                self._read_item(place["items"][index])
+
+    def _read_item(self, place: Place) -> None:
+        if _kind(place, self._problems, inside="List") == "Service":
+            self._read_service(place)
+        else:
+            self.complete = False
+
+    def _read_service(self, place: Place) -> None:
+        problems = self._problems
+        shape = validated(ServiceShape, place, problems)
+        service_id = _service_id(place)
+        if service_id is None:
+            self.complete = False
+            return
+        if first := self.places.get(service_id):
+            what = f"Service {'/'.join(service_id)} stands twice"
+            line = first["metadata"]["name"].key.position.line
+            problems.add(place["metadata"]["name"].spot, f"{what}; the first is in line {line}")
+            return
+        self.places[service_id] = place
+        self.services[service_id] = None
+        if shape is not None:
+            before = len(problems)
+            check_service(shape, place, self._service_cidr, problems)
+            if len(problems) == before:
+                self.services[service_id] = _service(shape)
+            self.ignored.update(_ignored(shape, ""))
 
 
 def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
@@ -129,29 +162,6 @@ def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
     else:
         return kind
     return None
-
-
-def _read_service(place: Place, manifests: Manifests, service_cidr: IPNetwork | None, problems: Problems) -> None:
-    shape = validated(ServiceShape, place, problems)
-    service_id = _service_id(place)
-    if service_id is None:
-        manifests.complete = False
-        return
-    if first := manifests.places.get(service_id):
-        namespace, name = service_id
-        line = first["metadata"]["name"].key.position.line
-        problems.add(
-            place["metadata"]["name"].spot, f"Service {namespace}/{name} stands twice; the first is in line {line}"
-        )
-        return
-    manifests.places[service_id] = place
-    manifests.services[service_id] = None
-    if shape is not None:
-        before = len(problems)
-        check_service(shape, place, service_cidr, problems)
-        if len(problems) == before:
-            manifests.services[service_id] = _service(shape)
-        manifests.ignored.update(_ignored(shape, ""))
 
 
 def _service_id(place: Place) -> ServiceId | None:

@@ -17,6 +17,7 @@ __all__ = ["Problem", "Problems", "describe", "listed", "nearest", "shown"]
 _MOST_TOLD = 200
 """A file with more problems than this has one cause, which the first of them show."""
 
+_LONGEST_LINE = 1000
 _MOST_SHOWN = 60
 _MOST_LISTED = 12
 _MOST_COMPARED = 2000
@@ -33,13 +34,13 @@ class Problem:
     known: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        path = path_text(self.spot.path)
-        text = f"{self.spot.position}: {path}: {self.what}" if path else f"{self.spot.position}: {self.what}"
+        parts = [str(self.spot.position), path_text(self.spot.path), self.what]
+        text = ": ".join(filter(None, parts))
         if self.allowed:
             text += f"; {self.allowed}"
         if meant := nearest(self.word, self.known):
             text += f"; did you mean {meant!r}?"
-        return text
+        return _one_line(text)
 
 
 class Problems:
@@ -81,6 +82,13 @@ class Problems:
         if untold := ordered[_MOST_TOLD:]:
             lines.append(f"{untold[0].spot.position}: and {len(untold)} more problems from here on")
         raise ScenarioError(lines)
+
+
+def _one_line(text: str) -> str:
+    """A message that no name in it can break: what a terminal would not print is escaped, and it has an end."""
+    if len(text) > _LONGEST_LINE:
+        text = text[: _LONGEST_LINE - 1] + "…"
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,5 +1,5 @@
 """Judging: recorded observations against expectations.
 
-Owns: what counts as evidence, statistics, verdicts and their explanation.
+Owns: what counts as evidence, verdicts and their explanation.
 Must not: send, receive, or read anything: evidence from somebody's CI can be judged again on a laptop.
 """

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lab.ip import IPAddress
-from lab.scenario.model import Manner, Preserved
+from lab.scenario.model import Manner, NodeDevice, Preserved, SourceExpectation
+from lab.spread import SHARE_CHANGE, SIGNIFICANCE, flows_needed, flows_to_hit_all, spread_p_value
 from lab.verdict.case import Case, Findings
 from lab.verdict.flows import Flow
 from lab.verdict.model import Verdict
-from lab.verdict.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed, flows_to_hit_all, spread_p_value
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["hits", "judge_backends", "judge_source", "judge_spread"]
@@ -67,13 +67,23 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
             findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
     addresses = Counter(flow.arrivals[0].source for flow in case.arrived)
     seen = Counter({str(address): count for address, count in addresses.items()})
-    preserved = isinstance(case.probe.expect.source, Preserved)
     return findings.settle(
         case,
         "source",
-        expected=f"preserved ({expected})" if preserved else str(expected),
+        expected=_source(case.probe.expect.source, expected),
         observed=_shares(seen) if len(seen) > 1 else listed(list(seen)),
     )
+
+
+def _source(wanted: SourceExpectation | None, address: IPAddress) -> str:
+    """What the author wrote, and the address it comes to."""
+    match wanted:
+        case Preserved():
+            return f"preserved ({address})"
+        case NodeDevice(node, device):
+            return f"{address} ({node} {device})"
+        case _:
+            return str(address)
 
 
 def _disagreement_on_source(case: Case, flow: Flow) -> str:
@@ -96,7 +106,7 @@ def _disagreement_on_source(case: Case, flow: Flow) -> str:
 def judge_spread(case: Case, backends: Sequence[str] | None) -> Verdict:
     """Flows are shared evenly over ``backends``, or where the author named none, over the pods that were hit.
 
-    A spread over too few flows is neither even nor uneven: see ``statistics``.
+    A spread over too few flows is neither even nor uneven: see ``lab.spread``.
     """
     found = hits(case)
     names = list(dict.fromkeys(backends)) if backends else list(found)

@@ -35,6 +35,9 @@ _ERRNO_OF = {
 }
 
 
+_UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One probe and all that was seen of it.
@@ -108,8 +111,8 @@ class Findings:
         return Verdict(
             expectation=expectation,
             judgement=judgement,
-            expected=expected,
-            observed=observed,
+            expected=str(expected),  # an outcome is an enum, and what a verdict carries is text
+            observed=str(observed),
             reasons=tuple(reasons),
             witnesses=tuple(witnesses) if judgement is Judgement.PASS else (),
             position=case.position(expectation),
@@ -153,7 +156,9 @@ def _doubts(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...]) -> Iter
     numbers = range(errand.flows)
     if any(seen.flow not in numbers or seen.protocol is not errand.protocol for seen in evidence.observations):
         yield "packets were seen that claim to be of this probe, but of none of its flows"
-    unseen = sum(not flow.departures for flow in flows) - len(evidence.refused_sends)
+    # A send that the kernel refused leaves no trace; which flow's it was, only a flow without any trace can claim.
+    unsent = [flow for flow in flows if not flow.departures]
+    unseen = max(sum(flow.fate is not Fate.UNSENT for flow in unsent), len(unsent) - len(evidence.refused_sends))
     if unseen > 0:
         yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {errand.sender.name}"
     if errand.manner is Manner.CONNECT:
@@ -203,7 +208,7 @@ def disagreement(flow: Flow, fate: Fate, protocol: Protocol) -> str:
     if fate in _ERRNO_OF:
         return "" if report.error in _ERRNO_OF[fate] else f"the taps say {fate}, {says}"
     if fate is not Fate.DELIVERED:
-        return f"the taps say {fate}, {says}" if not report.error else ""
+        return f"the taps say {fate}, {says}" if fate in _UNANSWERED and not report.error else ""
     place = flow.places[0]
     if not report.error:
         if not flow.replies:

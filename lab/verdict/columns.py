@@ -14,6 +14,9 @@ WIDTH = 80
 """The columns of a terminal that nobody widened."""
 
 _GAP = "  "
+_UNBROKEN = "\x1f"
+"""Stands for a space at which no line breaks; a unit separator (ASCII), which no name can hold."""
+
 _NARROWEST = 12
 """No column is made narrower than this; a single longer word stands out of its column instead of being cut."""
 
@@ -69,4 +72,9 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _broken(cell: str, width: int) -> list[str]:
-    return textwrap.wrap(cell, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
+    """A cell in lines. An item of an enumeration stays whole if it can: "echo-1 667" is read at a glance."""
+    items = cell.split(", ")
+    if max(map(len, items)) < width:
+        cell = ", ".join(item.replace(" ", _UNBROKEN) for item in items)
+    lines = textwrap.wrap(cell, max(width, 1), break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_UNBROKEN, " ") for line in lines] or [""]

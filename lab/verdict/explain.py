@@ -92,7 +92,7 @@ def _head(verdict: ProbeVerdict, main: Verdict, case: Case) -> Iterator[str]:
 def _target(target: Target) -> str:
     match target:
         case ServiceTarget():
-            node = f" of {target.node}" if target.node else ""
+            node = f" at {target.node}" if target.node else ""
             return f"Service {target.namespace}/{target.service} by its {target.via}{node}"
         case PodTarget():
             return f"pod {target.pod}"
@@ -146,7 +146,7 @@ def _way(case: Case, main: Verdict) -> list[str]:
     lines = [_INDENT + _which(case, flow)]
     lines += table(rows, _INDENT * 2)
     if len(seen) > _MOST_HOPS:
-        lines.append(f"{_INDENT * 2}and {amount(len(seen) - _MOST_HOPS, 'packet')} more")
+        lines.append(f"{_INDENT * 2}and {amount(len(seen) - _MOST_HOPS, 'more packet')}")
     if seen[-1].direction is Direction.OUT and seen[-1].packet is Packet.REQUEST:
         lines.append(f"{_INDENT * 2}nothing more was seen of it")
     return [*lines, *_sockets(flow)]
@@ -212,7 +212,7 @@ def _counters(case: Case) -> list[str]:
     lines = table(rows, _INDENT, right=frozenset({1}))
     others = len(case.evidence.counts) - min(len(telling), _MOST_RULES)
     if others:
-        lines.append(f"{_INDENT}and {amount(others, 'rule')} more")
+        lines.append(f"{_INDENT}and {amount(others, 'more rule')}")
     return lines
 
 

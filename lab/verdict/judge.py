@@ -28,7 +28,7 @@ from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.model import ProbeVerdict, Verdict
 from lab.verdict.rules import Rule, ending
-from lab.verdict.words import amount, endpoint, listed, tally
+from lab.verdict.words import amount, endpoint, listed, tally, times
 
 __all__ = ["judge"]
 
@@ -162,8 +162,8 @@ def _told(case: Case, flow: Flow, fate: Fate) -> str:
         case Fate.MULTIPLIED if len(flow.places) > 1:
             return f"it arrived at {listed(flow.places)}"
         case Fate.MULTIPLIED:
-            times = f"{len(flow.arrivals)} times at {flow.places[0]}"
-            return f"it arrived {times}, and was seen to leave {len(flow.departures)} times"
+            left = times(len(flow.departures))
+            return f"it arrived {times(len(flow.arrivals))} at {flow.places[0]}, but left {left}"
         case Fate.STRAYED:
             stray = flow.strays[0]
             return f"it came in at {stray.place}, addressed to {endpoint(stray.destination, stray.destination_port)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from lab.ip import IPAddress
 
-__all__ = ["amount", "endpoint", "listed", "tally"]
+__all__ = ["amount", "endpoint", "listed", "tally", "times"]
 
 _MOST_KINDS = 4
 """How many different clauses about flows are spelt out; the rest is only counted."""
@@ -38,6 +38,16 @@ def amount(number: int, thing: str) -> str:
         ('1 flow', '2,000 flows')
     """
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def times(number: int) -> str:
+    """How often something happened.
+
+    Example:
+        >>> times(0), times(1), times(2), times(3)
+        ('never', 'once', 'twice', '3 times')
+    """
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:

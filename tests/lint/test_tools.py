@@ -17,7 +17,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
         pytest.param(["ruff", "check", "--quiet", "."], id="style"),
         pytest.param(["ruff", "format", "--check", "--diff", "--quiet", "."], id="format"),
         pytest.param(["mypy", "--no-error-summary"], id="types"),
-        pytest.param(["lint-imports", "--no-logo"], id="arrows"),
+        pytest.param(["lint-imports", "--no-logo", "--no-cache"], id="arrows"),
     ],
 )
 def test_nothing_to_mend(command: list[str]) -> None:

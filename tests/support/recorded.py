@@ -6,6 +6,7 @@ on listen on 8080 on node-b. ``World`` makes the records of each fate a flow can
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from ipaddress import ip_address
 
 from lab.ip import IPAddress, Protocol
@@ -58,19 +59,7 @@ class World:
     addresses: dict[str, IPAddress] = field(default_factory=dict)
 
     def address(self, name: str) -> IPAddress:
-        if name in self.addresses:
-            return self.addresses[name]
-        fixed = {"debug": "10.244.1.2", "service": "10.96.0.10", "node-a": "172.18.0.2", "node-b": "172.18.0.3"}
-        fixed6 = {
-            "debug": "fd00:10:244:1::2",
-            "service": "fd00:10:96::a",
-            "node-a": "fd00:172:18::2",
-            "node-b": "fd00:172:18::3",
-        }
-        if name in fixed:
-            return ip_address((fixed6 if self.ipv6 else fixed)[name])
-        number = self.pods.index(name) + 3 if name in self.pods else 250
-        return ip_address(f"fd00:10:244:2::{number:x}" if self.ipv6 else f"10.244.2.{number}")
+        return self.addresses.get(name) or _address(name, self.pods, self.ipv6)
 
     @property
     def probe(self) -> Probe:
@@ -242,3 +231,17 @@ class World:
             '"default/echo cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ'
         )
         return RuleCount("node-a", "nat", chain, text, packets)
+
+
+@cache
+def _address(name: str, pods: tuple[str, ...], ipv6: bool) -> IPAddress:
+    fixed = {
+        "debug": ("10.244.1.2", "fd00:10:244:1::2"),
+        "service": ("10.96.0.10", "fd00:10:96::a"),
+        "node-a": ("172.18.0.2", "fd00:172:18::2"),
+        "node-b": ("172.18.0.3", "fd00:172:18::3"),
+    }
+    if name in fixed:
+        return ip_address(fixed[name][ipv6])
+    number = pods.index(name) + 3
+    return ip_address(f"fd00:10:244:2::{number:x}" if ipv6 else f"10.244.2.{number}")

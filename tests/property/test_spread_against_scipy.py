@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lab.verdict.statistics import MOST_BINS, POWER, SIGNIFICANCE, flows_needed, spread_p_value
+from lab.spread import MOST_BINS, POWER, SIGNIFICANCE, flows_needed, spread_p_value
 
 
 @given(st.lists(st.integers(0, 5000), min_size=2, max_size=MOST_BINS).filter(any))
@@ -49,7 +49,7 @@ def test_flows_needed_is_the_smallest_number_with_the_power(backends: int) -> No
 
 @pytest.mark.parametrize("backends", [2, 3, 7, 16, 17, 60])
 def test_chance_is_not_called_uneven_and_a_changed_share_is(backends: int) -> None:
-    chance = random.Random(backends)  # noqa: S311 — a seed, so that the test is the same every day
+    chance = random.Random(backends)  # a seed, so that the test is the same every day
     flows = flows_needed(backends)
     even = [0] * backends
     for pod in chance.choices(range(backends), k=flows):

@@ -1,0 +1,250 @@
+"""The command line as its caller sees it: what it prints where, and how it exits."""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from fake_lab import FakeSession
+from scenario_text import scenario_text
+
+from lab.cli import main
+from lab.errors import ExitCode
+
+
+class Caller:
+    """Somebody at a shell, in a folder of their own."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.journal = folder / "journal"
+        self._capsys = capsys
+
+    def scenario(self, file: str, *probes: str, name: str = "fine") -> None:
+        path = self.folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(scenario_text(*probes, name=name))
+
+    def type(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        with pytest.raises(SystemExit) as ended:
+            main(arguments, make_session=functools.partial(FakeSession, self.journal))
+        output, errors = self._capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return int(ended.value.code), output, errors
+
+    def events(self) -> list[str]:
+        return self.journal.read_text().splitlines() if self.journal.exists() else []
+
+
+@pytest.fixture
+def caller(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Caller:
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return Caller(tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("probes", "code"),
+    [
+        (["holds", "holds too"], ExitCode.OK),
+        (["holds", "fails", "doubts"], ExitCode.FAILED),
+        (["holds", "doubts", "skips"], ExitCode.INCONCLUSIVE),
+        (["holds", "skips"], ExitCode.OK),
+        (["skips"], ExitCode.CAPABILITY),
+    ],
+)
+def test_a_run_exits_with_the_worst_of_its_verdicts(caller: Caller, probes: list[str], code: ExitCode) -> None:
+    caller.scenario("x.lab.yaml", *probes)
+    assert caller.type("run", "x.lab.yaml")[0] == code
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("lacking", ExitCode.CAPABILITY, "ask an administrator for them"),
+        ("refused", ExitCode.FAILED, "iptables-restore: line 7 failed"),
+        ("crowded", ExitCode.SCENARIO, "crowded.lab.yaml:4:3: spec.pods: no address is left"),
+        ("broken", ExitCode.INTERNAL, "the lab process ended before it could answer"),
+    ],
+)
+def test_an_error_is_told_with_its_code_and_ends_no_other_scenario(
+    caller: Caller, name: str, code: ExitCode, words: str
+) -> None:
+    caller.scenario("a.lab.yaml", "one", name=name)
+    caller.scenario("b.lab.yaml", "skips")
+    found, output, errors = caller.type("run", "a.lab.yaml", "b.lab.yaml")
+    assert found == code
+    assert words in output
+    assert "Traceback" not in output + errors
+    assert "probe skips" in caller.events()
+
+
+def test_results_go_to_standard_output_and_progress_to_standard_error(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", "fails to hold")
+    _, output, errors = caller.type("run", "x.lab.yaml")
+    assert "x.lab.yaml:17:5: FAIL: fails to hold" in output
+    assert "the packet took another way" in output
+    assert output.splitlines()[-1].startswith("1 failed, 1 passed in")
+    assert errors == "x.lab.yaml: 2 of 2 probes\n"
+
+
+def test_verbose_names_every_probe_and_quiet_only_the_bad_ones(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", "fails to hold")
+    assert "holds\n" in caller.type("run", "-v", "x.lab.yaml")[1]
+    first, last = caller.type("run", "-q", "x.lab.yaml")[1].splitlines()
+    assert "fails to hold" in first
+    assert last.startswith("1 failed, 1 passed in")
+
+
+def test_json_is_one_document_that_knows_the_exit_code(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", "fails to hold")
+    code, output, _ = caller.type("run", "-o", "json", "x.lab.yaml")
+    document = json.loads(output)
+    assert document["exitCode"] == code == ExitCode.FAILED
+    assert [probe["name"] for probe in document["scenarios"][0]["probes"]] == ["holds", "fails to hold"]
+
+
+def test_one_session_for_all_files_and_one_lab_after_the_other(caller: Caller) -> None:
+    caller.scenario("a.lab.yaml", "one", "two", name="a")
+    caller.scenario("b.lab.yaml", "three", name="b")
+    caller.type("run", "a.lab.yaml", "b.lab.yaml")
+    assert caller.events() == [
+        "session embedded/iptables",
+        *("open a", "probe one", "probe two", "close a"),
+        *("open b", "probe three", "close b"),
+        "end of session",
+    ]
+
+
+def test_a_directory_stands_for_the_scenarios_below_it_each_once(caller: Caller) -> None:
+    caller.scenario("some/b.lab.yaml", "one", name="b")
+    caller.scenario("some/deeper/a.lab.yaml", "one", name="a")
+    (caller.folder / "some/deployment.yaml").write_text("{[")
+    caller.type("run", "some", "some/b.lab.yaml")
+    assert [event for event in caller.events() if event.startswith("open")] == ["open b", "open a"]
+
+
+def test_only_the_probes_that_were_asked_for_are_sent(caller: Caller) -> None:
+    caller.scenario("a.lab.yaml", "one", "two", name="a")
+    caller.scenario("b.lab.yaml", "three", name="b")
+    assert caller.type("run", "a.lab.yaml", "b.lab.yaml", "--probe", "two")[0] == ExitCode.OK
+    assert caller.events()[1:-1] == ["open a", "probe two", "close a"]
+
+
+def test_a_probe_that_is_not_there_selects_nothing_and_starts_nothing(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "a pod reaches it")
+    code, output, errors = caller.type("run", "x.lab.yaml", "--probe", "a pot reaches it")
+    assert (code, output) == (ExitCode.NOTHING_SELECTED, "")
+    assert "a pod reaches it" in errors
+    assert caller.events() == []
+
+
+@pytest.mark.parametrize("verb", ["run", "check"])
+def test_every_mistake_of_every_file_is_told_before_anything_runs(caller: Caller, verb: str) -> None:
+    caller.scenario("good.lab.yaml", "one")
+    for name in ("bad", "worse"):
+        (caller.folder / f"{name}.lab.yaml").write_text("kind: Scenario\nspce: {}\n")
+    code, output, errors = caller.type(verb, ".")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert "bad.lab.yaml:2:1: spce" in errors
+    assert "worse.lab.yaml:2:1: spce" in errors
+    assert caller.events() == []
+
+
+def test_check_says_what_stands_in_a_file_that_is_fine(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one", "two")
+    assert caller.type("check", "x.lab.yaml") == (ExitCode.OK, "x.lab.yaml: ok, 2 probes\n", "")
+
+
+@pytest.mark.parametrize("verb", ["run", "check"])
+def test_a_directory_without_scenarios_selects_nothing(caller: Caller, verb: str) -> None:
+    code, output, errors = caller.type(verb, ".")
+    assert (code, output) == (ExitCode.NOTHING_SELECTED, "")
+    assert "no *.lab.yaml" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--engine", "embedded/ipfilter", "."], "embedded/iptables"),
+        (["run"], "FILE"),
+        (["run", "absent.lab.yaml"], "absent.lab.yaml"),
+        (["walk"], "walk"),
+        (["run", "--quick", "."], "--quick"),
+    ],
+)
+def test_bad_usage_exits_2_and_says_what_would_be_right(caller: Caller, arguments: list[str], words: str) -> None:
+    code, output, errors = caller.type(*arguments)
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert words in errors
+
+
+def test_what_nobody_foresaw_exits_3_with_a_traceback_and_a_request(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one", name="buggy")
+    code, _, errors = caller.type("run", "x.lab.yaml")
+    assert code == ExitCode.INTERNAL
+    assert "RuntimeError: nobody thought of that" in errors
+    assert "please report" in errors
+    assert caller.events()[-1] == "end of session"
+
+
+def test_an_interrupt_closes_the_session_and_exits_130(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one", name="interrupted")
+    code, _, errors = caller.type("run", "x.lab.yaml")
+    assert code == 130
+    assert "Traceback" not in errors
+    assert caller.events()[-1] == "end of session"
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "colored"),
+    [
+        ({}, [], False),
+        ({"FORCE_COLOR": "1"}, [], True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, [], False),
+        ({"FORCE_COLOR": "1"}, ["--no-color"], False),
+    ],
+)
+def test_color_is_as_the_user_wants_it(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], arguments: list[str], colored: bool
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    caller.scenario("x.lab.yaml", "holds")
+    _, output, _ = caller.type("run", "x.lab.yaml", *arguments)
+    assert (click.unstyle(output) != output) is colored
+
+
+def test_help_tells_every_exit_code(caller: Caller) -> None:
+    code, output, _ = caller.type("--help")
+    assert code == ExitCode.OK
+    told = [int(word) for line in output.splitlines() if (word := line.strip().split(" ")[0]).isdigit()]
+    assert told == [*map(int, ExitCode), 130]
+
+
+def test_help_of_every_verb_has_an_example(caller: Caller) -> None:
+    for verb in ("check", "run"):
+        code, output, _ = caller.type(verb, "--help")
+        assert code == ExitCode.OK
+        assert f"Example: proxylab {verb}" in output
+
+
+def test_version(caller: Caller) -> None:
+    assert caller.type("--version")[1].startswith("proxylab, version ")
+
+
+def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
+    (tmp_path / "x.lab.yaml").write_text(scenario_text("one"))
+    code = (
+        "import sys\n"
+        "from lab.cli import main\n"
+        "try: main(['check', 'x.lab.yaml'])\n"
+        "finally: print(sorted({'lab.session', 'scapy', 'pyroute2', 'docker', 'pytest'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["x.lab.yaml: ok, 1 probe", "[]"]

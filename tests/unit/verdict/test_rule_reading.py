@@ -1,0 +1,91 @@
+"""Rules as iptables-save prints them, read for what they say of a probe."""
+
+from ipaddress import ip_address
+
+import pytest
+from recorded import World
+
+from lab.ip import Protocol
+from lab.verdict.evidence import RuleCount
+from lab.verdict.rules import ending, read, translations
+
+WORLD = World()
+
+
+def counted(text: str, packets: int = 1) -> RuleCount:
+    return RuleCount("node-a", "filter", "KUBE-SERVICES", text, packets)
+
+
+def speaks(text: str, world: World = WORLD) -> bool:
+    return bool(ending(world.errand, [counted(text)], "DROP"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '-A K -d 10.96.0.10/32 -p tcp -m comment --comment "a b -j REJECT" -m tcp --dport 80 -j DROP',
+        "-A K -d 10.96.0.0/16 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 79:81 -j DROP",
+        "-A K ! -s 10.99.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -s 10.244.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -p tcp -m addrtype --dst-type LOCAL -m tcp --dport 80 -j DROP",
+        '-A K -d 10.96.0.10/32 -p tcp -m comment --comment "-s 1.2.3.4/32" -m tcp --dport 80 -j DROP',
+    ],
+)
+def test_rules_that_speak_of_the_probe(text: str) -> None:
+    assert speaks(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-A K -j DROP",
+        "-P FORWARD DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -j DROP",
+        "-A K -d 10.96.0.10/32 -m tcp --dport 80 -j DROP",
+        "-A K -p tcp -m tcp --dport 80 -j DROP",
+        "-A K ! -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K ! -d 10.97.0.0/16 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp ! --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 ! -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -s 10.99.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K ! -s 10.244.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --sport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 8080 -j DROP",
+        "-A K -d fd00::1/128 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d echo -p tcp -m tcp --dport http -j DROP",
+        "-A K -p tcp -m addrtype ! --dst-type LOCAL -m tcp --dport 80 -j DROP",
+        "-A K -p tcp -m addrtype --dst-type BROADCAST -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j LOG",
+        '-A K -d 10.96.0.10/32 -p tcp -m comment --comment "-j DROP" -m tcp --dport 80',
+        '-A K -d 10.96.0.10/32 -p tcp -m comment --comment "unfinished -m tcp --dport 80 -j DROP',
+        "",
+    ],
+)
+def test_rules_that_do_not(text: str) -> None:
+    assert not speaks(text)
+
+
+def test_the_protocol_is_the_probes() -> None:
+    text = "-A K -d 10.96.0.10/32 -p udp -m udp --dport 80 -j DROP"
+    assert not speaks(text)
+    assert speaks(text, World(protocol=Protocol.UDP))
+
+
+def test_a_rule_that_did_not_count_is_no_witness() -> None:
+    assert not ending(WORLD.errand, [counted("-A K -d 10.96.0.10 -p tcp --dport 80 -j DROP", 0)], "DROP")
+
+
+@pytest.mark.parametrize(
+    ("destination", "to"),
+    [("10.244.2.3:8080", ("10.244.2.3", 8080)), ("[fd00::3]:8080", ("fd00::3", 8080)), ("10.244.2.3", None)],
+)
+def test_translations(destination: str, to: tuple[str, int] | None) -> None:
+    rule = translations([counted(f"-A KUBE-SEP -p tcp -m tcp -j DNAT --to-destination {destination}")])[0]
+    assert rule.translates_to == ((ip_address(to[0]), to[1]) if to else None)
+
+
+def test_comments_are_read_without_their_quotes() -> None:
+    rule = read(counted('-A K -m comment --comment "default/echo \\"x\\" -> 10.0.0.1:80" -j ACCEPT'))
+    assert rule is not None
+    assert (rule.comment, rule.target) == ('default/echo "x" -> 10.0.0.1:80', "ACCEPT")
