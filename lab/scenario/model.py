@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import PodPort, Service
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 
@@ -245,7 +246,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One ``*.lab.yaml`` file. Services stand as written: what the API server would allocate is still missing."""
+    """One ``*.lab.yaml`` file. Services stand as written: what the API server would allocate is still missing.
+
+    ``proxy`` is ``None`` where the file configures none.
+    """
 
     file: str
     name: str
@@ -258,3 +262,4 @@ class Scenario:
     services: tuple[Service, ...]
     probes: tuple[Probe, ...]
     notes: tuple[str, ...] = ()
+    proxy: ProxyConfiguration | None = None
