@@ -9,7 +9,7 @@ from typing import Final
 
 from lab.cluster.store import Store
 from lab.engines.embedded.loader import RulesRefusedError
-from lab.engines.embedded.settings import ClusterCIDR, ProxySettings
+from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.sync import EmbeddedEngine
 from lab.engines.names import ENGINES
 from lab.engines.protocol import Engine, EngineChoice
@@ -37,7 +37,7 @@ class _ToolLoader:
 
 
 def _embedded_iptables(choice: EngineChoice, node: str, store: Store, tool: IptablesTool) -> Engine:
-    settings = ProxySettings(detect_local=ClusterCIDR(choice.cluster_cidrs))
+    settings = ProxySettings.of(choice.configuration, choice.cluster_cidrs)
     return EmbeddedEngine(node, store, _ToolLoader(tool), settings)
 
 

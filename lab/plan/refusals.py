@@ -109,7 +109,11 @@ def _node_problems(scenario: Scenario, node: Node) -> Iterator[str]:
 
 def _pod_problems(scenario: Scenario) -> Iterator[str]:
     nodes = {node.name for node in scenario.nodes}
-    listening: dict[tuple[str, str, int], str] = {}
+    listening = {
+        (node.name, daemon.protocol.value, daemon.port): daemon.name
+        for node in scenario.nodes
+        for daemon in node.daemons
+    }
     for group in scenario.pods:
         for name in sorted(set(group.nodes) - nodes):
             yield f"{group.position}: {group.name}: there is no node {name!r}; there are {', '.join(sorted(nodes))}"

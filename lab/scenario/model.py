@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import PodPort, Service
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
 __all__ = [
     "AddressTarget",
+    "Daemon",
     "Expect",
     "Front",
     "Host",
@@ -156,6 +158,16 @@ class NodeRoute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """A program that listens on a node itself, on all its addresses unless one is given."""
+
+    name: str
+    port: int
+    protocol: Protocol = Protocol.TCP
+    address: IPAddress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One node of the scenario. ``sysctls`` override the lab's own, by dotted name."""
 
@@ -165,6 +177,7 @@ class Node:
     addresses: tuple[NodeAddress, ...] = ()
     uplinks: tuple[Uplink, ...] = ()
     routes: tuple[NodeRoute, ...] = ()
+    daemons: tuple[Daemon, ...] = ()
     position: Position
 
 
@@ -318,7 +331,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One ``*.lab.yaml`` file. Services stand as written: what the API server would allocate is still missing."""
+    """One ``*.lab.yaml`` file. Services stand as written: what the API server would allocate is still missing.
+
+    ``proxy`` is ``None`` where the file configures none.
+    """
 
     file: str
     name: str
@@ -331,3 +347,4 @@ class Scenario:
     services: tuple[Service, ...]
     probes: tuple[Probe, ...]
     notes: tuple[str, ...] = ()
+    proxy: ProxyConfiguration | None = None

@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import pytest
-from sandboxed import sandboxed
+from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, two_nodes
 from wires import BALANCED, BASIC, TUNNELLED, crowded
 
@@ -23,7 +23,7 @@ from lab.plan.topology import draw
 from lab.scenario.model import Scenario
 from lab.timing import Deadline
 
-USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 SECONDS = 2.0
 
 
@@ -90,12 +90,12 @@ async def lost_in_tunnels(_: Launcher) -> dict[str, list[str]]:
     return {name: lost(scenario) for name, scenario in TUNNELLED.items()}
 
 
-@USERS
+@BOTH
 def test_everybody_reaches_everybody_on_every_wire(ordinary: bool) -> None:
     assert sandboxed(lost_on_basic_wires, ordinary=ordinary) == {name: [] for name in BASIC}
 
 
-@USERS
+@BOTH
 def test_everybody_reaches_everybody_through_tunnels(ordinary: bool) -> None:
     assert sandboxed(lost_in_tunnels, ordinary=ordinary) == {name: [] for name in TUNNELLED}
 
@@ -134,7 +134,7 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
         }
 
 
-@USERS
+@BOTH
 def test_policy_routes_hold_for_their_source_and_balanced_addresses_are_shared_by_flow(ordinary: bool) -> None:
     found = sandboxed(what_crowded_nodes_route, ordinary=ordinary)
     assert found["devices"] == {"192.168.7.11": "eth1", "172.18.0.2": "eth0"}
@@ -153,7 +153,7 @@ async def ports_of_bridges(launcher: Launcher) -> dict[str, Any]:
     return found
 
 
-@USERS
+@BOTH
 def test_bridges_hairpin_as_they_are_told(ordinary: bool) -> None:
     assert sandboxed(ports_of_bridges, ordinary=ordinary) == {
         "bridge dual": [[True], False, 3],
@@ -209,7 +209,7 @@ async def masqueraded(launcher: Launcher, cases: Mapping[str, Scenario] = MASQUE
     return found
 
 
-@USERS
+@BOTH
 def test_masquerade_takes_the_planned_source(ordinary: bool) -> None:
     found = sandboxed(masqueraded, ordinary=ordinary)
     uplink = {f"{name} IPv4 uplink": ["172.18.0.2"] * 2 for name in MASQUERADING}
@@ -224,7 +224,7 @@ async def masqueraded_in_tunnels(launcher: Launcher) -> dict[str, list[str]]:
     return await masqueraded(launcher, {"vxlan": TUNNELLED["vxlan ptp dual"]})
 
 
-@USERS
+@BOTH
 def test_masquerade_into_a_tunnel_takes_the_vxlan_devices_address(ordinary: bool) -> None:
     assert sandboxed(masqueraded_in_tunnels, ordinary=ordinary) == {
         "vxlan IPv4 pods": ["10.244.0.1"] * 2,
@@ -267,6 +267,6 @@ def read(name: str) -> str | None:
         os.close(fd)
 
 
-@USERS
+@BOTH
 def test_every_sysctl_holds_on_every_device(ordinary: bool) -> None:
     assert sandboxed(sysctls_that_differ, ordinary=ordinary) == []

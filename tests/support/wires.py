@@ -6,7 +6,7 @@ from typing import Any
 
 from scenario_cases import DUAL, HTTP, IPV6, at, host, node, pods, scenario, two_nodes
 
-from lab.scenario.model import NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
+from lab.scenario.model import Daemon, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
 
 STORAGE = Segment(
     name="storage", cidrs=(ip_network("192.168.7.0/24"), ip_network("fd00:192:168:7::/64")), position=at(1)
@@ -25,7 +25,12 @@ def crowded(addresses: int = 300) -> Scenario:
     return scenario(
         [
             node("node-a", uplinks=(Uplink("eth1", "storage"),), addresses=(balanced, second), routes=routes),
-            node("node-b", addresses=(balanced,), sysctls={"net.ipv4.conf.eth0.rp_filter": "2"}),
+            node(
+                "node-b",
+                addresses=(balanced,),
+                daemons=(Daemon(name="kubelet", port=10250),),
+                sysctls={"net.ipv4.conf.eth0.rp_filter": "2"},
+            ),
         ],
         [
             pods("echo", "node-a", "node-b", replicas=6, shared_netns=True, ports=(HTTP,)),

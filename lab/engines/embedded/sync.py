@@ -142,7 +142,7 @@ class EmbeddedEngine:
         failures = []
         for proxier in self._proxiers:
             try:
-                said = await proxier.sync(cluster, node)
+                said = (await proxier.sync(cluster, node)).what
             except SyncFailedError as failure:
                 failures.append(failure)
                 said = failure.what
