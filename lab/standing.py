@@ -17,8 +17,8 @@ from lab.engines.protocol import Engine
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
-from lab.kernel.netlink import replace_route
 from lab.kernel.realise import Wiring, realise
+from lab.kernel.requests import replace_route
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.messages import Build, Stage
 from lab.plan.errand import Detour, Errand

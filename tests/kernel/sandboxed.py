@@ -26,6 +26,9 @@ from lab.kernel.sandbox import enter
 ROOT = Path(__file__).resolve().parents[2]
 ORDINARY = 54321  # a user id that nobody has
 
+# Who runs a test: root may become anybody, an ordinary user is one already.
+USERS = {"as root": False, "as an ordinary user": True} if os.geteuid() == 0 else {"as an ordinary user": True}
+
 
 def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False, seconds: float = 100) -> Any:
     """What ``function`` returns when it is run in a sandbox; its failure is the caller's failure."""
@@ -40,7 +43,11 @@ def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False
             timeout=seconds,
             check=False,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": f"{root}:{root}/tests/support", "PYTHONDONTWRITEBYTECODE": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{root}:{root}/tests/support:{root}/tests/benchmarks",
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
         )
     if done.returncode == 77:
         import pytest

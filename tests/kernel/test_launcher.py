@@ -5,14 +5,14 @@ import os
 from typing import Any
 
 import pytest
-from sandboxed import sandboxed
+from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 
 from lab.kernel.launcher import Launcher
 from lab.kernel.realise import realise
 from lab.timing import Deadline
 
-USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 async def where_am_i(launcher: Launcher) -> dict[str, Any]:
@@ -42,7 +42,7 @@ async def where_am_i(launcher: Launcher) -> dict[str, Any]:
         }
 
 
-@USERS
+@BOTH
 def test_a_command_sees_its_place_and_nothing_else(ordinary: bool) -> None:
     found = sandboxed(where_am_i, ordinary=ordinary)
     assert found["hostname"] == "0:pod-1"
@@ -80,7 +80,7 @@ async def overdue(launcher: Launcher) -> dict[str, Any]:
         return {"words": words, "child": gone.stdout.decode()}
 
 
-@USERS
+@BOTH
 def test_an_overdue_command_is_killed_with_its_children(ordinary: bool) -> None:
     found = sandboxed(overdue, ordinary=ordinary)
     assert "sleep 1000" in found["words"]

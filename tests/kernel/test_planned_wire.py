@@ -6,7 +6,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from sandboxed import sandboxed
+from sandboxed import USERS, sandboxed
 from scenario_cases import two_nodes
 
 from lab.kernel.launcher import Launcher
@@ -17,7 +17,7 @@ from lab.plan.sources import snat_source
 from lab.plan.topology import draw
 from lab.timing import Deadline
 
-USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 SECONDS = 5.0
 
 
@@ -54,7 +54,7 @@ async def every_pair(launcher: Launcher) -> list[str]:
         return failed
 
 
-@USERS
+@BOTH
 def test_everybody_reaches_everybody(ordinary: bool) -> None:
     assert sandboxed(every_pair, ordinary=ordinary) == []
 
@@ -78,7 +78,7 @@ async def masqueraded(launcher: Launcher) -> dict[str, list[str]]:
         return found
 
 
-@USERS
+@BOTH
 def test_masquerade_takes_the_planned_source(ordinary: bool) -> None:
     assert sandboxed(masqueraded, ordinary=ordinary) == {
         "pods": ["10.244.0.1", "10.244.0.1"],
@@ -116,6 +116,6 @@ def read(name: str) -> str | None:
         os.close(fd)
 
 
-@USERS
+@BOTH
 def test_every_sysctl_holds_on_every_device(ordinary: bool) -> None:
     assert sandboxed(sysctls_that_differ, ordinary=ordinary) == []

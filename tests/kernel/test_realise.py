@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sandboxed import sandboxed
+from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 
 from lab.errors import CapabilityError, InternalError
@@ -17,7 +17,7 @@ from lab.kernel.realise import Wiring, realise
 from lab.plan.model import Route, Sysctl
 from lab.timing import Deadline
 
-USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 async def ip(launcher: Launcher, wiring: Wiring, place: str, *argv: str) -> Any:
@@ -52,7 +52,7 @@ async def what_the_kernel_has(launcher: Launcher) -> dict[str, Any]:
         }
 
 
-@USERS
+@BOTH
 def test_the_kernel_has_what_the_plan_says(ordinary: bool) -> None:
     found = sandboxed(what_the_kernel_has, ordinary=ordinary)
     assert found["links"] == {
@@ -96,7 +96,7 @@ async def sysctls_before_links(_: Launcher) -> list[str]:
         return values
 
 
-@USERS
+@BOTH
 def test_devices_are_born_with_the_sysctls_of_the_plan(ordinary: bool) -> None:
     assert sandboxed(sysctls_before_links, ordinary=ordinary) == ["1", "0", "2", "2"]
 
@@ -125,7 +125,7 @@ async def first_packets(_: Launcher) -> list[bool]:
     return arrived
 
 
-@USERS
+@BOTH
 def test_the_first_packet_after_a_build_arrives(ordinary: bool) -> None:
     assert sandboxed(first_packets, ordinary=ordinary) == [True] * 20
 
@@ -136,7 +136,7 @@ async def carry_by_frames(_: Launcher) -> list[bool]:
         return [first_packet_arrives(wiring)]
 
 
-@USERS
+@BOTH
 def test_on_an_older_kernel_frames_prove_that_links_carry(ordinary: bool) -> None:
     assert sandboxed(carry_by_frames, ordinary=ordinary) == [True]
 

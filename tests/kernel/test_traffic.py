@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sandboxed import sandboxed
+from sandboxed import USERS, sandboxed
 from traffic_plan import PODS, VIP, errand, nat, spread, traffic_plan
 
 from lab.ip import Protocol
@@ -22,7 +22,7 @@ from lab.timing import Deadline
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Direction, Evidence, Packet
 
-USERS = pytest.mark.parametrize("ordinary", [False, True], ids=["root", "ordinary user"])
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 PROTOCOLS = (Protocol.TCP, Protocol.UDP)
 MANNERS = (Manner.PACKET, Manner.CONNECT)
 
@@ -114,7 +114,7 @@ async def delivered(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@USERS
+@BOTH
 def test_flows_are_followed_through_a_dnat_both_ways(ordinary: bool) -> None:
     for name, found in sandboxed(delivered, ordinary=ordinary).items():
         sights = found["seen"]
@@ -166,7 +166,7 @@ async def not_delivered(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@USERS
+@BOTH
 def test_what_is_not_delivered_has_a_witness(ordinary: bool) -> None:
     found = sandboxed(not_delivered, ordinary=ordinary)
     for protocol in PROTOCOLS:
@@ -223,7 +223,7 @@ async def hairpin(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@USERS
+@BOTH
 def test_a_pod_that_reaches_itself_is_sender_and_receiver_at_one_tap(ordinary: bool) -> None:
     for name, found in sandboxed(hairpin, ordinary=ordinary).items():
         ways = ("out request", "in request", "out reply", "in reply")
@@ -308,7 +308,7 @@ async def many(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@USERS
+@BOTH
 def test_no_flow_of_thousands_is_lost_or_mistaken(
     ordinary: bool, record_property: Callable[[str, object], None]
 ) -> None:
