@@ -171,7 +171,7 @@ def test_metrics_bear_kube_proxys_names() -> None:
         assert "kubeproxy_sync_proxy_rules_service_changes_total 1.0" in text
         assert "kubeproxy_sync_proxy_rules_service_changes_pending 0.0" in text
         assert 'kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} 1.0' in text
-        assert 'kubeproxy_sync_proxy_rules_iptables_last{ip_family="IPv4",table="nat"} 13.0' in text
+        assert 'kubeproxy_sync_proxy_rules_iptables_last{ip_family="IPv4",table="nat"} 9.0' in text
         assert 'kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"}' in text
 
     staged(test)

@@ -4,10 +4,6 @@ Owns: ``IptablesProxier`` and its memory of what the kernel holds.
 Must not: follow the store or decide when to synchronise (``sync`` does).
 """
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from lab.engines.embedded.iptables.held import Held, read_held
 from lab.engines.embedded.iptables.names import CANARIES
 from lab.engines.embedded.iptables.render import Renderer
@@ -34,23 +30,8 @@ def plan_load(
         node: the node as it is now.
         before: what was read back from the kernel, for a full sync, or the ruleset that it holds, for a partial one.
     """
-    with _collector_paused():
-        ruleset = renderer.render(cluster, node)
-        if isinstance(before, Held):
-            return ruleset, restore(ruleset, before)
-        return ruleset, restore_changes(ruleset, before)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking a growing heap of which nothing is garbage: a third of a full sync."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
+    ruleset = renderer.render(cluster, node)
+    return ruleset, restore(ruleset, before) if isinstance(before, Held) else restore_changes(ruleset, before)
 
 
 class IptablesProxier:

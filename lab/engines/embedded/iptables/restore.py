@@ -48,7 +48,7 @@ class RestoreText:
             if line.startswith("*"):
                 table = line[1:]
                 counts[table] = 0
-            elif line.startswith(("-A", "-I")):
+            elif line.startswith("-A "):
                 counts[table] += 1
         return counts
 
