@@ -12,7 +12,8 @@ has not arrived by then never will); when they are back and still nothing has mo
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -24,9 +25,9 @@ from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline
 from lab.traffic.connect import Dialogues
-from lab.traffic.counters import rule_counts
 from lab.traffic.craft import first_packets
 from lab.traffic.identity import TOKEN_BYTES, IdentityRegistry
+from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
 from lab.traffic.responder import Responders
@@ -50,7 +51,7 @@ class Runner:
         self,
         netns_by_name: Mapping[str, NetNs],
         plan: Plan,
-        counters: Callable[[str], Awaitable[str]],
+        meters: Mapping[str, Meter],
         seed: int = 0,
     ) -> None:
         """A runner; ``open`` it before the first run.
@@ -58,12 +59,12 @@ class Runner:
         Args:
             netns_by_name: every namespace of the plan.
             plan: pods and outside hosts of it are tapped, its listeners are answered for.
-            counters: what ``iptables-save -c`` prints in the node of that name.
+            meters: of the nodes, by name; closed with the runner.
             seed: orders source ports.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
-        self._counters = counters
+        self._meters = meters
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
         self._ports = PortDealer(seed, taken)
         self._identities = IdentityRegistry(os.urandom(8))
@@ -87,6 +88,8 @@ class Runner:
 
     def close(self) -> None:
         """Close every tap and every responder. Called in the lab's event loop, which it does not hold up."""
+        for meter in self._meters.values():
+            meter.close()
         if self._responders is not None:
             self._responders.close()
             self._responders = None
@@ -107,29 +110,25 @@ class Runner:
         """
         async with self._lock:
             started = time.monotonic()
-            before = await self._read_counters(errand)
+            await asyncio.gather(*(self._meters[node].begin() for node in errand.nodes))
             turns = self._prepare(errand)
             try:
                 unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
             finally:
                 turns.close()
             losses = turns.losses()
-            after = await self._read_counters(errand)
+            counts = await asyncio.gather(*(self._meters[node].end() for node in errand.nodes))
         return Evidence(
             sent=turns.sending.sent,
             observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
-            counts=tuple(count for node in errand.nodes for count in rule_counts(node, before[node], after[node])),
+            counts=tuple(chain.from_iterable(counts)),
             fences=turns.fences.reports(),
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
-
-    async def _read_counters(self, errand: Errand) -> dict[str, str]:
-        dumps = await asyncio.gather(*(self._counters(node) for node in errand.nodes))
-        return dict(zip(errand.nodes, dumps, strict=True))
 
     def _prepare(self, errand: Errand) -> Turns:
         if self._watch is None or self._responders is None:
