@@ -16,12 +16,13 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from lab.ip import Family
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Entry", "Snapshot", "TableReader", "packets_at", "walk"]
+__all__ = ["Entry", "Kind", "Snapshot", "TableReader", "packets_at", "walk"]
 
 # include/uapi/linux/netfilter_ipv4/ip_tables.h, netfilter_ipv6/ip6_tables.h: both families use the same numbers.
 _GET_INFO: Final = 64
@@ -68,13 +69,21 @@ class Snapshot(NamedTuple):
     entries: bytes
 
 
-class Entry(NamedTuple):
-    """One rule, or a built-in chain's policy: its chain, and where its counters stand in the snapshot's entries."""
+class Kind(Enum):
+    """What an entry is. Only rules are listed by iptables-save, and policies in a line of their chain."""
 
+    RULE = auto()
+    ACCEPT_POLICY = auto()
+    DROP_POLICY = auto()
+    BOUNDARY = auto()  # the head of a user's chain, its RETURN, and the end of the table
+
+
+class Entry(NamedTuple):
+    """One entry: its kind, its chain, and where its counters stand in the snapshot's entries."""
+
+    kind: Kind
     chain: str
     counters_at: int
-    policy: bool = False
-    drops: bool = False
 
 
 class TableReader:
@@ -134,39 +143,37 @@ class TableReader:
 
 
 def walk(snapshot: Snapshot) -> Iterator[Entry]:
-    """Every rule and every policy, in the table's order.
+    """Every entry, in the table's order.
 
     Raises:
         ValueError: for entries that do not lie one behind the other up to the end.
     """
     shape, entries = _SHAPES[snapshot.family], snapshot.entries
     chain, at = "", 0
-    held: Entry | None = None  # the last of a user's chain is its RETURN, which is no rule
+    last: Entry | None = None  # of a user's chain: its RETURN if a boundary follows, else a rule
     while at < len(entries):
         to_target, to_next = _OFFSETS.unpack_from(entries, at + shape.offsets)
         if to_next <= to_target or at + to_next > len(entries):
             raise ValueError(f"entry at {at} of {len(entries)} bytes ends at {at + to_next}")
-        target = at + to_target
-        _size, name, _revision = _TARGET.unpack_from(entries, target)
-        body, counters = target + _TARGET.size, at + shape.counters
-        if name.startswith(_ERROR):
+        _size, name, _revision = _TARGET.unpack_from(entries, at + to_target)
+        body, counters = at + to_target + _TARGET.size, at + shape.counters
+        boundary = name.startswith(_ERROR)
+        if last is not None:
+            yield last._replace(kind=Kind.BOUNDARY) if boundary else last
+            last = None
+        if boundary:
             chain = entries[body : at + to_next].split(b"\0", 1)[0].decode()
-            held = None
+            yield Entry(Kind.BOUNDARY, chain, counters)
+        elif at in snapshot.ends:
+            drops = _VERDICT.unpack_from(entries, body)[0] == _DROP
+            yield Entry(Kind.DROP_POLICY if drops else Kind.ACCEPT_POLICY, snapshot.ends[at], counters)
         else:
-            if held is not None:
-                yield held
-                held = None
-            if at in snapshot.ends:
-                yield Entry(
-                    snapshot.ends[at], counters, policy=True, drops=_VERDICT.unpack_from(entries, body)[0] == _DROP
-                )
-            elif at in snapshot.hooks:
-                chain = snapshot.hooks[at]
-                yield Entry(chain, counters)
-            elif chain in _CHAINS:
-                yield Entry(chain, counters)
+            chain = snapshot.hooks.get(at, chain)
+            entry = Entry(Kind.RULE, chain, counters)
+            if chain in _CHAINS:
+                yield entry
             else:
-                held = Entry(chain, counters)
+                last = entry
         at += to_next
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from lab.errors import InternalError
-from lab.kernel.xtables import Snapshot, TableReader, packets_at, walk
+from lab.kernel.xtables import Kind, Snapshot, TableReader, packets_at, walk
 from lab.traffic.counters import policy_text, rule_counts, rule_texts
 from lab.verdict.evidence import RuleCount
 
@@ -170,9 +170,10 @@ def _places(
     seen: defaultdict[tuple[str, str], int] = defaultdict(int)
     places: list[tuple[int, _Place]] = []
     for entry in walk(snapshot):
-        if entry.policy and not entry.drops:
+        if entry.kind in (Kind.BOUNDARY, Kind.ACCEPT_POLICY):
             continue
-        text = policy_text(entry.chain) if entry.policy else next(left.get(entry.chain, iter(())), None)
+        dropping = entry.kind is Kind.DROP_POLICY
+        text = policy_text(entry.chain) if dropping else next(left.get(entry.chain, iter(())), None)
         if text is None:
             return None
         places.append((entry.counters_at, _Place(table, entry.chain, text, seen[entry.chain, text])))

@@ -82,3 +82,35 @@ def test_bare_tables_and_iptables_save_count_alike(ordinary: bool) -> None:
         # iptables-restore starts a policy's counter again when it changes that chain, which both must see alike.
         assert texts.count("-P INPUT DROP") == (number % 3 != 1)
         assert len([text for text in texts if text.startswith("-A LAST -p")]) == 2
+
+
+async def savings(launcher: Launcher) -> int:
+    """How often iptables-save was asked over ten probes that counted in every chain."""
+    netns, asked = make_netns("n"), 0
+
+    async def run(*argv: str, stdin: str = "") -> str:
+        done = await launcher.run(netns, argv, place="n", stdin=stdin.encode(), deadline=Deadline.after(10))
+        assert done.status == 0, done.stderr
+        return done.stdout.decode()
+
+    async def save() -> str:
+        nonlocal asked
+        asked += 1
+        return "".join([await run("iptables-legacy-save", "-c", "-t", table) for table in ("mangle", "filter", "nat")])
+
+    await run("ip", "link", "set", "lo", "up")
+    await run("iptables-legacy-restore", stdin=TEXT)
+    with inside(netns):
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    meter = TableMeter("n", TableReader(netns, Family.IPV4), save)
+    for _ in range(10):
+        await meter.begin()
+        sock.sendto(b"", ("127.0.0.1", 9))
+        assert await meter.end()
+    sock.close()
+    meter.close()
+    return asked
+
+
+def test_iptables_save_is_asked_once_for_rules_that_stay() -> None:
+    assert sandboxed(savings) == 1
