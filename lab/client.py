@@ -24,7 +24,7 @@ from typing import IO, Final, Self, TypeVar
 
 import lab
 from lab.channel import Channel, ChannelClosedError
-from lab.errors import InternalError
+from lab.errors import InternalError, LabError
 from lab.faults import raised
 from lab.messages import Answer, Failed, Ready, Request
 from lab.timing import Deadline
@@ -56,6 +56,7 @@ class LabProcess:
             )
         self._channel = Channel(ours)
         self._ready: Ready | None = None
+        self._refused: LabError | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -77,8 +78,14 @@ class LabProcess:
             CapabilityError: this machine does not allow a sandbox.
             InternalError: it did not come up.
         """
+        if self._refused is not None:
+            raise self._refused  # what it said when it could not start; it is gone since
         if self._ready is None:
-            answer = self._receive("get ready", Deadline.after(_START_SECONDS))
+            try:
+                answer = self._receive("get ready", Deadline.after(_START_SECONDS))
+            except LabError as error:
+                self._refused = error
+                raise
             if not isinstance(answer, Ready):
                 raise InternalError(f"a lab process must greet with Ready, not {type(answer).__name__}")
             self._ready = answer

@@ -18,9 +18,9 @@ from lab.engines.protocol import Engine
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
-from lab.kernel.netlink import replace_route
 from lab.kernel.netns import NetNs
 from lab.kernel.realise import Wiring, realise
+from lab.kernel.requests import replace_route
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.xtables import TableReader
 from lab.messages import Build, Stage

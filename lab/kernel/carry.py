@@ -20,9 +20,10 @@ from contextlib import ExitStack, suppress
 from typing import Final
 
 from lab.errors import InternalError
-from lab.kernel.netlink import RouteSocket, get_link
+from lab.kernel.netlink import RouteSocket
 from lab.kernel.netns import NetNs, inside
-from lab.plan.model import LinkEnd, Plan, Veth
+from lab.kernel.requests import get_link
+from lab.plan.model import Device, LinkEnd, Plan, Veth, ends_by_namespace
 
 __all__ = ["kernel_release", "make_links_carry"]
 
@@ -53,9 +54,10 @@ def make_links_carry(
         InternalError: naming the link over which no frame arrived in time (kernels before 6.8 only).
     """
     if (release or kernel_release()) >= _SYNC_ON_GETLINK:
+        ports = ends_by_namespace(plan)
         for namespace in plan.namespaces:
-            ports = [get_link(end) for link in plan.links for end in link.ends if end.namespace == namespace.name]
-            routes[namespace.name].send(ports + [get_link(bridge) for bridge in namespace.bridges])
+            devices: list[Device] = [*ports[namespace.name], *namespace.bridges, *namespace.vxlans]
+            routes[namespace.name].send([get_link(device) for device in devices])
         return
     with ExitStack() as stack:
         for link in plan.links:

@@ -4,30 +4,35 @@ Owns: the order in which it happens, and the promise that every link carries whe
 Must not: choose anything; what stands in the plan is done, and nothing else.
 
 The order matters. Sysctls are written before a namespace's first link, since devices copy ``conf.default`` when they
-are born. Both ends of a veth are made in place. Ports are brought up before their bridge. Nothing is deleted, moved or
-closed on the way: each of these waits for an RCU grace period of 10 to 25 ms.
+are born; those of single devices before any of them is up. Both ends of a veth are made in place. Ports are brought up
+before their bridge, and routes follow when all that they name is up. Nothing is deleted, moved or closed on the way:
+each of these waits for an RCU grace period of 10 to 25 ms.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from lab.errors import InternalError
 from lab.kernel.carry import make_links_carry
-from lab.kernel.netlink import (
+from lab.kernel.netlink import RouteSocket
+from lab.kernel.netns import NetNs, make_netns
+from lab.kernel.requests import (
     Request,
-    RouteSocket,
     add_address,
     add_bridge,
+    add_forwarding_entry,
     add_neighbour,
     add_route,
+    add_rule,
     add_veth,
+    add_vxlan,
+    set_hairpin,
     set_loopback_up,
     set_up,
 )
-from lab.kernel.netns import NetNs, make_netns
 from lab.kernel.sysctl import write_sysctls
-from lab.plan.model import Bridge, LinkEnd, Namespace, Plan
+from lab.plan.model import Device, LinkEnd, Namespace, Plan, Route, ends_by_namespace
 
 __all__ = ["Wiring", "realise"]
 
@@ -63,41 +68,48 @@ def realise(plan: Plan) -> Iterator[Wiring]:
             stack.callback(routes[namespace.name].close)
         wiring = Wiring(plan, namespaces, routes)
         _make_links(wiring)
+        ends = ends_by_namespace(plan)
         for namespace in plan.namespaces:
-            routes[namespace.name].send(_furnishing(plan, namespace))
+            write_sysctls(namespaces[namespace.name], namespace.device_sysctls)
+            routes[namespace.name].send(_furnishing(namespace, ends[namespace.name]))
         make_links_carry(plan, namespaces, routes)
         yield wiring
 
 
 def _make_links(wiring: Wiring) -> None:
     """Bridges first, since their ports name them; then the veths, from the namespace of their first end."""
-    requests: dict[str, list[Request]] = {namespace.name: [] for namespace in wiring.plan.namespaces}
-    for namespace in wiring.plan.namespaces:
-        requests[namespace.name] += [add_bridge(bridge) for bridge in namespace.bridges]
+    requests: dict[str, list[Request]] = {
+        namespace.name: [add_bridge(bridge) for bridge in namespace.bridges] for namespace in wiring.plan.namespaces
+    }
     for link in wiring.plan.links:
         requests[link.first.namespace].append(add_veth(link, wiring.namespaces[link.second.namespace]))
     for name, batch in requests.items():
         wiring.routes[name].send(batch)
 
 
-def _furnishing(plan: Plan, namespace: Namespace) -> list[Request]:
-    """All that happens inside one namespace once its devices exist, in order."""
-    ends = [end for link in plan.links for end in link.ends if end.namespace == namespace.name]
-    devices: dict[str, LinkEnd | Bridge] = {end.device: end for end in ends}
-    devices |= {bridge.device: bridge for bridge in namespace.bridges}
+def _furnishing(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Request]:
+    """All that happens inside one namespace once its veths and bridges exist, in order."""
+    tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
+    known = {"lo": 1} | {device.device: device.index for device in [*ends, *tops]}
 
     def index(device: str) -> int:
-        if device == "lo":
-            return 1
         try:
-            return devices[device].index
+            return known[device]
         except KeyError:
             raise InternalError(f"the plan names {namespace.name}/{device}, which it does not make") from None
 
-    requests = [set_loopback_up()]
-    requests += [add_address(address, index(address.device)) for address in namespace.addresses]
-    requests += [set_up(end, None if end.master is None else index(end.master)) for end in ends]
-    requests += [set_up(bridge) for bridge in namespace.bridges]
-    requests += [add_neighbour(neighbour, index(neighbour.device)) for neighbour in namespace.neighbours]
-    requests += [add_route(route, index(route.device)) for route in namespace.routes]
-    return requests
+    def indexes(route: Route) -> list[int]:
+        return [index(hop.device) for hop in route.hops] or [index(route.device)]
+
+    return [
+        set_loopback_up(),
+        *(add_vxlan(vxlan, index(vxlan.underlay)) for vxlan in namespace.vxlans),
+        *(add_address(address, index(address.device)) for address in namespace.addresses),
+        *(set_up(end, None if end.master is None else index(end.master)) for end in ends),
+        *(set_hairpin(end) for end in ends if end.hairpin),
+        *(set_up(device) for device in tops),
+        *(add_neighbour(neighbour, index(neighbour.device)) for neighbour in namespace.neighbours),
+        *(add_forwarding_entry(entry, index(entry.device)) for entry in namespace.forwarding),
+        *(add_route(route, *indexes(route)) for route in namespace.routes),
+        *(add_rule(rule) for rule in namespace.rules),
+    ]

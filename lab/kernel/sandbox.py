@@ -149,6 +149,11 @@ def _no_namespaces(error: OSError) -> CapabilityError:
             "'--cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined "
             "--security-opt apparmor=unconfined --security-opt systempaths=unconfined'"
         )
+    elif error.errno == errno.EINVAL:
+        cure = (
+            "the root directory of a chroot must be a mount point: 'mount --bind DIR DIR' before entering it, "
+            "or use a container"
+        )
     else:
         cure = "the kernel needs CONFIG_USER_NS, CONFIG_NET_NS, CONFIG_PID_NS and CONFIG_UTS_NS"
     return CapabilityError(f"a way into a sandbox ({error})", cure)

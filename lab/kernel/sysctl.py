@@ -29,6 +29,8 @@ def write_sysctls(netns: NetNs, sysctls: Sequence[Sysctl]) -> None:
     for sysctl in sysctls:
         if not sysctl.name.startswith("net.") or ".." in sysctl.name:
             raise InternalError(f"{netns.name}: {sysctl.name} is not a sysctl of a network namespace")
+    if not sysctls:
+        return
     with inside(netns):
         for sysctl in sysctls:
             try:

@@ -11,20 +11,27 @@ known in advance every message can be written without a look-up.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.ip import IPAddress, IPInterface, IPNetwork, Protocol
+from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
 __all__ = [
     "Address",
     "Bridge",
+    "Device",
+    "ForwardingEntry",
     "LinkEnd",
     "Listener",
     "Namespace",
     "Neighbour",
+    "NextHop",
     "Plan",
+    "PodPlace",
+    "PolicyRule",
     "Role",
     "Route",
     "Sysctl",
     "Veth",
+    "Vxlan",
+    "ends_by_namespace",
 ]
 
 
@@ -52,11 +59,37 @@ class Sysctl:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A bridge device. Spanning tree is off, so ports forward at once."""
+    """A bridge device. Spanning tree is off, so ports forward at once.
+
+    ``promiscuous`` hands every frame that crosses it to the namespace's own stack as well (kubenet's way to hairpin).
+    """
 
     device: str
     index: int
     mac: str
+    promiscuous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Vxlan:
+    """A VXLAN device over ``underlay``, whose own address there is ``local``. It is told its peers and learns none."""
+
+    device: str
+    index: int
+    mac: str
+    underlay: str
+    local: IPAddress
+    vni: int
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardingEntry:
+    """Frames for ``mac`` leave the VXLAN device ``device`` towards the tunnel end ``remote``."""
+
+    device: str
+    mac: str
+    remote: IPAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +101,38 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class NextHop:
+    """One of several equal ways."""
+
+    device: str
+    via: IPAddress
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
-    """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address."""
+    """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address.
+
+    With ``hops``, flows are shared among them, and ``device`` is the first one's. ``onlink`` says that ``via`` is
+    reached on ``device`` though no address there says so. ``table`` 254 is main.
+    """
 
     destination: IPNetwork
     device: str
     via: IPAddress | None = None
     source: IPAddress | None = None
+    hops: tuple[NextHop, ...] = ()
+    onlink: bool = False
+    table: int = 254
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """What comes from ``source`` (``None``: anywhere) is looked up in ``table``, by rising ``priority``."""
+
+    family: Family
+    priority: int
+    table: int
+    source: IPNetwork | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,36 +146,49 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A port on which this namespace answers as ``name`` (a pod's name, or a daemon's)."""
+    """A port on which this namespace answers as ``name`` (a pod's name, or a daemon's).
+
+    ``address`` is ``None`` where it answers on all addresses; pods that share a namespace have one each.
+    """
 
     name: str
     protocol: Protocol
     port: int
+    address: IPAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """One network namespace and all that stands in it, but for the links, which have two ends."""
+    """One network namespace and all that stands in it, but for the links, which have two ends.
+
+    ``sysctls`` are written before the first link, ``device_sysctls`` (of single devices) before these are brought up.
+    """
 
     name: str
     role: Role
     sysctls: tuple[Sysctl, ...] = ()
+    device_sysctls: tuple[Sysctl, ...] = ()
     bridges: tuple[Bridge, ...] = ()
+    vxlans: tuple[Vxlan, ...] = ()
     addresses: tuple[Address, ...] = ()
     routes: tuple[Route, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
+    forwarding: tuple[ForwardingEntry, ...] = ()
     listeners: tuple[Listener, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LinkEnd:
-    """One end of a link. ``master`` is the bridge it is a port of."""
+    """One end of a link. ``master`` is the bridge it is a port of; a ``hairpin`` port takes back what it sent."""
 
     namespace: str
     device: str
     index: int
     mac: str
     master: str | None = None
+    hairpin: bool = False
+    mtu: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +205,26 @@ class Veth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlace:
+    """Where a pod lives: in a namespace of its own, in its node's (host network), or in one that it shares.
+
+    ``addresses`` are its own on ``device`` of ``namespace``, one for each IP family of the lab, in their order.
+    """
+
+    name: str
+    node: str
+    namespace: str
+    device: str
+    addresses: tuple[IPAddress, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A whole lab. Namespaces are in the order in which they are made."""
 
     namespaces: tuple[Namespace, ...]
     links: tuple[Veth, ...]
+    pods: tuple[PodPlace, ...] = ()
 
     def namespace(self, name: str) -> Namespace:
         """The namespace of that name. Raises ``KeyError``."""
@@ -164,3 +250,15 @@ class Plan:
             if (second.namespace, second.device) == (namespace, device):
                 return first
         raise KeyError(f"{namespace}/{device}")
+
+
+Device = LinkEnd | Bridge | Vxlan
+
+
+def ends_by_namespace(plan: Plan) -> dict[str, list[LinkEnd]]:
+    """The link ends in each namespace of the plan, in the order of the links."""
+    ends: dict[str, list[LinkEnd]] = {namespace.name: [] for namespace in plan.namespaces}
+    for link in plan.links:
+        for end in link.ends:
+            ends[end.namespace].append(end)
+    return ends

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 from lab.scenario.load import load_scenario
-
 from lab.session import Session
 
 

@@ -43,7 +43,11 @@ def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False
             timeout=seconds,
             check=False,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": f"{root}:{root}/tests/support", "PYTHONDONTWRITEBYTECODE": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{root}:{root}/tests/support:{root}/tests/benchmarks",
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
         )
     if done.returncode == 77:
         import pytest

@@ -14,7 +14,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(["ruff", "check", "--quiet", "."], id="style"),
+        pytest.param(["ruff", "check", "--no-cache", "--quiet", "."], id="style"),
         pytest.param(["ruff", "format", "--check", "--diff", "--quiet", "."], id="format"),
         pytest.param(["mypy", "--no-error-summary"], id="types"),
         pytest.param(["lint-imports", "--no-logo", "--no-cache"], id="arrows"),

@@ -1,0 +1,113 @@
+"""How long a lab takes to stand, against what the kernel alone takes for it in the same run.
+
+Ratios of medians of interleaved runs: both sides meet the same machine, however busy it is.
+"""
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+import pytest
+from replay import play, record
+from sandboxed import ROOT, sandboxed
+from scenario_cases import host, node, pods, scenario
+
+from lab.client import LabProcess
+from lab.kernel.launcher import Launcher
+from lab.kernel.realise import realise
+from lab.plan.model import Plan
+from lab.plan.topology import draw
+
+pytestmark = pytest.mark.benchmark
+
+ROUNDS = 7
+Record = Callable[[str, object], None]
+
+
+def lab_of(nodes: int, replicas: int) -> Plan:
+    names = [f"node-{number}" for number in range(nodes)]
+    return draw(scenario([node(name) for name in names], [pods("p", *names, replicas=replicas)], [host("client")]))
+
+
+async def floor_and_ours(_: Launcher) -> list[list[float]]:
+    """Seconds of each round: the tape, then ``realise``. All labs stay open: to close one slows the next."""
+    plan = lab_of(nodes=3, replicas=12)
+    tape = record(plan)
+    taken: list[list[float]] = []
+    gc.disable()
+    with ExitStack() as stack:
+        for _round in range(ROUNDS + 1):
+            marks = [time.perf_counter()]
+            stack.enter_context(play(tape))
+            marks.append(time.perf_counter())
+            stack.enter_context(realise(plan))
+            marks.append(time.perf_counter())
+            taken.append([marks[1] - marks[0], marks[2] - marks[1]])
+    return taken[1:]
+
+
+def test_a_lab_stands_within_twice_the_kernels_own_time(record_property: Record) -> None:
+    rounds = sandboxed(floor_and_ours)
+    floor, ours = (median(each) * 1000 for each in zip(*rounds, strict=True))
+    said = f"3 nodes, 12 pods, host, router: floor {floor:.1f} ms, ours {ours:.1f} ms, ratio {ours / floor:.2f}"
+    record_property("build", said)
+    assert ours <= 2 * floor, said
+
+
+async def growth(_: Launcher) -> list[list[float]]:
+    """Seconds for a small and a large lab, interleaved, and how many namespaces each has."""
+    small, large = lab_of(nodes=5, replicas=50), lab_of(nodes=20, replicas=200)
+    taken = []
+    gc.disable()
+    with ExitStack() as stack:
+        for _round in range(3):
+            marks = [time.perf_counter()]
+            for plan in (small, large):
+                stack.enter_context(realise(plan))
+                marks.append(time.perf_counter())
+            taken.append([marks[1] - marks[0], marks[2] - marks[1]])
+    return [[len(small.namespaces), len(large.namespaces)], *taken]
+
+
+def test_the_build_grows_with_the_lab_and_no_faster(record_property: Record) -> None:
+    sizes, *rounds = sandboxed(growth)
+    each = [median(taken) * 1000 / size for taken, size in zip(zip(*rounds, strict=True), sizes, strict=True)]
+    said = f"{each[0]:.2f} ms a namespace with {sizes[0]} of them, {each[1]:.2f} ms with {sizes[1]}"
+    record_property("growth", said)
+    assert each[1] <= 2 * each[0], said
+
+
+def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Record) -> None:
+    """Processor time, of all its processes, from the interpreter's start to ``Ready``; a busy machine adds to the wall.
+
+    Byte code is cached, as it is wherever the package is installed.
+    """
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    taken: list[tuple[float, float, float]] = []
+    for _round in range(ROUNDS + 1):
+        before = processor_seconds()
+        subprocess.run([sys.executable, "-P", "-c", "import asyncio"], check=True, env=environment)
+        floor = processor_seconds() - before
+        started = time.perf_counter()
+        with LabProcess() as process:
+            process.ready()
+            waited = time.perf_counter() - started
+        taken.append((floor, processor_seconds() - before - floor, waited))
+    floor, ours, waited = (median(each) * 1000 for each in zip(*taken[1:], strict=True))
+    said = f"an interpreter {floor:.0f} ms, a lab process {ours:.0f} ms of processor time; ready in {waited:.0f} ms"
+    record_property("start", said)
+    assert ours <= 250, said
+
+
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

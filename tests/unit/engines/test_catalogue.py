@@ -1,0 +1,18 @@
+"""Every name a user may ask for has an engine behind it, and every engine has a name."""
+
+import pytest
+
+from lab.cluster.store import Store
+from lab.engines import catalogue
+from lab.engines.names import ENGINES
+from lab.engines.protocol import EngineChoice
+from lab.errors import InternalError
+
+
+def test_names_and_engines_are_the_same() -> None:
+    assert tuple(catalogue._MAKERS) == ENGINES
+
+
+def test_a_name_that_slipped_through_is_our_fault() -> None:
+    with pytest.raises(InternalError, match="no engine 'kube-proxy/ebpf'; there are embedded/iptables"):
+        catalogue.make_engine(EngineChoice("kube-proxy/ebpf"), "node-a", Store(), None)  # type: ignore[arg-type]
