@@ -88,11 +88,11 @@ class Lab:
             stages.append(_Mark("open taps", time.monotonic()))
             return cls(number, wiring, store, engines, runner, _durations(stages), launcher, stack.pop_all())
 
-    async def send(self, errand: Errand) -> Evidence:
-        """Run one errand, by the route that it asks for."""
+    async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
+        """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules."""
         if errand.detour is not None:
             self._take(errand.detour)
-        return await self.runner.run(errand)
+        return await self.runner.run(errand, trace=trace)
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel holds them."""

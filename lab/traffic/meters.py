@@ -37,6 +37,9 @@ class Meter(Protocol):
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that have counted since."""
 
+    def texts(self) -> dict[tuple[str, str], list[str]]:
+        """The rules by table and chain, in order, as they stood at ``begin``."""
+
     def close(self) -> None:
         """Let go of what the meter holds open."""
 
@@ -57,6 +60,10 @@ class TextMeter:
         """The rules that have counted since."""
         return rule_counts(self._node, self._before, await self._save())
 
+    def texts(self) -> dict[tuple[str, str], list[str]]:
+        """The rules by table and chain, in order, as they stood at ``begin``."""
+        return rule_texts(self._before)
+
     def close(self) -> None:
         """Nothing is held open."""
 
@@ -68,6 +75,7 @@ class _Place(NamedTuple):
     chain: str
     text: str
     occurrence: int
+    policy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,15 @@ class TableMeter:
                 if gained:
                     counts.append(RuleCount(self._node, table, place.chain, place.text, gained))
         return tuple(counts)
+
+    def texts(self) -> dict[tuple[str, str], list[str]]:
+        """The rules by table and chain, in order, as they stood at ``begin``."""
+        texts: dict[tuple[str, str], list[str]] = {}
+        for layout, _entries in self._before.values():
+            for _at, place in layout.places:
+                if not place.policy:
+                    texts.setdefault((place.table, place.chain), []).append(place.text)
+        return texts
 
     def close(self) -> None:
         """Close the reader."""
@@ -176,6 +193,6 @@ def _places(
         text = policy_text(entry.chain) if dropping else next(left.get(entry.chain, iter(())), None)
         if text is None:
             return None
-        places.append((entry.counters_at, _Place(table, entry.chain, text, seen[entry.chain, text])))
+        places.append((entry.counters_at, _Place(table, entry.chain, text, seen[entry.chain, text], dropping)))
         seen[entry.chain, text] += 1
     return None if any(next(lines, None) is not None for lines in left.values()) else tuple(places)

@@ -26,11 +26,12 @@ from lab.scenario.model import Manner
 from lab.timing import Deadline
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
-from lab.traffic.identity import TOKEN_BYTES, IdentityRegistry
+from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
 from lab.traffic.responder import Responders
+from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
 from lab.verdict.evidence import Evidence
@@ -71,6 +72,7 @@ class Runner:
         self._lock = asyncio.Lock()
         self._watch: Watch | None = None
         self._responders: Responders | None = None
+        self._tracing: Tracing | None = None
 
     async def open(self) -> None:
         """Open every tap and every responder, once for the lab's life.
@@ -90,6 +92,9 @@ class Runner:
         """Close every tap and every responder. Called in the lab's event loop, which it does not hold up."""
         for meter in self._meters.values():
             meter.close()
+        if self._tracing is not None:
+            self._tracing.close()
+            self._tracing = None
         if self._responders is not None:
             self._responders.close()
             self._responders = None
@@ -101,22 +106,31 @@ class Runner:
         """Conntrack was flushed: source ports may be used again."""
         self._ports.restart()
 
-    async def run(self, errand: Errand) -> Evidence:
+    async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Send an errand and gather the evidence. Runs wait for each other.
+
+        With ``trace``, the errand has one flow of crafted packets, which is followed through the rules of every node.
 
         Raises:
             InternalError: for an errand that no plan should have led to (a sender without a tap, a protocol that is
                 not sent), or a runner that is not open.
+            CapabilityError: the kernel cannot trace.
         """
+        if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
+            raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
         async with self._lock:
             started = time.monotonic()
             await asyncio.gather(*(self._meters[node].begin() for node in errand.nodes))
-            turns = self._prepare(errand)
+            identity = self._identities.issue(errand.flows)
+            turns = self._prepare(errand, identity)
+            tracing = self._armed(errand, identity) if trace else None
             try:
                 unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
             finally:
                 turns.close()
             losses = turns.losses()
+            texts = {node: self._meters[node].texts() for node in errand.nodes}
+            steps = () if tracing is None else tracing.finish(identity, texts)
             counts = await asyncio.gather(*(self._meters[node].end() for node in errand.nodes))
         return Evidence(
             sent=turns.sending.sent,
@@ -126,11 +140,19 @@ class Runner:
             fences=turns.fences.reports(),
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
+            steps=steps,
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
 
-    def _prepare(self, errand: Errand) -> Turns:
+    def _armed(self, errand: Errand, identity: Identity) -> Tracing:
+        """The lab's tracing, opened when it is first asked for: most runs never need it."""
+        if self._tracing is None:
+            self._tracing = Tracing(self._netns_by_name, self._plan, errand.nodes)
+        self._tracing.arm(errand, identity)
+        return self._tracing
+
+    def _prepare(self, errand: Errand, identity: Identity) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
         if errand.protocol not in (Protocol.TCP, Protocol.UDP) or errand.destination.version != 4:
@@ -140,7 +162,6 @@ class Runner:
             )
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
-        identity = self._identities.issue(errand.flows)
         if sender.port is not None:
             ports = (sender.port,) * errand.flows
         elif errand.flows <= self._ports.size:
