@@ -8,7 +8,6 @@ iptables comes in two variants that do not see each other's rules: ``legacy`` (x
 namespace cannot load; so each is tried, in an empty namespace, with every match and target that the engine uses.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +16,7 @@ from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs, make_netns
-from lab.timing import Deadline
+from lab.timing import Deadline, together
 
 __all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables"]
 
@@ -131,11 +130,9 @@ class IptablesTool:
             EngineError: iptables-save failed.
         """
         command = self._variant.command(family, "save")
-        saved = await asyncio.gather(
-            *(
-                _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
-                for table in _TABLES
-            )
+        saved = await together(
+            _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
+            for table in _TABLES
         )
         for done in saved:
             if done.status != 0:
