@@ -16,6 +16,7 @@ from typing import Any
 from lab.channel import AsyncChannel, ChannelClosedError
 from lab.errors import InternalError, LabError
 from lab.faults import fault_of
+from lab.kernel.capabilities import examine
 from lab.kernel.launcher import Launcher
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
@@ -24,6 +25,8 @@ from lab.messages import (
     Built,
     Dump,
     Dumped,
+    Examine,
+    Examined,
     Execute,
     Executed,
     Failed,
@@ -105,6 +108,8 @@ class _Desk:
                     return Dumped(await self._standing().dump(node))
                 case Execute():
                     return await self._execute(request)
+                case Examine():
+                    return Examined(await examine(self._launcher))
         except LabError as error:
             return Failed(fault_of(error))
         except TimeoutError as error:
