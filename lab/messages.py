@@ -50,9 +50,10 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Run one errand in the lab that stands. Answer: ``Sent``."""
+    """Run one errand in the lab that stands, and trace its packet if it is asked for. Answer: ``Sent``."""
 
     errand: Errand
+    trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,8 +102,8 @@ class _Desk:
             match request:
                 case Build():
                     return await self._build(request)
-                case Send(errand):
-                    return Sent(await self._standing().send(errand))
+                case Send(errand, trace):
+                    return Sent(await self._standing().send(errand, trace=trace))
                 case Dump(node):
                     return Dumped(await self._standing().dump(node))
                 case Execute():

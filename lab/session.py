@@ -13,8 +13,10 @@ from lab.client import LabProcess
 from lab.engines.protocol import EngineChoice
 from lab.errors import InternalError
 from lab.messages import Build, Built, Execute, Executed, Send, Sent
-from lab.scenario.model import Probe, Scenario
+from lab.plan.errand import Errand
+from lab.scenario.model import Manner, Probe, Scenario
 from lab.timing import Deadline
+from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
 from lab.verdict.model import ProbeVerdict
 
@@ -89,6 +91,19 @@ class OpenLab:
         errand = self._assembly.errand(probe)
         sent = self._process.request(Send(errand), Sent, Deadline.after(_PROBE_SECONDS))
         return judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
+
+    def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
+        """Send one more packet of a probe and follow it through the rules of every node.
+
+        Returns:
+            The errand of that packet, and what was seen of it; ``steps`` are the rules that it met.
+
+        Raises:
+            CapabilityError: the kernel cannot trace in a network namespace.
+        """
+        errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET)
+        sent = self._process.request(Send(errand, trace=True), Sent, Deadline.after(_PROBE_SECONDS))
+        return errand, sent.evidence
 
     def execute(self, place: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""

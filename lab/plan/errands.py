@@ -5,7 +5,8 @@ Must not: look at what a probe expects.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar, assert_never
+from ipaddress import ip_network
+from typing import Final, TypeVar, assert_never
 
 from lab.cluster.objects import Service, ServicePort
 from lab.errors import ScenarioError
@@ -21,6 +22,8 @@ __all__ = ["resolve"]
 Place = TypeVar("Place", bound=Namespace | PodPlace)
 
 _Dialled = tuple[IPAddress, int, Protocol]
+
+_DIALLED_FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP)
 
 
 class _UnresolvableError(LookupError):
@@ -102,7 +105,7 @@ class _Resolver:
         asked, target = probe.send.protocol, probe.target
         match target:
             case ServiceTarget():
-                return self._front(target, asked)
+                return self._front(probe, target)
             case PodTarget():
                 pod = _find("to.pod", target.pod, self._pods)
                 listeners = self._plan.namespace(pod.namespace).listeners
@@ -115,20 +118,32 @@ class _Resolver:
             case _:
                 assert_never(target)
 
-    def _front(self, target: ServiceTarget, asked: Protocol | None) -> _Dialled:
-        if target.via is not Front.CLUSTER_IP:
-            raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {Front.CLUSTER_IP}")
+    def _front(self, probe: Probe, target: ServiceTarget) -> _Dialled:
         service = self._services.get((target.namespace, target.service))
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
             raise _UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
-        address = next((address for address in service.cluster_ips if Family.of(address) is self._family), None)
-        if address is None:
-            raise _UnresolvableError(
-                f"to.via: Service {service.namespace}/{service.name} has no {self._family} cluster IP"
-            )
+        asked = probe.send.protocol
         port = _service_port(service, target.port, asked)
-        return address, port.port, asked or port.protocol
+        number = port.port
+        match target.via:
+            case Front.NODE_PORT:
+                node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
+                addresses: tuple[IPAddress, ...] = (_address(node, self._family),) if port.node_port else ()
+                number = port.node_port
+            case Front.EXTERNAL_IP:
+                addresses = service.external_ips
+            case Front.LOAD_BALANCER_IP:
+                addresses = tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
+            case Front.CLUSTER_IP:
+                addresses = service.cluster_ips
+            case _:
+                raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
+        address = next((address for address in addresses if Family.of(address) is self._family), None)
+        if address is None:
+            owner = f"Service {service.namespace}/{service.name}"
+            raise _UnresolvableError(f"to.via: {owner} has no {self._family} {target.via}")
+        return address, number, asked or port.protocol
 
     def _receivers(self, probe: Probe, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
@@ -155,9 +170,16 @@ class _Resolver:
         return next(iter(self._nodes.values())) if named is None else _find("to.node", named, self._nodes)
 
     def _detour(self, probe: Probe, destination: IPAddress) -> Detour | None:
-        """Where the router sends a cluster IP: said by every errand of a host that dials one, as others moved it."""
+        """Where the router sends an address of a Service that is no node's own.
+
+        Said by every errand of a host that dials one, since the errands before it may have moved the route.
+        """
+        if probe.source.name not in self._hosts:
+            return None
         network = self._service_network(destination)
-        if network is None or probe.source.name not in self._hosts:
+        if network is None and isinstance(probe.target, ServiceTarget) and probe.target.via is not Front.NODE_PORT:
+            network = ip_network(destination)  # an external or a load-balancer IP
+        if network is None:
             return None
         via = _address(self._entrance(probe), Family.of(destination))
         return Detour(namespace=ROUTER, destination=network, device=NODES, via=via)

@@ -45,7 +45,8 @@ class PortDealer:
             raise ValueError(f"{flows} flows of one sender need as many source ports, and there are {self.size}")
         start = self._next.get((sender, protocol), 0)
         self._next[sender, protocol] = (start + flows) % self.size
-        return tuple((self._deck[start:] + self._deck[:start])[:flows])
+        dealt = self._deck[start : start + flows]
+        return tuple(dealt + self._deck[: flows - len(dealt)])
 
     def restart(self) -> None:
         """Deal from whole decks again: conntrack has forgotten every flow."""

@@ -12,13 +12,15 @@ import pytest
 from sandboxed import USERS, sandboxed
 from traffic_plan import PODS, VIP, errand, nat, spread, traffic_plan
 
-from lab.ip import Protocol
+from lab.ip import Family, Protocol
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.realise import realise
+from lab.kernel.xtables import TableReader
 from lab.plan.errand import Errand
 from lab.scenario.model import Manner
 from lab.timing import Deadline
+from lab.traffic.meters import TableMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Direction, Evidence, Packet
 
@@ -41,8 +43,10 @@ class Stage:
     async def run(self, errand: Errand) -> Evidence:
         return await self.runner.run(errand)
 
-    async def counters(self, place: str) -> str:
-        return await self._run(place, ["iptables-legacy-save", "-c"], "")
+    async def saved(self, place: str) -> str:
+        """Table by table, since the list of tables in /proc is the machine's root's to read."""
+        tables = ("mangle", "filter", "nat")
+        return "".join([await self._run(place, ["iptables-legacy-save", "-c", "-t", table], "") for table in tables])
 
     async def ip(self, place: str, *argv: str) -> None:
         await self._run(place, ["ip", *argv], "")
@@ -59,10 +63,11 @@ class Stage:
 async def stage(launcher: Launcher) -> AsyncIterator[Stage]:
     with realise(traffic_plan()) as wiring:
 
-        async def counters(node: str) -> str:
-            return await standing.counters(node)
+        async def saved() -> str:
+            return await standing.saved("node-a")
 
-        runner = Runner(wiring.namespaces, wiring.plan, counters, seed=7)
+        meter = TableMeter("node-a", TableReader(wiring.namespaces["node-a"], Family.IPV4), saved)
+        runner = Runner(wiring.namespaces, wiring.plan, {"node-a": meter}, seed=7)
         standing = Stage(launcher, wiring.namespaces, runner)
         await runner.open()
         try:

@@ -4,11 +4,12 @@ Owns: the ``Proxier`` protocol, what it says of a synchronisation, and the error
 Must not: know any mode.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.ports import ClusterView
+from lab.engines.embedded.ports import ClusterView, ServicePortInfo
 
 __all__ = ["Proxier", "SyncFailedError", "Synced"]
 
@@ -19,10 +20,14 @@ class Synced:
 
     Attributes:
         what: what was done, in a few words.
+        full: whether nothing was trusted that is remembered of the kernel.
+        rules: how many rules were written, by table.
         left_out: a line for each object that no rule can be written for. The others are served all the same.
     """
 
     what: str
+    full: bool = False
+    rules: Mapping[str, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 
@@ -43,6 +48,10 @@ class SyncFailedError(Exception):
 class Proxier(Protocol):
     """One mode in one family on one node."""
 
+    @property
+    def ports(self) -> Sequence[ServicePortInfo]:
+        """The service ports that were rendered last."""
+
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Bring the kernel in step. Raises ``SyncFailedError``.
 
@@ -51,6 +60,9 @@ class Proxier(Protocol):
             node: the node as it is now.
             full: trust nothing that is remembered of the kernel.
         """
+
+    async def is_intact(self) -> bool:
+        """Whether nobody else has emptied the kernel's tables since the last synchronisation."""
 
     async def dump(self) -> str:
         """The rules as the kernel holds them, with counters, as the mode's own tool prints them."""

@@ -4,17 +4,14 @@ Owns: ``IptablesProxier`` and its memory of what the kernel holds.
 Must not: follow the store or decide when to synchronise (``sync`` does).
 """
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from lab.engines.embedded.iptables.held import Held, read_held
+from lab.engines.embedded.iptables.names import CANARIES
 from lab.engines.embedded.iptables.render import Renderer
 from lab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes
 from lab.engines.embedded.iptables.rules import Ruleset
 from lab.engines.embedded.loader import RuleLoader, RulesRefusedError
 from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.ports import ClusterView
+from lab.engines.embedded.ports import ClusterView, ServicePortInfo
 from lab.engines.embedded.proxier import Synced, SyncFailedError
 from lab.engines.embedded.settings import ProxySettings
 from lab.ip import Family
@@ -33,23 +30,8 @@ def plan_load(
         node: the node as it is now.
         before: what was read back from the kernel, for a full sync, or the ruleset that it holds, for a partial one.
     """
-    with _collector_paused():
-        ruleset = renderer.render(cluster, node)
-        if isinstance(before, Held):
-            return ruleset, restore(ruleset, before)
-        return ruleset, restore_changes(ruleset, before)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking a growing heap of which nothing is garbage: a third of a full sync."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
+    ruleset = renderer.render(cluster, node)
+    return ruleset, restore(ruleset, before) if isinstance(before, Held) else restore_changes(ruleset, before)
 
 
 class IptablesProxier:
@@ -66,13 +48,18 @@ class IptablesProxier:
         self._renderer = Renderer(family, settings)
         self._loaded: Ruleset | None = None
 
+    @property
+    def ports(self) -> tuple[ServicePortInfo, ...]:
+        """The service ports that were rendered last."""
+        return self._renderer.ports
+
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Bring the kernel in step. Raises ``SyncFailedError``."""
         before = None if full else self._loaded
         held = read_held(await self._loader.save(self._family)) if before is None else None
         ruleset, wanted = plan_load(self._renderer, cluster, node, held or before or Held())
         if ruleset == before:
-            return Synced(f"{self._family}: nothing to change", self._renderer.left_out)
+            return Synced(f"{self._family}: nothing to change", left_out=self._renderer.left_out)
         self._loaded = None
         try:
             await self._loader.load(self._family, wanted.text)
@@ -80,7 +67,19 @@ class IptablesProxier:
             raise SyncFailedError(f"{self._family}: {wanted.explain(refused.output)}", refused.output) from refused
         self._loaded = ruleset
         how = "full" if before is None else "partial"
-        return Synced(f"{self._family}: loaded {len(wanted.lines)} lines in a {how} sync", self._renderer.left_out)
+        return Synced(
+            f"{self._family}: loaded {len(wanted.lines)} lines in a {how} sync",
+            full=before is None,
+            rules=wanted.rule_counts(),
+            left_out=self._renderer.left_out,
+        )
+
+    async def is_intact(self) -> bool:
+        """Whether the canary chains stand. Nobody else would remove one of them alone, so the first answers mostly."""
+        for canary in CANARIES:
+            if not await self._loader.has_chain(self._family, canary.table, canary.name):
+                return False
+        return True
 
     async def dump(self) -> str:
         """The rules as iptables-save prints them."""

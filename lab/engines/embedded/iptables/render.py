@@ -38,6 +38,7 @@ class Renderer:
 
     Attributes:
         left_out: a line for each object that no rule can be written for.
+        ports: the service ports that were rendered last.
     """
 
     def __init__(self, family: Family, settings: ProxySettings) -> None:
@@ -48,12 +49,13 @@ class Renderer:
         self._proxy: ProxyScope | None = None
         self._rendered: dict[int, tuple[ServicePortInfo, PortRules]] = {}
         self.left_out: tuple[str, ...] = ()
+        self.ports: tuple[ServicePortInfo, ...] = ()
 
     def render(self, cluster: ClusterView, node: NodeFacts) -> Ruleset:
         """The rules for ``cluster``, equal to those of a renderer without memory."""
         if node.name != self._node_name:
             self._node_name, self._tracker = node.name, PortTracker(self._family, node.name)
-        ports = self._tracker.update(cluster)
+        ports = self.ports = self._tracker.update(cluster)
         self.left_out = self._tracker.left_out
         brief = sum([len(port.endpoints) for port in ports]) > LARGE_CLUSTER_ENDPOINTS
         proxy = ProxyScope.of(self._family, node, self._settings, brief=brief)

@@ -40,6 +40,18 @@ class RestoreText:
         """The text itself."""
         return "\n".join([line for line, _ in self.lines]) + "\n"
 
+    def rule_counts(self) -> dict[str, int]:
+        """How many rules it writes, by table."""
+        counts: dict[str, int] = {}
+        table = ""
+        for line, _ in self.lines:
+            if line.startswith("*"):
+                table = line[1:]
+                counts[table] = 0
+            elif line.startswith("-A "):
+                counts[table] += 1
+        return counts
+
     def explain(self, output: str) -> str:
         """Which line, and which Service, the tool's ``output`` complains of; which tables are as before."""
         found = REFUSED_LINE.findall(output)
