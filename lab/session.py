@@ -54,7 +54,11 @@ class Session:
             self._process = LabProcess()
         assembly = assemble(scenario)
         try:
-            engine = replace(self._engine, cluster_cidrs=scenario.network.pod_cidrs)
+            engine = replace(
+                self._engine,
+                cluster_cidrs=scenario.network.pod_cidrs,
+                configuration=scenario.proxy or self._engine.configuration,
+            )
             request = Build(assembly.plan, assembly.objects, engine)
             built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
         except InternalError:

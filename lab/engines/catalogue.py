@@ -9,7 +9,8 @@ from typing import Final
 
 from lab.cluster.store import Store
 from lab.engines.embedded.loader import RulesRefusedError
-from lab.engines.embedded.settings import ClusterCIDR, ProxySettings
+from lab.engines.embedded.pace import Periods
+from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.sync import EmbeddedEngine
 from lab.engines.names import ENGINES
 from lab.engines.protocol import Engine, EngineChoice
@@ -32,13 +33,17 @@ class _ToolLoader:
         except RestoreRefusedError as refused:
             raise RulesRefusedError(refused.output) from refused
 
+    async def has_chain(self, family: Family, table: str, chain: str) -> bool:
+        return await self._tool.has_chain(family, table, chain)
+
     async def save(self, family: Family) -> str:
         return await self._tool.save(family)
 
 
 def _embedded_iptables(choice: EngineChoice, node: str, store: Store, tool: IptablesTool) -> Engine:
-    settings = ProxySettings(detect_local=ClusterCIDR(choice.cluster_cidrs))
-    return EmbeddedEngine(node, store, _ToolLoader(tool), settings)
+    settings = ProxySettings.of(choice.configuration, choice.cluster_cidrs)
+    periods = Periods(least=choice.configuration.min_sync_period, sync=choice.configuration.sync_period)
+    return EmbeddedEngine(node, store, _ToolLoader(tool), settings, periods=periods)
 
 
 _MAKERS: Final[Mapping[str, Callable[[EngineChoice, str, Store, IptablesTool], Engine]]] = {

@@ -4,9 +4,10 @@ Owns: ``Engine`` and ``EngineChoice``.
 Must not: know whose engine it is. A scenario speaks of modes and versions only.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from lab.cluster.configuration import ProxyConfiguration
 from lab.ip import IPNetwork
 from lab.timing import Deadline
 
@@ -17,12 +18,17 @@ __all__ = ["Engine", "EngineChoice"]
 class EngineChoice:
     """Which engine to run and how it is configured, the same for every node.
 
-    ``name`` is what ``--engine`` says; ``cluster_cidrs`` are the pod networks, by which a proxy tells pods from others
-    (``clusterCIDR`` of ``KubeProxyConfiguration``).
+    Attributes:
+        name: what ``--engine`` says.
+        cluster_cidrs: the pod networks, by which a proxy tells pods from others unless ``configuration`` has its own.
+        configuration: the scenario's ``KubeProxyConfiguration``, or kube-proxy's defaults.
+        iptables: which variant of iptables loads the rules; empty for whichever works best on this machine.
     """
 
     name: str = "embedded/iptables"
     cluster_cidrs: tuple[IPNetwork, ...] = ()
+    configuration: ProxyConfiguration = field(default_factory=ProxyConfiguration)
+    iptables: str = ""
 
 
 class Engine(Protocol):

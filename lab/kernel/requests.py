@@ -4,7 +4,7 @@ Owns: the requests to make devices, addresses, routes, rules and neighbours, eac
 Must not: send them (``kernel.netlink`` does), or decide which are sent (``kernel.realise`` does).
 
 Layouts are those of the kernel's headers: ``struct ifinfomsg``, ``rtmsg`` and ``rtnexthop`` of linux/rtnetlink.h,
-``ifaddrmsg`` of linux/if_addr.h, ``ndmsg`` of linux/neighbour.h, ``fib_rule_hdr`` of linux/fib_rules.h.
+``ifaddrmsg`` of linux/if_addr.h, ``ndmsg`` and ``ndtmsg`` of linux/neighbour.h, ``fib_rule_hdr`` of linux/fib_rules.h.
 """
 
 import socket
@@ -43,6 +43,7 @@ __all__ = [
     "replace_route",
     "set_hairpin",
     "set_loopback_up",
+    "set_proxy_delay",
     "set_up",
 ]
 
@@ -57,6 +58,7 @@ _RTM_NEWADDR: Final = 20
 _RTM_NEWROUTE: Final = 24
 _RTM_NEWNEIGH: Final = 28
 _RTM_NEWRULE: Final = 32
+_RTM_SETNEIGHTBL: Final = 67
 _IFF_UP: Final = 0x1
 _IFF_PROMISC: Final = 0x100
 _IFLA_ADDRESS: Final = 1
@@ -101,6 +103,10 @@ _NDA_DST: Final = 1
 _NDA_LLADDR: Final = 2
 _NUD_NOARP: Final = 0x40
 _NUD_PERMANENT: Final = 0x80
+_NDTA_NAME: Final = 1
+_NDTA_PARMS: Final = 6
+_NDTPA_IFINDEX: Final = 1
+_NDTPA_PROXY_DELAY: Final = 13
 _NTF_SELF: Final = 0x02
 _AF_BRIDGE: Final = 7  # not in every build of the socket module
 
@@ -112,6 +118,7 @@ _IFADDRMSG: Final = struct.Struct("=BBBBI")
 _RTMSG: Final = struct.Struct("=8BI")
 _RTNEXTHOP: Final = struct.Struct("=HBBi")
 _NDMSG: Final = struct.Struct("=BxxxiHBB")
+_NDTMSG: Final = struct.Struct("=Bxxx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +209,13 @@ def set_hairpin(end: LinkEnd) -> Request:
     """Let a bridge send frames back out of the port they came in by (IFLA_BRPORT_MODE; ``hairpin`` of bridge(8))."""
     body = _link(end.index, nla.nested(_IFLA_PROTINFO, nla.tiny(_IFLA_BRPORT_MODE, 1)), family=_AF_BRIDGE)
     return Request(f"set the bridge port {end.device} to hairpin", _RTM_SETLINK, 0, body)
+
+
+def set_proxy_delay(end: LinkEnd) -> Request:
+    """Let a device answer ARP for others at once, not after a random part of 0.8 s (proxy_delay, arp(7))."""
+    parms = nla.nested(_NDTA_PARMS, nla.integer(_NDTPA_IFINDEX, end.index), nla.long(_NDTPA_PROXY_DELAY, 0))
+    body = _NDTMSG.pack(socket.AF_INET) + nla.text(_NDTA_NAME, "arp_cache") + parms
+    return Request(f"answer ARP for others at once on {end.device}", _RTM_SETNEIGHTBL, 0, body)
 
 
 def set_loopback_up() -> Request:

@@ -61,8 +61,8 @@ class IptablesVariant:
     version: str
 
     def command(self, family: Family, verb: str) -> str:
-        """The program for ``verb`` (``restore`` or ``save``) of one family."""
-        return f"{'iptables' if family is Family.IPV4 else 'ip6tables'}-{self.name}-{verb}"
+        """The program for ``verb`` (``restore`` or ``save``) of one family; without a verb, iptables itself."""
+        return f"{'iptables' if family is Family.IPV4 else 'ip6tables'}-{self.name}{verb and '-'}{verb}"
 
 
 async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANTS) -> IptablesVariant:
@@ -115,6 +115,11 @@ class IptablesTool:
         done = await _run(self._launcher, self._netns, self._place, argv, text.encode())
         if done.status != 0:
             raise RestoreRefusedError(_words(done))
+
+    async def has_chain(self, family: Family, table: str, chain: str) -> bool:
+        """Whether the table has that chain."""
+        argv = (self._variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
+        return (await _run(self._launcher, self._netns, self._place, argv, b"")).status == 0
 
     async def save(self, family: Family) -> str:
         """The rules of mangle, filter and nat with their counters, as iptables-save prints them.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from lab.cluster.objects import PodPort, Service
 from lab.ip import Protocol
+from lab.scenario.configuration import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
 from lab.scenario.inventory import pod_names
 from lab.scenario.manifests import Manifests, ServiceId
@@ -47,7 +48,9 @@ __all__ = ["build_scenario"]
 Services = Mapping[ServiceId, Service]
 
 
-def build_scenario(file: str, document: ScenarioDocument, place: Place, manifests: Manifests) -> Scenario:
+def build_scenario(
+    file: str, document: ScenarioDocument, place: Place, manifests: Manifests, configured: Configured
+) -> Scenario:
     """The Scenario that the documents of a file make, all of them checked.
 
     Args:
@@ -55,6 +58,7 @@ def build_scenario(file: str, document: ScenarioDocument, place: Place, manifest
         document: the Scenario document.
         place: where it stands.
         manifests: the Services beside it.
+        configured: how the file configures its proxies.
     """
     spec, at = document.spec, place["spec"]
     services = {key: service for key, service in manifests.services.items() if service is not None}
@@ -74,7 +78,8 @@ def build_scenario(file: str, document: ScenarioDocument, place: Place, manifest
         hosts=tuple(Host(name=name, position=at["hosts"][name].key.position) for name in spec.hosts),
         services=tuple(services.values()),
         probes=tuple(_probe(probe, at["probes"][index], services, pods) for index, probe in enumerate(spec.probes)),
-        notes=_notes(manifests),
+        notes=_notes(manifests, configured),
+        proxy=configured.configuration,
     )
 
 
@@ -171,8 +176,11 @@ def _seen_source(shape: ExpectShape) -> SourceExpectation | None:
             return address
 
 
-def _notes(manifests: Manifests) -> tuple[str, ...]:
+def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:
     """What the author may not expect: keys that are there and have no effect, named once."""
-    if not manifests.ignored:
-        return ()
-    return (f"no effect on proxying: {', '.join(sorted(manifests.ignored))}",)
+    notes = []
+    if manifests.ignored:
+        notes.append(f"no effect on proxying: {', '.join(sorted(manifests.ignored))}")
+    if configured.ignored:
+        notes.append(f"no effect in {CONFIGURATION_KIND}: {', '.join(configured.ignored)}")
+    return tuple(notes)

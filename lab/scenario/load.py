@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lab.errors import InternalError
 from lab.scenario.build import build_scenario
+from lab.scenario.configuration import CONFIGURATION_KIND, read_configuration
 from lab.scenario.document import Document, Spot
 from lab.scenario.inventory import check_network, take_inventory
 from lab.scenario.manifests import read_manifests
@@ -64,7 +65,9 @@ def parse_scenario(text: str, file: str) -> Scenario:
 def _scenario(text: str, file: str, problems: Problems) -> Scenario:
     documents, complete = read_documents(text, file, problems)
     scenarios = [document.root for document in documents if _is_scenario(document)]
-    others = [document.root for document in documents if not _is_scenario(document)]
+    configurations = [document.root for document in documents if _is_configuration(document)]
+    apart = {id(place.document) for place in (*scenarios, *configurations)}
+    others = [document.root for document in documents if id(document) not in apart]
     for surplus in scenarios[1:]:
         problems.add(surplus.spot, "a second Scenario stands in the file", allowed="one file holds one scenario")
     if not scenarios and complete:
@@ -72,6 +75,7 @@ def _scenario(text: str, file: str, problems: Problems) -> Scenario:
         problems.add(_start(file), "the file holds no Scenario", allowed=needed)
     parts = read_parts(scenarios[0], problems) if scenarios else None
     network = parts.network if parts else None
+    configured = read_configuration(configurations, problems)
     manifests = read_manifests(others, network.service_cidr if network else None, problems)
     check_services(manifests, problems)
     if parts is not None and complete:
@@ -81,7 +85,7 @@ def _scenario(text: str, file: str, problems: Problems) -> Scenario:
     problems.raise_any()
     if parts is None or parts.document is None:
         raise InternalError(f"{file}: refused, but no problem was told; please report this file")
-    return build_scenario(file, parts.document, parts.place, manifests)
+    return build_scenario(file, parts.document, parts.place, manifests, configured)
 
 
 def _is_scenario(document: Document) -> bool:
@@ -90,6 +94,10 @@ def _is_scenario(document: Document) -> bool:
     if not isinstance(value, dict):
         return False
     return value.get("kind") == "Scenario" or str(value.get("apiVersion")).startswith("proxylab/")
+
+
+def _is_configuration(document: Document) -> bool:
+    return isinstance(document.value, dict) and document.value.get("kind") == CONFIGURATION_KIND
 
 
 def _start(file: str) -> Spot:

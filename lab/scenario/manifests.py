@@ -4,7 +4,7 @@ Owns: which kinds of object a scenario file may hold, lists of them, and the API
 Must not: allocate (``lab.cluster.allocate`` does), or weigh fields against each other (``lab.scenario.validity`` does).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -18,7 +18,7 @@ from lab.cluster.objects import (
 from lab.ip import IPNetwork, Protocol
 from lab.scenario.document import Place
 from lab.scenario.problems import Problems, describe, shown
-from lab.scenario.schema.base import Shape, is_ignored
+from lab.scenario.schema.base import ignored_keys
 from lab.scenario.schema.service import (
     FamilyPolicy,
     IngressShape,
@@ -47,7 +47,6 @@ _LATER = {
     "Node": "v1",
     "Ingress": "networking.k8s.io/v1",
     "ServiceCIDR": "networking.k8s.io/v1",
-    "KubeProxyConfiguration": "kubeproxy.config.k8s.io/v1alpha1",
 }
 
 
@@ -134,7 +133,7 @@ class _Reader:
             check_service(shape, place, self._service_cidr, problems)
             if len(problems) == before:
                 self.services[service_id] = _service(shape)
-            self.ignored.update(_ignored(shape, ""))
+            self.ignored.update(ignored_keys(shape))
 
 
 def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
@@ -149,13 +148,13 @@ def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
         problems.add(place[absent].spot, "is missing or no text", allowed="every object has an apiVersion and a kind")
         return None
     spot = place["kind"].spot
-    allowed = "allowed: Service" if inside else "allowed: Scenario, Service, List"
+    allowed = "allowed: Service" if inside else "allowed: Scenario, Service, List, KubeProxyConfiguration"
     if kind in _LATER:
         problems.add(spot, f"not yet: this version cannot use objects of kind {kind}", allowed=allowed)
     elif kind == inside:
         problems.add(spot, f"a {kind} stands inside a {kind}", allowed=allowed)
     elif kind not in _KINDS:
-        known = ["Scenario", *_KINDS, *_LATER]
+        known = ["Scenario", "KubeProxyConfiguration", *_KINDS, *_LATER]
         problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
     elif version != _KINDS[kind]:
         problems.add(place["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
@@ -223,15 +222,3 @@ def _affinity_timeout(spec: ServiceSpecShape) -> int | None:
     config = spec.session_affinity_config
     timeout = config.client_ip.timeout_seconds if config and config.client_ip else None
     return DEFAULT_AFFINITY_TIMEOUT if timeout is None else timeout
-
-
-def _ignored(shape: Shape, path: str) -> Iterator[str]:
-    """The keys that the author wrote and that have no effect, as paths without indexes."""
-    for name in shape.model_fields_set:
-        declared, value = type(shape).model_fields[name], getattr(shape, name)
-        here = f"{path}{declared.alias}"
-        if is_ignored(declared.metadata):
-            yield here
-        for inner in value if isinstance(value, list) else [value]:
-            if isinstance(inner, Shape):
-                yield from _ignored(inner, here + ("[]." if isinstance(value, list) else "."))

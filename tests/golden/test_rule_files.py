@@ -20,10 +20,10 @@ FILES = Path(__file__).parent / "rules"
 def rendered(name: str, family: Family) -> str:
     addresses = Addresses(family)
     empty, case = CASES["empty"](addresses), CASES[name](addresses)
-    first = restore(render(empty.cluster, empty.node, empty.settings, family), Held())
+    first = render(empty.cluster, empty.node, empty.settings, family)
     if name == "empty":
-        return first.text
-    return restore(render(case.cluster, case.node, case.settings, family), first.leaves).text
+        return restore(first, Held()).text
+    return restore(render(case.cluster, case.node, case.settings, family), Held().after(first)).text
 
 
 @pytest.mark.parametrize("family", list(Family), ids=str)

@@ -78,9 +78,9 @@ def test_every_case_loads_one_after_the_other(family: Family, variant: str, tmp_
     ready(family, variant)
     held, texts = Held(), []
     for make in CASES.values():
-        text = restore(ruleset(make(Addresses(family)), family), held)
-        texts.append(text.text)
-        held = text.leaves
+        wanted = ruleset(make(Addresses(family)), family)
+        texts.append(restore(wanted, held).text)
+        held = held.after(wanted)
     done = load_and_save(family, variant, texts, tmp_path)
     assert done.returncode == 0, done.stderr
     assert read_held(done.stdout) == held
@@ -132,7 +132,7 @@ def test_a_refusal_is_traced_to_line_and_service(variant: str, wrong: str, tmp_p
     ready(Family.IPV4, variant)
     good = restore(ruleset(CASES["cluster-ip"](Addresses(Family.IPV4)), Family.IPV4), Held())
     lines = tuple((line.replace("-s 10.42.0.11", wrong), service) for line, service in good.lines)
-    bad = RestoreText(lines, good.leaves)
+    bad = RestoreText(lines)
     done = load_and_save(Family.IPV4, variant, [bad.text], tmp_path)
     assert done.returncode != 0
     explained = bad.explain(done.stderr)

@@ -3,6 +3,7 @@
 import random
 import re
 from collections import defaultdict
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from hypothesis import given, settings
@@ -20,8 +21,8 @@ from lab.cluster.objects import (
     TrafficPolicy,
 )
 from lab.engines.embedded.iptables.held import Held, read_held
-from lab.engines.embedded.iptables.render import render
-from lab.engines.embedded.iptables.restore import restore
+from lab.engines.embedded.iptables.render import Renderer, render
+from lab.engines.embedded.iptables.restore import restore, restore_changes
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ClusterView
 from lab.engines.embedded.settings import BridgeInterface, ClusterCIDR, NodeCIDR, ProxySettings
@@ -219,8 +220,8 @@ def test_a_load_after_any_others_leaves_what_a_first_load_leaves(history: list[W
     one_family = [world for world in history if world[0][0] is family]
     tables, held = fresh(), Held()
     for (_, chosen, node), cluster in one_family:
-        text = restore(render(cluster, node, chosen, family), held)
-        tables, held = MemoryLoader._loaded(tables, text.text), text.leaves
+        ruleset = render(cluster, node, chosen, family)
+        tables, held = MemoryLoader._loaded(tables, restore(ruleset, held).text), held.after(ruleset)
     assert {(chain.table.value, chain.name) for chain in held.chains} == {
         (table, chain) for table, chains in tables.items() for chain in chains if chain not in BUILT_IN[table]
     }
@@ -236,10 +237,45 @@ def test_a_load_after_any_others_leaves_what_a_first_load_leaves(history: list[W
 @examples
 def test_what_was_loaded_is_read_back(world: World) -> None:
     (family, chosen, node), cluster = world
-    text = restore(render(cluster, node, chosen, family), Held())
+    ruleset = render(cluster, node, chosen, family)
     lines = []
-    for table, chains in MemoryLoader._loaded(fresh(), text.text).items():
+    for table, chains in MemoryLoader._loaded(fresh(), restore(ruleset, Held()).text).items():
         lines.append(f"*{table}")
         lines += [f":{chain} {'ACCEPT' if chain in BUILT_IN[table] else '-'} [0:0]" for chain in chains]
         lines += [f"-A {chain} {rule}" for chain, rules in chains.items() for rule in rules]
-    assert read_held("\n".join(lines)) == text.leaves
+    assert read_held("\n".join(lines)) == Held().after(ruleset)
+
+
+@given(proxies(), st.data())
+@examples
+def test_a_partial_sync_after_any_changes_equals_a_full_one(
+    proxy: tuple[Family, ProxySettings, NodeFacts], data: st.DataObject
+) -> None:
+    """Each cluster is an edit of the one before, as objects change one at a time; now and then the node changes too."""
+    family, chosen, node = proxy
+    cluster = data.draw(clusters(family))
+    renderer = Renderer(family, chosen)
+    loaded = renderer.render(cluster, node)
+    tables = MemoryLoader._loaded(fresh(), restore(loaded, Held()).text)
+    for _ in range(data.draw(st.integers(1, 5))):
+        cluster = edited(cluster, data.draw(clusters(family)), data)
+        node = replace(node, zone=data.draw(st.sampled_from([node.zone, *ZONES])))
+        ruleset = renderer.render(cluster, node)
+        assert ruleset == render(cluster, node, chosen, family)
+        tables = MemoryLoader._loaded(tables, restore_changes(ruleset, loaded).text)
+        loaded = ruleset
+    assert tables == MemoryLoader._loaded(fresh(), restore(loaded, Held()).text)
+
+
+def edited(cluster: ClusterView, other: ClusterView, data: st.DataObject) -> ClusterView:
+    """Some objects of the one, some of the other; where both have one of a name, either."""
+    services = {service.key: service for service in cluster.services}
+    slices = {item.key: item for item in cluster.slices}
+    for objects, theirs in ((services, other.services), (slices, other.slices)):
+        for thing in theirs:
+            if data.draw(st.booleans()):
+                objects[thing.key] = thing
+        for key in list(objects):
+            if data.draw(st.integers(0, 3)) == 0:
+                del objects[key]
+    return ClusterView(tuple(services.values()), tuple(slices.values()))

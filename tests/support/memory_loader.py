@@ -45,6 +45,9 @@ class MemoryLoader:
             raise RulesRefusedError(f"iptables-restore: line {next(found, 0)} failed")
         self.tables[family] = self._loaded(self.tables[family], text)
 
+    async def has_chain(self, family: Family, table: str, chain: str) -> bool:
+        return chain in self.tables[family][table]
+
     async def save(self, family: Family) -> str:
         self.saves += 1
         lines = []

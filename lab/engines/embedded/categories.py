@@ -53,17 +53,25 @@ def categorize_endpoints(port: ServicePortInfo, node: NodeFacts) -> EndpointCate
     """Sort the endpoints of ``port`` as seen from ``node``."""
     cluster = _cluster_endpoints(port.endpoints, node) if port.uses_cluster_endpoints else ()
     # Hints steer cluster-wide traffic only: an endpoint on this node is as near as can be.
-    local = _usable(tuple(e for e in port.endpoints if e.is_local)) if port.uses_local_endpoints else ()
+    local = _usable([e for e in port.endpoints if e.is_local]) if port.uses_local_endpoints else ()
     has_endpoints = bool(cluster) or (port.uses_local_endpoints and bool(_usable(port.endpoints)))
-    used = {endpoint.name for endpoint in (*cluster, *local)}
     return EndpointCategories(
         cluster=cluster,
         local=local,
-        reachable=tuple(endpoint for endpoint in port.endpoints if endpoint.name in used),
+        reachable=_either(port.endpoints, cluster, local),
         has_endpoints=has_endpoints,
         internal=_refusal(has_endpoints, none_here=port.internal_policy_local and not local),
         external=_refusal(has_endpoints, none_here=port.external_policy_local and not local),
     )
+
+
+def _either(
+    endpoints: Sequence[EndpointInfo], cluster: tuple[EndpointInfo, ...], local: tuple[EndpointInfo, ...]
+) -> tuple[EndpointInfo, ...]:
+    if not local or not cluster:
+        return cluster or local
+    used = {endpoint.name for endpoint in (*cluster, *local)}
+    return tuple([endpoint for endpoint in endpoints if endpoint.name in used])
 
 
 def _refusal(has_endpoints: bool, *, none_here: bool) -> Refusal | None:
@@ -74,8 +82,8 @@ def _refusal(has_endpoints: bool, *, none_here: bool) -> Refusal | None:
 
 def _usable(endpoints: Sequence[EndpointInfo]) -> tuple[EndpointInfo, ...]:
     """The ready ones or, if there are none, those that still serve while they terminate."""
-    ready = tuple(endpoint for endpoint in endpoints if endpoint.ready)
-    return ready or tuple(endpoint for endpoint in endpoints if endpoint.serving and endpoint.terminating)
+    ready = tuple([endpoint for endpoint in endpoints if endpoint.ready])
+    return ready or tuple([endpoint for endpoint in endpoints if endpoint.serving and endpoint.terminating])
 
 
 def _cluster_endpoints(endpoints: Sequence[EndpointInfo], node: NodeFacts) -> tuple[EndpointInfo, ...]:
@@ -89,10 +97,10 @@ def _hinted(ready: Sequence[EndpointInfo], node: NodeFacts) -> tuple[EndpointInf
     Hints of a kind count only if every ready endpoint has some and one of them names this node or its zone: while
     hints are incomplete, ignoring them is safer than overloading the few that have them.
     """
-    for_node = tuple(endpoint for endpoint in ready if node.name in endpoint.for_nodes)
+    for_node = tuple([endpoint for endpoint in ready if node.name in endpoint.for_nodes])
     if for_node and all(endpoint.for_nodes for endpoint in ready):
         return for_node
-    for_zone = tuple(endpoint for endpoint in ready if node.zone and node.zone in endpoint.for_zones)
+    for_zone = tuple([endpoint for endpoint in ready if node.zone and node.zone in endpoint.for_zones])
     if for_zone and all(endpoint.for_zones for endpoint in ready):
         return for_zone
     return tuple(ready)

@@ -28,6 +28,9 @@ class RuleLoader(Protocol):
         Each table is replaced as a whole at its ``COMMIT``; tables before a refused one have been loaded.
         """
 
+    async def has_chain(self, family: Family, table: str, chain: str) -> bool:
+        """Whether the table has that chain."""
+
     async def save(self, family: Family) -> str:
         """The rules of the tables mangle, filter and nat, as ``iptables-save -c -t TABLE`` prints them.
 

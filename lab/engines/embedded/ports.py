@@ -11,6 +11,8 @@ endpointslicecache.go in pkg/proxy).
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
 
 from lab.cluster.objects import (
     HEADLESS_LABEL,
@@ -25,7 +27,15 @@ from lab.cluster.objects import (
 )
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 
-__all__ = ["ClusterView", "EndpointInfo", "ServicePortInfo", "service_ports"]
+__all__ = [
+    "ClusterView",
+    "EndpointInfo",
+    "ServicePortInfo",
+    "in_order",
+    "ports_of",
+    "service_ports",
+    "slices_by_service",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +46,7 @@ class ClusterView:
     slices: tuple[EndpointSlice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointInfo:
+class EndpointInfo(NamedTuple):
     """One endpoint of one service port. ``name`` is ``ip:port``, with brackets around an IPv6 address."""
 
     address: IPAddress
@@ -101,20 +110,35 @@ class ServicePortInfo:
 
 def service_ports(cluster: ClusterView, family: Family, node_name: str) -> tuple[ServicePortInfo, ...]:
     """The service ports that a proxy of that family on that node serves, in the order of their Services' keys."""
-    slices: dict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
-    for item in sorted(cluster.slices, key=lambda item: item.key):
-        if item.address_type is family and HEADLESS_LABEL not in item.labels:
-            slices[item.namespace, item.service].append(item)
+    slices = slices_by_service(cluster.slices, family)
     return tuple(
         info
-        for service in sorted(cluster.services, key=lambda service: service.key)
-        for info in _ports_of(service, family, slices.get((service.namespace, service.name), ()), node_name)
+        for service in in_order(cluster.services)
+        for info in ports_of(service, family, slices.get((service.namespace, service.name), ()), node_name)
     )
 
 
-def _ports_of(
+def in_order(services: Iterable[Service]) -> list[Service]:
+    """Services in the order of their keys."""
+    return sorted(services, key=attrgetter("namespace", "name"))
+
+
+def slices_by_service(slices: Iterable[EndpointSlice], family: Family) -> dict[tuple[str, str], list[EndpointSlice]]:
+    """The slices of that family that a proxy looks at, by the namespace and name of their Service, each in order."""
+    found: dict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
+    for item in slices:
+        if item.address_type is family and HEADLESS_LABEL not in item.labels:
+            found[item.namespace, item.service].append(item)
+    for several in found.values():
+        if len(several) > 1:
+            several.sort(key=attrgetter("name"))
+    return found
+
+
+def ports_of(
     service: Service, family: Family, slices: Iterable[EndpointSlice], node_name: str
 ) -> Iterator[ServicePortInfo]:
+    """The service ports of one Service, given its slices."""
     if service.headless or service.type is ServiceType.EXTERNAL_NAME or SERVICE_PROXY_NAME_LABEL in service.labels:
         return
     # Without a cluster IP of the family there is nothing, not even for node ports or VIPs of that family.
@@ -141,24 +165,25 @@ def _ports_of(
 
 
 def _of_family(addresses: Iterable[IPAddress], family: Family) -> tuple[IPAddress, ...]:
-    return tuple(address for address in addresses if Family.of(address) is family)
+    return tuple([address for address in addresses if Family.of(address) is family])
 
 
 def _vips(service: Service, family: Family) -> tuple[IPAddress, ...]:
     # A balancer in mode Proxy (KEP-1860) rewrites the destination: packets to its address do not come through nodes.
     return _of_family(
-        (entry.ip for entry in service.load_balancer_ingress if entry.ip and entry.ip_mode == "VIP"), family
+        [entry.ip for entry in service.load_balancer_ingress if entry.ip and entry.ip_mode == "VIP"], family
     )
 
 
 def _source_ranges(service: Service, family: Family) -> tuple[IPNetwork, ...]:
-    ranges = tuple(network for network in service.source_ranges if Family.of(network) is family)
+    ranges = tuple([network for network in service.source_ranges if Family.of(network) is family])
     return () if any(network.prefixlen == 0 for network in ranges) else ranges
 
 
 def _external_policy_local(service: Service) -> bool:
-    exposed = service.type in {ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER} or bool(service.external_ips)
-    return exposed and service.external_traffic_policy is TrafficPolicy.LOCAL
+    if service.external_traffic_policy is not TrafficPolicy.LOCAL:
+        return False
+    return service.type in {ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER} or bool(service.external_ips)
 
 
 def _health_check_node_port(service: Service) -> int:
@@ -169,15 +194,15 @@ def _health_check_node_port(service: Service) -> int:
 def _endpoints(port: ServicePort, slices: Iterable[EndpointSlice], node_name: str) -> tuple[EndpointInfo, ...]:
     found: dict[str, EndpointInfo] = {}
     for item in slices:
-        for number in (own.port for own in item.ports if (own.name, own.protocol) == (port.name, port.protocol)):
-            if not number:
+        for own in item.ports:
+            if not own.port or own.name != port.name or own.protocol is not port.protocol:
                 continue
             for endpoint in item.endpoints:
-                info = _endpoint(endpoint, number, node_name)
+                info = _endpoint(endpoint, own.port, node_name)
                 # A pod that moves between slices stands in two of them for a moment; the one that still lives counts.
                 if info.name not in found or not info.terminating:
                     found[info.name] = info
-    return tuple(found[name] for name in sorted(found))
+    return tuple([found[name] for name in sorted(found)])
 
 
 def _endpoint(endpoint: Endpoint, port: int, node_name: str) -> EndpointInfo:
@@ -185,7 +210,8 @@ def _endpoint(endpoint: Endpoint, port: int, node_name: str) -> EndpointInfo:
     return EndpointInfo(
         address=address,
         port=port,
-        name=f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}",
+        # Formatting an address by itself would take four times as long, and there is one for every endpoint.
+        name=f"{address!s}:{port}" if address.version == 4 else f"[{address!s}]:{port}",
         is_local=bool(node_name) and endpoint.node_name == node_name,
         ready=endpoint.ready,
         serving=endpoint.serving,

@@ -1,15 +1,34 @@
 """What a mode offers to the sync loop.
 
-Owns: the ``Proxier`` protocol and the error of a failed synchronisation.
+Owns: the ``Proxier`` protocol, what it says of a synchronisation, and the error of a failed one.
 Must not: know any mode.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.ports import ClusterView
+from lab.engines.embedded.ports import ClusterView, ServicePortInfo
 
-__all__ = ["Proxier", "SyncFailedError"]
+__all__ = ["Proxier", "SyncFailedError", "Synced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """A synchronisation that succeeded.
+
+    Attributes:
+        what: what was done, in a few words.
+        full: whether nothing was trusted that is remembered of the kernel.
+        rules: how many rules were written, by table.
+        left_out: a line for each object that no rule can be written for. The others are served all the same.
+    """
+
+    what: str
+    full: bool = False
+    rules: Mapping[str, int] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
 
 class SyncFailedError(Exception):
@@ -29,8 +48,21 @@ class SyncFailedError(Exception):
 class Proxier(Protocol):
     """One mode in one family on one node."""
 
-    async def sync(self, cluster: ClusterView, node: NodeFacts) -> str:
-        """Bring the kernel in step and say in a few words what was done. Raises ``SyncFailedError``."""
+    @property
+    def ports(self) -> Sequence[ServicePortInfo]:
+        """The service ports that were rendered last."""
+
+    async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
+        """Bring the kernel in step. Raises ``SyncFailedError``.
+
+        Args:
+            cluster: the objects, sound or not.
+            node: the node as it is now.
+            full: trust nothing that is remembered of the kernel.
+        """
+
+    async def is_intact(self) -> bool:
+        """Whether nobody else has emptied the kernel's tables since the last synchronisation."""
 
     async def dump(self) -> str:
         """The rules as the kernel holds them, with counters, as the mode's own tool prints them."""

@@ -8,6 +8,7 @@ Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s
 
 from dataclasses import dataclass
 
+from lab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from lab.ip import IPNetwork
 
 __all__ = [
@@ -58,6 +59,7 @@ class ProxySettings:
         masquerade_bit: the bit of the packet mark that asks for masquerading.
         detect_local: how traffic of local pods is told from any other.
         node_port_addresses: node ports are served on local addresses in these networks; none of a family means all.
+        node_port_primary: node ports are served on the node's primary address only.
         localhost_node_ports: serve IPv4 node ports on loopback addresses too.
         random_fully: let masquerading draw source ports fully at random (iptables 1.6.2 and later can).
         conntrack_tcp_be_liberal: whether ``nf_conntrack_tcp_be_liberal`` was set when the proxy started. Out-of-window
@@ -68,11 +70,38 @@ class ProxySettings:
     masquerade_bit: int = 14
     detect_local: DetectLocal = ClusterCIDR()
     node_port_addresses: tuple[IPNetwork, ...] = ()
+    node_port_primary: bool = False
     localhost_node_ports: bool = True
     random_fully: bool = True
     conntrack_tcp_be_liberal: bool = False
+
+    @classmethod
+    def of(cls, configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> "ProxySettings":
+        """What a configuration comes to, in a lab whose pods have addresses of these networks."""
+        return cls(
+            masquerade_all=configuration.masquerade_all,
+            masquerade_bit=configuration.masquerade_bit,
+            detect_local=_detect_local(configuration, pod_networks),
+            node_port_addresses=configuration.node_port_addresses,
+            node_port_primary=configuration.node_port_primary,
+            localhost_node_ports=configuration.localhost_node_ports,
+            conntrack_tcp_be_liberal=configuration.conntrack.tcp_be_liberal,
+        )
 
     @property
     def masquerade_mark(self) -> int:
         """The mark itself."""
         return 1 << self.masquerade_bit
+
+
+def _detect_local(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> DetectLocal:
+    match configuration.detect_local_mode:
+        case DetectLocalMode.CLUSTER_CIDR:
+            given = configuration.cluster_cidrs
+            return ClusterCIDR(pod_networks if given is None else given)
+        case DetectLocalMode.NODE_CIDR:
+            return NodeCIDR()
+        case DetectLocalMode.BRIDGE_INTERFACE:
+            return BridgeInterface(configuration.bridge_interface)
+        case DetectLocalMode.INTERFACE_NAME_PREFIX:
+            return InterfaceNamePrefix(configuration.interface_name_prefix)

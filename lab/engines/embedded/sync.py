@@ -3,23 +3,32 @@
 Owns: ``EmbeddedEngine``: following the store, gathering changes, and saying which revision the kernel reflects.
 Must not: know how a mode programs the kernel (its proxiers do), or run processes.
 
-The store calls back within whatever changes it; the loop then takes all that has gathered by its next turn. Changes
-that arrive while a load runs are taken together afterwards.
+The store calls back within whatever changes it; the loop then takes all that has gathered, as soon as its pace allows.
+Besides changes, four things make it run, as in kube-proxy: a load that failed is tried again after a sync period; the
+canary chains are looked for once a sync period, and a flush by somebody else is answered by a full synchronisation;
+so is a change of the node's zone; and once an hour nothing is trusted that is remembered of the kernel.
 """
 
 import asyncio
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lab.cluster.objects import EndpointSlice, Key, Node, Pod, Service
 from lab.cluster.store import Event, Store
+from lab.engines.embedded.clock import Clock, MonotonicClock
+from lab.engines.embedded.health import Health
 from lab.engines.embedded.iptables.proxier import IptablesProxier
 from lab.engines.embedded.loader import RuleLoader
+from lab.engines.embedded.metrics import SyncMetrics
 from lab.engines.embedded.node import NodeFacts
+from lab.engines.embedded.pace import Pace, Periods
 from lab.engines.embedded.ports import ClusterView
-from lab.engines.embedded.proxier import Proxier, SyncFailedError
+from lab.engines.embedded.proxier import Proxier, Synced, SyncFailedError
 from lab.engines.embedded.settings import ProxySettings
+from lab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
 from lab.errors import EngineError
 from lab.ip import Family, IPAddress
 from lab.timing import Deadline, DeadlineExceededError, wait_until
@@ -48,6 +57,9 @@ class EmbeddedEngine:
         families: those to serve; each has rules of its own.
         interface_addresses: what stands on the node's interfaces, loopback included. Asked at every synchronisation,
             as kube-proxy does; needed only where ``node_port_addresses`` are restricted.
+        periods: how often it may run, and how often it must.
+        surroundings: what it does besides rules.
+        clock: what it waits by.
     """
 
     def __init__(
@@ -59,26 +71,45 @@ class EmbeddedEngine:
         *,
         families: Sequence[Family] = (Family.IPV4,),
         interface_addresses: Callable[[], Sequence[IPAddress]] = tuple,
+        periods: Periods | None = None,
+        surroundings: Surroundings | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._node_name = node_name
         self._store = store
         self._interface_addresses = interface_addresses
-        self._proxiers: tuple[Proxier, ...] = tuple(IptablesProxier(family, loader, settings) for family in families)
+        self._periods = periods or Periods()
+        self._surroundings = surroundings or NoSurroundings()
+        self._clock = clock or MonotonicClock()
+        self._proxiers: dict[Family, Proxier] = {
+            family: IptablesProxier(family, loader, settings) for family in families
+        }
         self._log: deque[str] = deque(maxlen=LOG_LINES)
-        self._changed = asyncio.Event()
+        self._wake = asyncio.Event()
         self._newest_change = store.revision
         self._outcome: _Outcome | None = None
+        self._zone: str | None = None
+        self._left_out: dict[str, None] = {}
+        now = self._clock.now()
+        self._pace = Pace(self._periods.least, now)
+        self._retry_at = math.inf
+        self._look_at = now + self._periods.sync
+        self._full_at = now + self._periods.full
         self._stopped = False
         self._unsubscribe: Callable[[], None] = lambda: None
         self._follower: asyncio.Task[None] | None = None
+        self.health = Health(tuple(families), self._periods.sync)
+        self.metrics = SyncMetrics()
 
     async def start(self) -> None:
         """Load the rules for the cluster as it stands, then follow it. Raises ``EngineError``."""
         self._unsubscribe = self._store.subscribe(self._note)
         try:
+            self._log.extend(await self._surroundings.open(self.health, self.metrics))
             self._raise_failures(await self._sync())
         except BaseException:
             self._unsubscribe()
+            await self._surroundings.close()
             raise
         self._follower = asyncio.create_task(self._follow(), name=f"engine on {self._node_name}")
 
@@ -100,7 +131,7 @@ class EmbeddedEngine:
 
     async def dump(self) -> str:
         """The rules of every family, as the kernel holds them."""
-        return "".join([await proxier.dump() for proxier in self._proxiers])
+        return "".join([await proxier.dump() for proxier in self._proxiers.values()])
 
     def logs(self) -> tuple[str, ...]:
         """The last lines of the log, oldest first."""
@@ -110,15 +141,25 @@ class EmbeddedEngine:
         """Follow no longer. A load under way is awaited: iptables-restore must not be cut off between two tables."""
         self._unsubscribe()
         self._stopped = True
-        self._changed.set()
+        self._wake.set()
         if self._follower is not None:
             await self._follower
+        await self._surroundings.close()
 
     def _note(self, event: Event) -> None:
         # Pods matter through their EndpointSlices only.
-        if not isinstance(event.object, Pod):
-            self._newest_change = event.revision
-            self._changed.set()
+        if isinstance(event.object, Pod):
+            return
+        self._newest_change = event.revision
+        if not isinstance(event.object, Node):
+            self.metrics.changed("service" if isinstance(event.object, Service) else "endpoint")
+        self._queued()
+        self._wake.set()
+
+    def _queued(self) -> None:
+        self.health.queued(self._clock.now())
+        for family in self._proxiers:
+            self.metrics.queued(family, time.time())
 
     def _reflects(self, revision: int) -> bool:
         """Whether every change up to ``revision`` that matters to rules has been dealt with."""
@@ -126,29 +167,75 @@ class EmbeddedEngine:
             return False
         return self._outcome.revision >= min(revision, self._newest_change)
 
+    @property
+    def _has_changes(self) -> bool:
+        return self._outcome is None or self._newest_change > self._outcome.revision
+
     async def _follow(self) -> None:
         while True:
-            await self._changed.wait()
+            allowed_at = self._pace.ready_at(self._clock.now()) if self._has_changes else math.inf
+            await self._clock.wait(self._wake, min(allowed_at, self._retry_at, self._look_at, self._full_at))
+            self._wake.clear()
             if self._stopped:
                 return
-            await self._sync()
+            now = self._clock.now()
+            flushed = now >= self._look_at and await self._is_flushed(now)
+            full = flushed or now >= self._full_at
+            due = self._has_changes and self._pace.ready_at(now) <= now
+            if full or due or now >= self._retry_at:
+                await self._sync(full=full)
 
-    async def _sync(self) -> _Outcome:
+    async def _is_flushed(self, now: float) -> bool:
+        """Whether somebody else has emptied our tables. Until a failed load succeeds, nothing is expected of them."""
+        self._look_at = now + self._periods.sync
+        if not math.isinf(self._retry_at):
+            return False
+        for family, proxier in self._proxiers.items():
+            if not await proxier.is_intact():
+                self._log.append(f"{family}: the canary chain is gone, so somebody has flushed the rules")
+                return True
+        return False
+
+    async def _sync(self, *, full: bool = False) -> _Outcome:
         """Bring every family in step with the store as it stands now. One family's failure does not stop the others."""
-        self._changed.clear()
+        self._pace.take(self._clock.now())
+        self.metrics.taken()
         revision = self._store.revision
         cluster = ClusterView(self._store.list(Service), self._store.list(EndpointSlice))
         node = self._facts()
-        failures = []
-        for proxier in self._proxiers:
+        moved, self._zone = self._zone not in (None, node.zone), node.zone
+        if full:
+            self._full_at = self._clock.now() + self._periods.full
+        failures: list[SyncFailedError] = []
+        left_out: dict[str, None] = {}
+        for family in self._proxiers:
             try:
-                said = await proxier.sync(cluster, node)
+                done = await self._sync_family(family, cluster, node, full=full or moved)
+                self._log.append(f"revision {revision}: {done.what}")
+                left_out |= dict.fromkeys(done.left_out)
             except SyncFailedError as failure:
                 failures.append(failure)
-                said = failure.what
-            self._log.append(f"revision {revision}: {said}")
+                self.metrics.failed(family)
+                self._log.append(f"revision {revision}: {failure.what}")
+        self._log.extend(line for line in left_out if line not in self._left_out)
+        self._left_out = left_out
+        if not failures:
+            served = Served({family: proxier.ports for family, proxier in self._proxiers.items()})
+            self._log.extend(await self._surroundings.follow(served))
+        self._retry_at = self._clock.now() + self._periods.sync if failures else math.inf
         self._outcome = _Outcome(revision, tuple(failures))
+        if self._has_changes:
+            self._queued()
         return self._outcome
+
+    async def _sync_family(self, family: Family, cluster: ClusterView, node: NodeFacts, *, full: bool) -> Synced:
+        began, clock = self._clock.now(), time.perf_counter()
+        done = await self._proxiers[family].sync(cluster, node, full=full)
+        self.health.synced(family, began, self._clock.now())
+        self.metrics.synced(family, time.perf_counter() - clock, time.time(), full=done.full)
+        for table, rules in done.rules.items():
+            self.metrics.wrote(family, table, rules)
+        return done
 
     def _facts(self) -> NodeFacts:
         node = self._store.get(Key("Node", "", self._node_name))

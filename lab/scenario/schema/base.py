@@ -4,7 +4,7 @@ Owns: the two base models, closed words, ranges, and keys that the format has bu
 Must not: know any key.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
@@ -25,6 +25,7 @@ __all__ = [
     "ManifestShape",
     "ScenarioShape",
     "Shape",
+    "ignored_keys",
     "is_ignored",
     "is_later",
     "not_yet",
@@ -107,6 +108,18 @@ def is_later(metadata: Iterable[object]) -> bool:
 def is_ignored(metadata: Iterable[object]) -> bool:
     """Whether a field with this metadata is ``Ignored``."""
     return _IGNORED in metadata
+
+
+def ignored_keys(shape: Shape, path: str = "") -> Iterator[str]:
+    """The keys that the author wrote and that have no effect, as paths without indexes."""
+    for name in shape.model_fields_set:
+        declared, value = type(shape).model_fields[name], getattr(shape, name)
+        here = f"{path}{declared.alias}"
+        if is_ignored(declared.metadata):
+            yield here
+        for inner in value if isinstance(value, list) else [value]:
+            if isinstance(inner, Shape):
+                yield from ignored_keys(inner, here + ("[]." if isinstance(value, list) else "."))
 
 
 Word = TypeVar("Word", bound=StrEnum)

@@ -33,7 +33,7 @@ def endpoint(name: str, state: str = "ready", **fields: object) -> EndpointInfo:
         serving=state in {"ready", "draining"},
         terminating=state in {"draining", "dying"},
     )
-    return replace(plain, **fields)
+    return plain._replace(**fields)
 
 
 def categorized(

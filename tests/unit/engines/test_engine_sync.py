@@ -11,6 +11,7 @@ from rule_cases import HERE, Addresses, echo, endpoint, node_port, slice_of
 
 from lab.cluster.objects import Node, Pod
 from lab.cluster.store import Store
+from lab.engines.embedded.pace import Periods
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.sync import EmbeddedEngine
 from lab.engines.protocol import Engine
@@ -33,7 +34,7 @@ def soon() -> Deadline:
 
 
 def made(store: Store, loader: MemoryLoader, **options: object) -> EmbeddedEngine:
-    engine = EmbeddedEngine(HERE, store, loader, ProxySettings(), **options)
+    engine = EmbeddedEngine(HERE, store, loader, ProxySettings(), periods=Periods(least=0), **options)
     checked: Engine = engine  # mypy: it keeps the protocol
     assert checked is engine
     return engine

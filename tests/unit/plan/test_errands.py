@@ -5,6 +5,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 import pytest
 from scenario_cases import ECHO, at, front, node, pods, probe, scenario, two_nodes
+from wires import BASIC as WIRES
 
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
@@ -201,3 +202,22 @@ def test_only_port_need_not_be_named() -> None:
     case = scenario([node("a")], [pods("s", "a")], probes=[asked])
     only = replace(ALLOCATED, ports=ALLOCATED.ports[:1])
     assert resolve(case, draw(case), (only,))[0].port == 80
+
+
+def test_a_pod_of_the_host_network_sends_and_receives_in_its_nodes_namespace() -> None:
+    case = replace(WIRES["crowded"], probes=(probe("p", "agent-1", PodTarget(pod="echo-2")),))
+    found = resolve(case, draw(case), ())[0]
+    assert (found.sender.namespace, str(found.sender.address), found.sender.device) == ("node-a", "172.18.0.2", "eth0")
+    where = {each.name: (each.namespace, str(each.address)) for each in found.receivers}
+    assert where["agent-2"] == ("node-b", "172.18.0.3")
+    assert where["echo-4"] == ("echo@node-b", "10.244.1.11")
+    assert (str(found.destination), found.port) == ("10.244.1.10", 8080), "a port is said once, whatever the family"
+
+
+def test_everybody_is_met_in_the_family_of_the_address_dialled() -> None:
+    target = AddressTarget(address=IPv6Address("fd00:10:96::7"), port=80)
+    case = replace(WIRES["ptp dual"], probes=(probe("p", "client", target),))
+    found = resolve(case, draw(case), ())[0]
+    assert {each.address.version for each in (found.sender, *found.receivers, *found.fences)} == {6}
+    assert found.detour is not None
+    assert str(found.detour.via) == "fd00:172:18::2"

@@ -38,7 +38,7 @@ def bodies(scope: Scope) -> tuple[Rule, ...]:
         *(source_ranges(scope) if scope.uses_firewall_chain else ()),
         *balance(scope, scope.chains.cluster, scope.endpoints.cluster),
         *balance(scope, scope.chains.local, scope.endpoints.local),
-        *(rule for endpoint in scope.endpoints.reachable for rule in endpoint_rules(scope, endpoint)),
+        *[rule for endpoint in scope.endpoints.reachable for rule in endpoint_rules(scope, endpoint)],
     )
 
 
@@ -97,7 +97,7 @@ def source_ranges(scope: Scope) -> Iterator[Rule]:
         yield Rule(chain, (why, f"-s {cidr}"), scope.chains.external.name)
     if any(scope.proxy.node_address in cidr for cidr in port.source_ranges):
         for address in port.load_balancer_vips:
-            yield Rule(chain, (why, f"-s {address}"), scope.chains.external.name)
+            yield Rule(chain, (why, f"-s {address!s}"), scope.chains.external.name)
     yield Rule(chain, (comment(f"other traffic to {port.name} will be dropped by {names.PROXY_FIREWALL.name}"),))
 
 
@@ -120,13 +120,13 @@ def remembered(scope: Scope, chain: Chain, endpoint: EndpointInfo, seconds: int)
 
 def endpoint_rules(scope: Scope, endpoint: EndpointInfo) -> tuple[Rule, ...]:
     """KUBE-SEP-: one endpoint."""
-    return (*hairpin(scope, endpoint), *translation(scope, endpoint))
+    return hairpin(scope, endpoint) + translation(scope, endpoint)
 
 
 def hairpin(scope: Scope, endpoint: EndpointInfo) -> tuple[Rule, ...]:
     """An endpoint that has been given to itself must see another source, or its answer would never leave it."""
     chain = scope.endpoint_chains[endpoint.name]
-    return (Rule(chain, (_of_port(scope), f"-s {endpoint.address}"), names.MARK_MASQ.name),)
+    return (Rule(chain, (scope.of_port, f"-s {endpoint.address!s}"), names.MARK_MASQ.name),)
 
 
 def translation(scope: Scope, endpoint: EndpointInfo) -> tuple[Rule, ...]:
@@ -134,11 +134,7 @@ def translation(scope: Scope, endpoint: EndpointInfo) -> tuple[Rule, ...]:
     chain = scope.endpoint_chains[endpoint.name]
     remember = "" if scope.port.affinity_timeout is None else f"-m recent --name {chain.name} --set"
     target = f"DNAT --to-destination {endpoint.name}"
-    return (Rule(chain, (_of_port(scope), remember, transport(scope.port.protocol)), target),)
-
-
-def _of_port(scope: Scope) -> str:
-    return "" if scope.proxy.brief else comment(scope.port.name)
+    return (Rule(chain, (scope.of_port, remember, transport(scope.port.protocol)), target),)
 
 
 def _to_endpoint(scope: Scope, endpoint: EndpointInfo) -> str:

@@ -144,6 +144,9 @@ def node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) ->
 
 
 def _node_port_addresses(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[str, ...]:
+    if settings.node_port_primary:
+        primary = node.primary_address(family)
+        return () if primary.is_loopback and not _serves_loopback(family, settings) else (f"-d {primary}",)
     chosen = [cidr for cidr in settings.node_port_addresses if Family.of(cidr) is family]
     if chosen and all(cidr.prefixlen for cidr in chosen):
         own = {address for address in node.interface_addresses if any(address in cidr for cidr in chosen)}

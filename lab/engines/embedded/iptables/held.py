@@ -6,12 +6,12 @@ from built-in chains.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lab.engines.embedded.iptables.names import Chain, Table
-from lab.engines.embedded.iptables.rules import Rule
+from lab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES, Chain, Table
+from lab.engines.embedded.iptables.rules import Rule, Ruleset
 
 __all__ = ["Held", "read_held"]
 
@@ -30,12 +30,23 @@ class Held:
         """Whether a rule of the same meaning stands in the same built-in chain."""
         return _jump(rule.chain, rule.line()) in self.jumps
 
-    def after(self, *, made: Iterable[Chain], removed: Iterable[Chain], jumps: Iterable[Rule]) -> "Held":
-        """What there is once these chains have been made or removed and these jumps put in."""
+    @property
+    def owned_chains(self) -> frozenset[str]:
+        """The names of those that belong to service ports, which this proxy or one before it has made."""
+        return frozenset(chain.name for chain in self.chains if _is_owned(chain))
+
+    def after(self, ruleset: Ruleset) -> "Held":
+        """What there is once ``ruleset`` has been loaded in full."""
+        strangers = {chain for chain in self.chains if not _is_owned(chain)}
+        owned = (chain for port in ruleset.ports for chain in port.chains)
         return Held(
-            self.chains.union(made).difference(removed),
-            self.jumps.union(_jump(rule.chain, rule.line()) for rule in jumps),
+            frozenset(strangers.union(ruleset.shared, ruleset.kept, owned)),
+            self.jumps.union(_jump(rule.chain, rule.line()) for rule in ruleset.jumps),
         )
+
+
+def _is_owned(chain: Chain) -> bool:
+    return chain.table is Table.NAT and chain.name.startswith(SERVICE_CHAIN_PREFIXES)
 
 
 def read_held(saved: str) -> Held:

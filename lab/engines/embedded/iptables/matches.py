@@ -28,6 +28,8 @@ __all__ = [
     "transport",
 ]
 
+_TRANSPORTS = {protocol: f"-m {protocol.lower()} -p {protocol.lower()}" for protocol in Protocol}
+
 FROM_LOCAL = "-m addrtype --src-type LOCAL"
 TO_LOCAL = "-m addrtype --dst-type LOCAL"
 
@@ -39,13 +41,12 @@ def comment(text: str) -> str:
 
 def transport(protocol: Protocol) -> str:
     """The protocol, and the match of that name, which ``--dport`` belongs to."""
-    name = protocol.lower()
-    return f"-m {name} -p {name}"
+    return _TRANSPORTS[protocol]
 
 
 def to_address(protocol: Protocol, address: IPAddress, port: int) -> str:
     """Packets to that address and port."""
-    return f"{transport(protocol)} -d {address} --dport {port}"
+    return f"{transport(protocol)} -d {address!s} --dport {port}"
 
 
 def mark(value: int) -> str:

@@ -1,6 +1,7 @@
 """Objects to rules.
 
-Owns: ``render``, which puts the kinds of chains together, and the threshold of kube-proxy's large-cluster mode.
+Owns: ``render``, which puts the kinds of chains together, ``Renderer``, which does so again and again without repeating
+itself, and the threshold of kube-proxy's large-cluster mode.
 Must not: know how rules reach the kernel.
 """
 
@@ -10,11 +11,12 @@ from lab.engines.embedded.iptables.fronts import fronts
 from lab.engines.embedded.iptables.rules import PortRules, Ruleset
 from lab.engines.embedded.iptables.scope import ProxyScope, Scope
 from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.ports import ClusterView, ServicePortInfo, service_ports
+from lab.engines.embedded.ports import ClusterView, ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
+from lab.engines.embedded.tracker import PortTracker
 from lab.ip import Family
 
-__all__ = ["LARGE_CLUSTER_ENDPOINTS", "render", "render_port"]
+__all__ = ["LARGE_CLUSTER_ENDPOINTS", "Renderer", "render", "render_port"]
 
 LARGE_CLUSTER_ENDPOINTS = 1000
 """Above as many endpoints over all service ports, kube-proxy spares itself the comments of endpoint rules."""
@@ -25,18 +27,52 @@ def render(cluster: ClusterView, node: NodeFacts, settings: ProxySettings, famil
 
     The result is a function of the objects alone; the order in which they are handed in makes no difference.
     """
-    ports = service_ports(cluster, family, node.name)
-    brief = sum(len(port.endpoints) for port in ports) > LARGE_CLUSTER_ENDPOINTS
-    proxy = ProxyScope.of(family, node, settings, brief=brief)
-    return Ruleset(
-        family=family,
-        jumps=JUMPS,
-        kept=kept_chains(family, settings),
-        shared=fixed_chains(family, settings),
-        head=fixed_rules(family, settings),
-        ports=tuple(render_port(proxy, port) for port in ports),
-        tail=node_port_jumps(family, settings, node),
-    )
+    return Renderer(family, settings).render(cluster, node)
+
+
+class Renderer:
+    """``render`` for one proxy that is asked again after every change.
+
+    The rules of a service port are kept as long as the port and all that is common to all ports stay as they are; they
+    then stand in the next ruleset as the very same object, by which ``restore_changes`` knows them.
+
+    Attributes:
+        left_out: a line for each object that no rule can be written for.
+        ports: the service ports that were rendered last.
+    """
+
+    def __init__(self, family: Family, settings: ProxySettings) -> None:
+        self._family = family
+        self._settings = settings
+        self._node_name = ""
+        self._tracker = PortTracker(family, "")
+        self._proxy: ProxyScope | None = None
+        self._rendered: dict[int, tuple[ServicePortInfo, PortRules]] = {}
+        self.left_out: tuple[str, ...] = ()
+        self.ports: tuple[ServicePortInfo, ...] = ()
+
+    def render(self, cluster: ClusterView, node: NodeFacts) -> Ruleset:
+        """The rules for ``cluster``, equal to those of a renderer without memory."""
+        if node.name != self._node_name:
+            self._node_name, self._tracker = node.name, PortTracker(self._family, node.name)
+        ports = self.ports = self._tracker.update(cluster)
+        self.left_out = self._tracker.left_out
+        brief = sum([len(port.endpoints) for port in ports]) > LARGE_CLUSTER_ENDPOINTS
+        proxy = ProxyScope.of(self._family, node, self._settings, brief=brief)
+        if proxy != self._proxy:
+            self._proxy, self._rendered = proxy, {}
+        before = self._rendered
+        # By identity: the port is kept beside its rules, so its identity cannot pass to another one meanwhile.
+        self._rendered = {id(port): before.get(id(port)) or (port, render_port(proxy, port)) for port in ports}
+        return Ruleset(
+            family=self._family,
+            jumps=JUMPS,
+            kept=kept_chains(self._family, self._settings),
+            shared=fixed_chains(self._family, self._settings),
+            head=fixed_rules(self._family, self._settings),
+            ports=tuple([rules for _, rules in self._rendered.values()]),
+            tail=node_port_jumps(self._family, self._settings, node),
+        )
 
 
 def render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:

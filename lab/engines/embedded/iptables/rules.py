@@ -8,6 +8,7 @@ Chains are of two kinds. *Shared* chains hold rules of all service ports and are
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lab.cluster.objects import Key
 from lab.engines.embedded.iptables.names import Chain
@@ -16,8 +17,7 @@ from lab.ip import Family
 __all__ = ["PortRules", "Rule", "Ruleset"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One rule.
 
     Attributes:
@@ -32,10 +32,10 @@ class Rule:
 
     def line(self, verb: str = "-A") -> str:
         """The rule as a line of iptables-restore. ``-A`` appends, ``-I`` puts it at the top."""
-        words = [verb, self.chain.name, *filter(None, self.matches)]
-        if self.target:
-            words += ["-j", self.target]
-        return " ".join(words)
+        matches = " ".join(filter(None, self.matches))
+        conditions = f" {matches}" if matches else ""
+        target = f" -j {self.target}" if self.target else ""
+        return f"{verb} {self.chain.name}{conditions}{target}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Must not: hold rules.
 from dataclasses import dataclass
 
 from lab.engines.embedded.categories import EndpointCategories, categorize_endpoints
-from lab.engines.embedded.iptables.matches import LocalDetector, local_detector
+from lab.engines.embedded.iptables.matches import LocalDetector, comment, local_detector
 from lab.engines.embedded.iptables.names import Chain, PortChains, endpoint_chain, port_chains
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ServicePortInfo
@@ -44,6 +44,7 @@ class Scope:
 
     Attributes:
         endpoint_chains: the ``KUBE-SEP-`` chain of each reachable endpoint, by the endpoint's name.
+        of_port: the comment of rules about one endpoint.
     """
 
     proxy: ProxyScope
@@ -51,6 +52,7 @@ class Scope:
     endpoints: EndpointCategories
     chains: PortChains
     endpoint_chains: dict[str, Chain]
+    of_port: str
 
     @classmethod
     def of(cls, proxy: ProxyScope, port: ServicePortInfo) -> "Scope":
@@ -62,6 +64,7 @@ class Scope:
             endpoints,
             port_chains(port.name, port.protocol),
             {each.name: endpoint_chain(port.name, port.protocol, each.name) for each in endpoints.reachable},
+            "" if proxy.brief else comment(port.name),
         )
 
     @property

@@ -1,0 +1,75 @@
+"""A ``KubeProxyConfiguration`` after defaulting, as far as a proxy on Linux in mode iptables goes by it.
+
+Owns: ``ProxyConfiguration`` with kube-proxy's own defaults (pkg/proxy/apis/config/v1alpha1/defaults.go).
+Must not: read documents (``scenario.configuration`` does), or know what an engine makes of it.
+
+Times are in seconds.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address
+
+from lab.ip import IPAddress, IPNetwork
+
+__all__ = ["ConntrackTimeouts", "DetectLocalMode", "ProxyConfiguration", "SocketAddress"]
+
+
+class DetectLocalMode(StrEnum):
+    """``detectLocalMode``: how traffic of local pods is told from any other."""
+
+    CLUSTER_CIDR = "ClusterCIDR"
+    NODE_CIDR = "NodeCIDR"
+    BRIDGE_INTERFACE = "BridgeInterface"
+    INTERFACE_NAME_PREFIX = "InterfaceNamePrefix"
+
+
+@dataclass(frozen=True, slots=True)
+class SocketAddress:
+    """Where a server listens."""
+
+    address: IPAddress
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}" if self.address.version == 4 else f"[{self.address}]:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConntrackTimeouts:
+    """``conntrack``: what the proxy writes to the node's sysctls. 0 leaves the node's own value.
+
+    ``maxPerCore`` and ``min`` are not here: ``nf_conntrack_max`` cannot be written in a network namespace.
+    """
+
+    tcp_established: float = 86400
+    tcp_close_wait: float = 3600
+    udp: float = 0
+    udp_stream: float = 0
+    tcp_be_liberal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyConfiguration:
+    """The configuration of every proxy in the cluster.
+
+    Attributes:
+        cluster_cidrs: ``None`` where the document does not say: the lab's own pod networks. Empty: no detector.
+        node_port_addresses: networks; none of a family means all local addresses.
+        node_port_primary: ``nodePortAddresses: [primary]``, the node's own addresses as its Node object has them.
+    """
+
+    detect_local_mode: DetectLocalMode = DetectLocalMode.CLUSTER_CIDR
+    cluster_cidrs: tuple[IPNetwork, ...] | None = None
+    bridge_interface: str = ""
+    interface_name_prefix: str = ""
+    node_port_addresses: tuple[IPNetwork, ...] = ()
+    node_port_primary: bool = False
+    masquerade_bit: int = 14
+    masquerade_all: bool = False
+    localhost_node_ports: bool = True
+    sync_period: float = 30
+    min_sync_period: float = 1
+    conntrack: ConntrackTimeouts = ConntrackTimeouts()
+    healthz: SocketAddress = SocketAddress(IPv4Address("0.0.0.0"), 10256)  # noqa: S104 - as kube-proxy does
+    metrics: SocketAddress = SocketAddress(IPv4Address("127.0.0.1"), 10249)

@@ -1,0 +1,162 @@
+"""What a synchronisation of the embedded iptables engine costs us, held against what it costs iptables-restore.
+
+Both are measured in one run and as processor time, so that a busy machine slows them alike. Ours is the best of a few
+rounds, and theirs too. ``-rP`` shows the figures of a run that holds.
+"""
+
+import gc
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from rule_cases import Addresses, facts, settings
+
+from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
+from lab.engines.embedded.iptables.held import Held
+from lab.engines.embedded.iptables.proxier import plan_load
+from lab.engines.embedded.iptables.render import Renderer
+from lab.engines.embedded.ports import ClusterView
+from lab.ip import Family
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
+
+A = Addresses(Family.IPV4)
+NODE = facts(A)
+SETTINGS = settings(A)
+ROUNDS = 7
+ENDPOINTS = 3
+SANDBOX = ["unshare", "--net", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+
+
+def cluster(services: int) -> ClusterView:
+    """As many services as that, of one port and three endpoints each, one of them on this node."""
+    first_service, first_pod = int(ip_address("10.96.0.1")), int(ip_address("10.42.0.1"))
+    return ClusterView(
+        tuple(
+            Service(
+                name=f"service-{number}",
+                cluster_ips=(ip_address(first_service + number),),
+                ip_families=(Family.IPV4,),
+                ports=(ServicePort(port=80, target_port=8080),),
+            )
+            for number in range(services)
+        ),
+        tuple(
+            EndpointSlice(
+                name=f"service-{number}-abcde",
+                service=f"service-{number}",
+                address_type=Family.IPV4,
+                ports=(EndpointPort(port=8080),),
+                endpoints=tuple(
+                    Endpoint(
+                        addresses=(ip_address(first_pod + ENDPOINTS * number + index),),
+                        node_name=f"node-{'abb'[index]}",
+                    )
+                    for index in range(ENDPOINTS)
+                ),
+            )
+            for number in range(services)
+        ),
+    )
+
+
+def scaled(view: ClusterView) -> ClusterView:
+    """The same cluster after one endpoint of one service has gone."""
+    changed = replace(view.slices[0], endpoints=view.slices[0].endpoints[1:])
+    return ClusterView(view.services, (changed, *view.slices[1:]))
+
+
+def full_text(view: ClusterView) -> str:
+    _, text = plan_load(Renderer(Family.IPV4, SETTINGS), view, NODE, Held())
+    return text.text
+
+
+def compared(ours: Callable[[], object], tmp_path: Path, *texts: str) -> tuple[float, float]:
+    """The processor time of the fastest of a few rounds, ours and that of iptables-restore, in milliseconds.
+
+    Args:
+        ours: our part of one synchronisation.
+        tmp_path: where texts may be written.
+        texts: what iptables-restore loads. Only the last of them is measured.
+    """
+    tool = shutil.which("iptables-legacy-restore", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if tool is None:
+        pytest.skip("no iptables-legacy-restore here; install iptables")
+    files = [tmp_path / f"{number}.rules" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    loads = [f"{tool} --noflush --counters < {file}" for file in files]
+    loads[-1] = f"time {loads[-1]}"
+    script = "\n".join(["set -e", "mount -t tmpfs tmpfs /run", "TIMEFORMAT='spent %3U %3S'", *loads])
+    rounds = [(_our_seconds(ours), _their_seconds(script)) for _ in range(ROUNDS)]
+    return min(mine for mine, _ in rounds) * 1000, min(theirs for _, theirs in rounds) * 1000
+
+
+def _our_seconds(work: Callable[[], object]) -> float:
+    """With the collector as rare as the lab process has it (``lab.process.serve``)."""
+    usual = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(50_000, 20, 20)
+    began = time.process_time()
+    work()
+    spent = time.process_time() - began
+    gc.set_threshold(*usual)
+    return spent
+
+
+def _their_seconds(script: str) -> float:
+    done = subprocess.run([*SANDBOX, "bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    spent = re.search(r"spent (\S+) (\S+)", done.stderr)
+    if done.returncode != 0 or spent is None:
+        pytest.skip(f"iptables-restore does not work here: {done.stderr.strip()}")
+    return float(spent[1]) + float(spent[2])
+
+
+def test_a_full_sync(services: int, tmp_path: Path) -> None:
+    view = cluster(services)
+    ours, theirs = compared(lambda: full_text(view), tmp_path, full_text(view))
+    said = f"full sync of {services} services: ours {ours:.1f} ms, iptables-restore's {theirs:.1f} ms"
+    sys.stdout.write(said)
+    assert ours < theirs, said
+
+
+def test_one_changed_service(services: int, tmp_path: Path) -> None:
+    views = [cluster(services)]
+    views.append(scaled(views[0]))
+    renderer = Renderer(Family.IPV4, SETTINGS)
+    loaded, _ = plan_load(renderer, views[0], NODE, Held())
+    turn = iter(range(1, 100))
+
+    def change() -> str:
+        """There and back again: every round changes one endpoint."""
+        nonlocal loaded
+        loaded, text = plan_load(renderer, views[next(turn) % 2], NODE, loaded)
+        return text.text
+
+    ours, theirs = compared(change, tmp_path, full_text(views[0]), change())
+    said = f"one of {services} services: ours {ours:.1f} ms, iptables-restore's {theirs:.1f} ms"
+    sys.stdout.write(said)
+    assert ours < theirs, said
+
+
+def test_memory_grows_with_the_cluster_and_no_faster() -> None:
+    def held(services: int) -> int:
+        view = cluster(services)
+        tracemalloc.start()
+        renderer = Renderer(Family.IPV4, SETTINGS)
+        loaded, _ = plan_load(renderer, view, NODE, Held())
+        plan_load(renderer, scaled(view), NODE, loaded)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return peak
+
+    assert held(400) / held(100) < 4.4
