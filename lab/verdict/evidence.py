@@ -138,13 +138,15 @@ class TraceStep:
 class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
 
-    ``steps`` are those of a traced packet: the way there through every node, then the way back.
+    ``steps`` are those of a traced packet: the way there through every node, then the way back. ``counted`` are the
+    nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     """
 
     sent: int
     observations: tuple[Observation, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
+    counted: tuple[str, ...] = ()
     fences: tuple[FenceReport, ...] = ()
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()

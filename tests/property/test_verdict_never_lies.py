@@ -67,6 +67,12 @@ def untrustworthy(world: World, evidence: Evidence) -> Iterator[str]:
         yield "a socket did not report once"
 
 
+def leading_to(evidence: Evidence, arrival: Observation) -> int:
+    """Packets counted by DNAT rules to where a packet arrived."""
+    ours = f"-j DNAT --to-destination {arrival.destination}:{arrival.destination_port}"
+    return sum(count.packets for count in evidence.counts if count.text.endswith(ours))
+
+
 def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
     for flow in range(world.flows):
         arrivals = at_pods(evidence, flow)
@@ -76,6 +82,8 @@ def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
             yield "more arrived than left"
         if heard(evidence, flow, Packet.RESET, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
             yield "turned away"
+        if evidence.counted and any(leading_to(evidence, o) < 1 for o in arrivals):
+            yield "no rule translated it"
         for report in reports(evidence, flow) if world.manner is Manner.CONNECT else ():
             if not report.error and report.backend not in {o.place for o in arrivals}:
                 yield "answered by another pod"
@@ -223,6 +231,7 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         sorted(seen, key=lambda o: o.at),
         connects=tuple(connects) if world.manner is Manner.CONNECT else (),
         counts=draw(counts(world)),
+        counted=draw(st.sampled_from([(), ("node-a", "node-b")])),
     )
     if draw(st.integers(0, 3)) == 3:
         evidence = replace(evidence, **draw(spoilt(world)))
@@ -278,7 +287,7 @@ def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:
     other = st.one_of(
         st.just(invalid), st.builds(world.rejected, number), st.builds(world.translated, st.just("echo-1"))
     )
-    whole = st.just((world.dropped(world.flows + 1),))
+    whole = st.just((world.dropped(world.flows + 1), world.translated("echo-1", world.flows)))
     return st.one_of(whole, whole, st.lists(st.one_of(dropping, other), max_size=3).map(tuple))
 
 

@@ -190,6 +190,34 @@ def test_a_delivery_with_one_thing_wrong(key: str, change: Change, judgement: Ju
     assert words in "\n".join(verdict.reasons)
 
 
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((), "DNAT rules to 10.244.2.3:8080 counted 0 of 2 flows it got"),
+        ((DELIVERED.balanced(2),), "counted 0 of 2 flows"),
+        ((DELIVERED.translated("echo-1", 1),), "counted 1 of 2 flows"),
+        ((DELIVERED.translated("echo-2", 2),), "DNAT rules to 10.244.2.3:8080 counted 0 of 2 flows"),
+        ((DELIVERED.translated("echo-1", 2),), ""),
+        ((DELIVERED.translated("echo-1", 1), replace(DELIVERED.translated("echo-1", 1), node="node-b")), ""),
+    ],
+)
+def test_a_translation_that_no_rule_counted_is_not_the_rules_work(counts: tuple[RuleCount, ...], words: str) -> None:
+    world = replace(DELIVERED, flows=2, backends=("echo-1",))
+    seen = [each for flow in range(2) for each in world.round_trip(flow, "echo-1")]
+    verdict = one(world, world.evidence(seen, counts=counts, counted=("node-a", "node-b")), "outcome")
+    assert verdict.judgement is (INCONCLUSIVE if words else PASS)
+    assert words in "\n".join(verdict.reasons)
+
+
+def test_what_arrives_where_it_was_sent_needs_no_rule() -> None:
+    world = replace(DELIVERED, backends=("echo-1",), addresses={"service": ip_address("10.244.2.3")})
+    straight = [replace(o, destination_port=80) for o in world.round_trip(0, "echo-1")[:2]]
+    verdict = one(
+        world, world.evidence([*straight, *world.round_trip(0, "echo-1")[2:]], counted=("node-a",)), "outcome"
+    )
+    assert verdict.judgement is PASS, verdict.reasons
+
+
 def test_a_frame_at_a_pod_that_is_addressed_to_somebody_else_has_not_arrived() -> None:
     leaving = DELIVERED.leaves(0)
     stray = replace(leaving, place="echo-1", direction=Direction.IN)
