@@ -8,7 +8,8 @@ What each outcome needs, for every flow of the probe:
 * ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address. The
   reply is a verdict of its own: sent by that pod, and back at the sender from the address that was dialled. Where the
   pod is not what was dialled, DNAT rules that lead to it counted every flow: else conntrack may have taken it there.
-* ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it.
+* ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it; and rules that
+  reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
 * ``refused``: a TCP reset at the sender, from the address that was dialled.
 * ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
   every packet of it; and fences that were sent after it are back, so that it is not merely late.
@@ -129,8 +130,11 @@ def _judge_outcome(case: Case) -> Verdict:
             findings.wrong.append((flow.number, _told(case, flow, fate)))
     if outcome is Outcome.DELIVERED:
         findings.doubts_overall += _doubts_about_translation(case)
+    elif outcome is Outcome.REJECTED:
+        findings.doubts_overall += _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
     elif outcome is Outcome.DROPPED:
-        findings.doubts_overall += _doubts_about_drop(case)
+        findings.doubts_overall += case.silence
+        findings.doubts_overall += _doubts_about_rules(case, outcome, "drop", "nothing arrived")
     return findings.settle(
         case,
         "outcome",
@@ -218,18 +222,17 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
             yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
 
 
-def _doubts_about_drop(case: Case) -> Iterator[str]:
-    """Why silence is not yet a drop by rule: a fence is not back, or no counter accounts for every packet."""
-    yield from case.silence
+def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
+    """Why what was ``seen`` is not yet the work of rules: no counter accounts for every packet."""
     needed = _packets(case)
-    rules = _ending_rules(case, Outcome.DROPPED)
+    rules = _ending_rules(case, outcome)
     counted = sum(rule.count.packets for rule in rules)
     if counted >= needed:
         return
     if rules:
-        yield f"rules that drop it counted {counted:,} of {amount(needed, 'packet')}: {listed(_nodes(rules))}"
+        yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(_nodes(rules))}"
     else:
-        yield "nothing arrived, but no rule says it dropped it"
+        yield f"{seen}, but no rule says it {outcome} it"
 
 
 def _packets(case: Case) -> int:

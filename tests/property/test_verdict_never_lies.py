@@ -118,6 +118,8 @@ def no_rejection(world: World, evidence: Evidence) -> Iterator[str]:
             yield "an ICMP error from a pod"
         if world.manner is Manner.CONNECT and any(r.error != "ECONNREFUSED" for r in reports(evidence, flow)):
             yield "a socket that was not refused"
+    if rejections(evidence) < sum(max(1, len(departures(evidence, flow))) for flow in range(world.flows)):
+        yield "no rule that counted it all"
 
 
 def no_refusal(world: World, evidence: Evidence) -> Iterator[str]:
@@ -131,10 +133,15 @@ def no_refusal(world: World, evidence: Evidence) -> Iterator[str]:
             yield "at two pods"
 
 
-def drops(evidence: Evidence, node: str | None = None) -> int:
+def drops(evidence: Evidence, node: str | None = None, end: str = "-j DROP") -> int:
     """Packets counted by the one dropping rule of this world that names what was dialled."""
-    ours = [c for c in evidence.counts if c.text.endswith("--dport 80 -j DROP") and "-d 10.96.0.10/32 -p tcp" in c.text]
+    ours = [c for c in evidence.counts if c.text.endswith(f"--dport 80 {end}") and "-d 10.96.0.10/32 -p tcp" in c.text]
     return sum(c.packets for c in ours if node in (None, c.node))
+
+
+def rejections(evidence: Evidence) -> int:
+    """Packets counted by the rejecting one."""
+    return drops(evidence, end="-j REJECT --reject-with icmp-port-unreachable")
 
 
 def no_drop(world: World, evidence: Evidence) -> Iterator[str]:
@@ -287,7 +294,8 @@ def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:
     other = st.one_of(
         st.just(invalid), st.builds(world.rejected, number), st.builds(world.translated, st.just("echo-1"))
     )
-    whole = st.just((world.dropped(world.flows + 1), world.translated("echo-1", world.flows)))
+    flows = world.flows + 1
+    whole = st.just((world.dropped(flows), world.rejected(flows), world.translated("echo-1", flows)))
     return st.one_of(whole, whole, st.lists(st.one_of(dropping, other), max_size=3).map(tuple))
 
 
@@ -357,6 +365,7 @@ def test_the_expected_stories_pass_when_nothing_goes_wrong() -> None:
             evidence = world.evidence(
                 [o for flow in range(2) for o in told(world, flow)],
                 connects=tuple(said) if manner is Manner.CONNECT else (),
-                counts=(world.dropped(2),),
+                counts=(world.dropped(2), world.rejected(2), world.translated("echo-1", 2)),
+                counted=("node-a",),
             )
             assert judge(world.probe, world.errand, None, evidence).overall is Judgement.PASS

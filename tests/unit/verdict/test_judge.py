@@ -64,9 +64,9 @@ def test_a_pod_that_reaches_itself_is_both_sender_and_backend() -> None:
 
 
 def test_rejection_passes() -> None:
-    assert judged(REJECTED, REJECTED.evidence([REJECTED.leaves(0), REJECTED.hears_icmp(0)])).overall is PASS
-    world = World(outcome=Outcome.REJECTED, ipv6=True)
-    assert judged(world, world.evidence([world.leaves(0), world.hears_icmp(0)])).overall is PASS
+    for world in (REJECTED, World(outcome=Outcome.REJECTED, ipv6=True)):
+        evidence = world.evidence([world.leaves(0), world.hears_icmp(0)], counts=(world.rejected(),))
+        assert judged(world, evidence).overall is PASS
     world = World(outcome=Outcome.REJECTED, manner=Manner.CONNECT, at="node-a")
     seen = [world.leaves(0), world.hears_icmp(0)]
     evidence = world.evidence(seen, connects=(world.failed(0, "ECONNREFUSED"),), counts=(world.rejected(),))
@@ -286,14 +286,36 @@ def test_a_send_that_the_senders_kernel_refused() -> None:
     ],
 )
 def test_what_is_no_rejection(seen: list[object], judgement: Judgement, words: str) -> None:
-    verdict = one(REJECTED, REJECTED.evidence([REJECTED.leaves(0), *seen]), "outcome")  # type: ignore[list-item]
+    evidence = REJECTED.evidence([REJECTED.leaves(0), *seen], counts=(REJECTED.rejected(),))  # type: ignore[list-item]
+    verdict = one(REJECTED, evidence, "outcome")
     assert verdict.judgement is judgement
     assert words in "\n".join(verdict.reasons)
 
 
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((), "an ICMP error came, but no rule says it rejected it"),
+        ((REJECTED.dropped(2),), "no rule says it rejected it"),
+        ((REJECTED.rejected(1),), "rules that reject it counted 1 of 2 packets: node-a"),
+        ((replace(REJECTED.rejected(2), text=REJECTED.rejected().text.replace("dport 80", "dport 81")),), "no rule"),
+    ],
+)
+def test_an_icmp_error_that_no_rule_accounts_for_may_be_of_the_nodes_own_stack(
+    counts: tuple[RuleCount, ...], words: str
+) -> None:
+    world = replace(REJECTED, flows=2)
+    seen = [each for flow in range(2) for each in (world.leaves(flow), world.hears_icmp(flow))]
+    verdict = one(world, world.evidence(seen, counts=counts), "outcome")
+    assert verdict.judgement is INCONCLUSIVE
+    assert words in "\n".join(verdict.reasons)
+    assert judged(world, world.evidence(seen, counts=(world.rejected(2),))).overall is PASS
+
+
 def test_a_rejected_socket_must_say_so() -> None:
     world = replace(REJECTED, manner=Manner.CONNECT)
-    evidence = world.evidence([world.leaves(0), world.hears_icmp(0)], connects=(world.failed(0, "timeout"),))
+    seen = [world.leaves(0), world.hears_icmp(0)]
+    evidence = world.evidence(seen, connects=(world.failed(0, "timeout"),), counts=(world.rejected(),))
     assert one(world, evidence, "outcome").reasons == ("the taps say rejected, the socket says that nothing came",)
     assert judged(world, evidence).overall is INCONCLUSIVE
 
