@@ -146,6 +146,7 @@ class Runner:
             counts=tuple(chain.from_iterable(counts)),
             counted=errand.nodes,
             fences=turns.fences.reports(),
+            unpinned=turns.unpinned,
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
             steps=steps,

@@ -139,7 +139,8 @@ class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
 
     ``steps`` are those of a traced packet: the way there through every node, then the way back. ``counted`` are the
-    nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
+    nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing. ``unpinned`` is why
+    the run could not be kept on one CPU; empty when it was.
     """
 
     sent: int
@@ -148,6 +149,7 @@ class Evidence:
     counts: tuple[RuleCount, ...] = ()
     counted: tuple[str, ...] = ()
     fences: tuple[FenceReport, ...] = ()
+    unpinned: str = ""
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()
     steps: tuple[TraceStep, ...] = ()

@@ -157,6 +157,8 @@ def no_drop(world: World, evidence: Evidence) -> Iterator[str]:
                 yield "a fence that proves nothing"
         if world.manner is Manner.CONNECT and any(not r.error for r in reports(evidence, flow)):
             yield "a socket that was answered"
+    if evidence.unpinned:
+        yield "fences that may have overtaken a packet"
     if {fence.name for fence in evidence.fences} < {"node-a", *PODS}:
         yield "a fence that was not sent"
     if drops(evidence) < left:
@@ -307,6 +309,7 @@ def spoilt(world: World) -> st.SearchStrategy[dict[str, object]]:
             {"losses": (TapLoss("echo-1", "eth0", 1),)},
             {"losses": (TapLoss("echo-1", "eth0", 0),)},
             {"fences": ()},
+            {"unpinned": "refused"},
             {"fences": fences[1:]},
             {"fences": (FenceReport("node-a", False), *fences[1:])},
             {"fences": tuple(replace(fence, at=1) for fence in fences)},

@@ -246,6 +246,7 @@ def test_a_lost_packet_fails_only_when_the_silence_is_proven() -> None:
     for doubtful, words in (
         (replace(lost, fences=silent), "the way to node-a is itself broken, so silence proves nothing"),
         (replace(lost, fences=()), "no fence was sent to node-a, echo-1, echo-2 and echo-3, so silence proves nothing"),
+        (replace(lost, unpinned="refused"), "the run could not be kept on one CPU (refused): a fence may have come"),
         (replace(lost, losses=(TapLoss("echo-1", "eth0", 3),)), "the tap at echo-1 eth0 lost 3 frames"),
         (replace(lost, fences=tuple(replace(fence, at=1) for fence in lost.fences)), "before the last flow had left"),
     ):
@@ -339,6 +340,7 @@ def rule(text: str, packets: int = 1) -> RuleCount:
         (changed(counts=(rule("-d 10.96.0.10/32 -p tcp -m tcp --dport 81 -j DROP"),)), INCONCLUSIVE, "no rule says"),
         (changed(counts=(rule("-m conntrack --ctstate INVALID -j DROP"),)), INCONCLUSIVE, "no rule says"),
         (changed(fences=(FenceReport("node-a", False),)), INCONCLUSIVE, "the way to node-a is itself broken"),
+        (changed(unpinned="refused"), INCONCLUSIVE, "could not be kept on one CPU"),
         (plus(DROPPED.leaves(0)), INCONCLUSIVE, "counted 1 of 2 packets: node-a"),
         (plus(DROPPED.arrives(0, "echo-1")), FAIL, "it arrived at echo-1"),
         (plus(DROPPED.hears_icmp(0)), FAIL, "port unreachable from 172.18.0.2"),
