@@ -19,6 +19,7 @@ from typing import Final
 
 from lab.errors import InternalError
 from lab.ip import Protocol
+from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
@@ -103,7 +104,13 @@ class Runner:
             self._watch = None
 
     def forget(self) -> None:
-        """Conntrack was flushed: source ports may be used again."""
+        """Flush conntrack in every namespace, after which source ports may be used again.
+
+        Raises:
+            CapabilityError: the kernel does not let conntrack be flushed.
+        """
+        for netns in self._netns_by_name.values():
+            flush(netns)
         self._ports.restart()
 
     async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
@@ -114,7 +121,7 @@ class Runner:
         Raises:
             InternalError: for an errand that no plan should have led to (a sender without a tap, a protocol that is
                 not sent), or a runner that is not open.
-            CapabilityError: the kernel cannot trace.
+            CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
         """
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
@@ -137,7 +144,9 @@ class Runner:
             observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
+            counted=errand.nodes,
             fences=turns.fences.reports(),
+            unpinned=turns.unpinned,
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
             steps=steps,
@@ -162,15 +171,7 @@ class Runner:
             )
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
-        if sender.port is not None:
-            ports = (sender.port,) * errand.flows
-        elif errand.flows <= self._ports.size:
-            ports = self._ports.deal(sender.namespace, errand.protocol, errand.flows)
-        else:
-            raise InternalError(
-                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
-                f"and there are {self._ports.size}"
-            )
+        ports = self._source_ports(errand)
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:
@@ -188,3 +189,22 @@ class Runner:
             watch=self._watch,
             responders=self._responders,
         )
+
+    def _source_ports(self, errand: Errand) -> tuple[int, ...]:
+        """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""
+        sender, protocol = errand.sender, errand.protocol
+        if sender.port is not None:
+            if not self._ports.claim(sender.namespace, protocol, sender.port):
+                self.forget()
+                self._ports.claim(sender.namespace, protocol, sender.port)
+            return (sender.port,) * errand.flows
+        if errand.flows > self._ports.size:
+            raise InternalError(
+                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
+                f"and there are {self._ports.size}"
+            )
+        ports = self._ports.deal(sender.namespace, protocol, errand.flows)
+        if ports is None:
+            self.forget()
+            ports = self._ports.deal(sender.namespace, protocol, errand.flows)
+        return ports or ()

@@ -138,14 +138,18 @@ class TraceStep:
 class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
 
-    ``steps`` are those of a traced packet: the way there through every node, then the way back.
+    ``steps`` are those of a traced packet: the way there through every node, then the way back. ``counted`` are the
+    nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing. ``unpinned`` is why
+    the run could not be kept on one CPU; empty when it was.
     """
 
     sent: int
     observations: tuple[Observation, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
+    counted: tuple[str, ...] = ()
     fences: tuple[FenceReport, ...] = ()
+    unpinned: str = ""
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()
     steps: tuple[TraceStep, ...] = ()
