@@ -60,8 +60,7 @@ class EndpointInfo(NamedTuple):
     for_nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServicePortInfo:
+class ServicePortInfo(NamedTuple):
     """One service port in one family.
 
     Attributes:
