@@ -4,13 +4,14 @@ Owns: ``assemble``, the way through the pure rooms in their order.
 Must not: touch the kernel, or judge.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.cluster.allocate import allocate_services
 from lab.cluster.objects import KubeObject, Node, Pod, Service
 from lab.cluster.slices import derive_slices
 from lab.errors import ScenarioError
-from lab.ip import IPAddress
+from lab.ip import Family, IPAddress
 from lab.plan.addresses import AddressPlan, allocate_addresses
 from lab.plan.errand import Errand
 from lab.plan.errands import resolve
@@ -55,12 +56,13 @@ def assemble(scenario: Scenario) -> Assembly:
     services = _allocated(scenario)
     nodes, pods = _cluster(scenario, allocate_addresses(scenario))
     slices = derive_slices(services, pods, nodes)
+    errands = resolve(scenario, plan, services)
     return Assembly(
         scenario=scenario,
         plan=plan,
         objects=(*nodes, *pods, *services, *slices),
-        errands=resolve(scenario, plan, services),
-        expected_sources=_expected_sources(scenario, plan),
+        errands=errands,
+        expected_sources=_expected_sources(scenario, plan, errands),
     )
 
 
@@ -77,8 +79,8 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
         Node(
             name=node.name,
             labels=node.labels,
-            addresses=(addresses.node[node.name],),
-            pod_cidrs=(addresses.pod_network[node.name],),
+            addresses=addresses.node[node.name],
+            pod_cidrs=addresses.pod_network[node.name],
         )
         for node in scenario.nodes
     )
@@ -87,7 +89,7 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
             name=name,
             labels=group.labels,
             node_name=group.node_of(ordinal),
-            addresses=(addresses.pod[name],),
+            addresses=addresses.pod[name],
             ports=group.ports,
             ready=group.ready,
         )
@@ -97,22 +99,25 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
     return nodes, pods
 
 
-def _expected_sources(scenario: Scenario, plan: Plan) -> tuple[IPAddress | None, ...]:
+def _expected_sources(scenario: Scenario, plan: Plan, errands: Sequence[Errand]) -> tuple[IPAddress | None, ...]:
     problems: list[str] = []
-    sources = tuple(_expected_source(probe, plan, problems) for probe in scenario.probes)
+    sources = tuple(
+        _expected_source(probe, plan, Family.of(errand.destination), problems)
+        for probe, errand in zip(scenario.probes, errands, strict=True)
+    )
     if problems:
         raise ScenarioError(problems)
     return sources
 
 
-def _expected_source(probe: Probe, plan: Plan, problems: list[str]) -> IPAddress | None:
+def _expected_source(probe: Probe, plan: Plan, family: Family, problems: list[str]) -> IPAddress | None:
     source = probe.expect.source
     if source is None or isinstance(source, Preserved):
         return None
     if not isinstance(source, NodeDevice):
         return source
     try:
-        return snat_source(plan, source.node, source.device)
+        return snat_source(plan, source.node, source.device, family)
     except LookupError as error:
         place = probe.expect.positions.get("source", probe.expect.position)
         problems.append(f"{place}: probe {probe.name!r}: expect.source: {error}")

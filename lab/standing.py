@@ -4,10 +4,10 @@ Owns: the order wire, store, engines, synced, taps; and the way back.
 Must not: judge, speak to the client, or know more than one lab.
 """
 
-import asyncio
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Final, Self
 
@@ -17,13 +17,16 @@ from lab.engines.protocol import Engine
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.netns import NetNs
 from lab.kernel.realise import Wiring, realise
 from lab.kernel.requests import replace_route
 from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.kernel.xtables import TableReader
 from lab.messages import Build, Stage
 from lab.plan.errand import Detour, Errand
 from lab.plan.model import Role, Route
-from lab.timing import Deadline
+from lab.timing import Deadline, together
+from lab.traffic.meters import Meter, TableMeter, TextMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
 
@@ -76,24 +79,22 @@ class Lab:
             deadline = Deadline.after(_SYNC_SECONDS)
             for engine in engines.values():
                 stack.push_async_callback(engine.stop)
-            await asyncio.gather(*(engine.start() for engine in engines.values()))
-            await asyncio.gather(*(engine.wait_synced(revision, deadline) for engine in engines.values()))
+            await together(engine.start() for engine in engines.values())
+            await together(engine.wait_synced(revision, deadline) for engine in engines.values())
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            async def read_counters(node: str) -> str:
-                return await tools[node].save(Family.IPV4)
-
-            runner = Runner(wiring.namespaces, request.plan, read_counters)
-            await runner.open()
+            meters = {name: _meter(wiring.namespaces[name], tool, variant) for name, tool in tools.items()}
+            runner = Runner(wiring.namespaces, request.plan, meters)
             stack.callback(runner.close)
+            await runner.open()
             stages.append(_Mark("open taps", time.monotonic()))
             return cls(number, wiring, store, engines, runner, _durations(stages), launcher, stack.pop_all())
 
-    async def send(self, errand: Errand) -> Evidence:
-        """Run one errand, by the route that it asks for."""
+    async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
+        """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules."""
         if errand.detour is not None:
             self._take(errand.detour)
-        return await self.runner.run(errand)
+        return await self.runner.run(errand, trace=trace)
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel holds them."""
@@ -116,6 +117,14 @@ class Lab:
         index = self.wiring.plan.end(detour.namespace, detour.device).index
         route = Route(detour.destination, detour.device, via=detour.via)
         self.wiring.routes[detour.namespace].send([replace_route(route, index)])
+
+
+def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant) -> Meter:
+    """The cheapest way to read the counters of this node's rules."""
+    save = partial(tool.save, Family.IPV4)
+    if variant.name == "legacy":
+        return TableMeter(netns.name, TableReader(netns, Family.IPV4), save)
+    return TextMeter(netns.name, save)
 
 
 @dataclass(frozen=True, slots=True)

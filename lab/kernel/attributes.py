@@ -14,7 +14,7 @@ from typing import Final
 
 from lab.ip import IPAddress
 
-__all__ = ["address", "integer", "mac", "nested", "raw", "short", "text", "tiny"]
+__all__ = ["address", "integer", "long", "mac", "nested", "raw", "short", "text", "tiny"]
 
 _HEAD: Final = struct.Struct("=HH")
 _NLA_F_NESTED: Final = 0x8000  # include/uapi/linux/netlink.h
@@ -38,6 +38,11 @@ def short(kind: int, value: int) -> bytes:
 def integer(kind: int, value: int) -> bytes:
     """A 32-bit number in host byte order."""
     return raw(kind, struct.pack("=I", value))
+
+
+def long(kind: int, value: int) -> bytes:
+    """A 64-bit number in host byte order."""
+    return raw(kind, struct.pack("=Q", value))
 
 
 def text(kind: int, value: str) -> bytes:

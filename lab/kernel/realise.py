@@ -29,6 +29,7 @@ from lab.kernel.requests import (
     add_vxlan,
     set_hairpin,
     set_loopback_up,
+    set_proxy_delay,
     set_up,
 )
 from lab.kernel.sysctl import write_sysctls
@@ -107,6 +108,7 @@ def _furnishing(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Request]:
         *(add_address(address, index(address.device)) for address in namespace.addresses),
         *(set_up(end, None if end.master is None else index(end.master)) for end in ends),
         *(set_hairpin(end) for end in ends if end.hairpin),
+        *(set_proxy_delay(end) for end in ends if end.proxy_arp),
         *(set_up(device) for device in tops),
         *(add_neighbour(neighbour, index(neighbour.device)) for neighbour in namespace.neighbours),
         *(add_forwarding_entry(entry, index(entry.device)) for entry in namespace.forwarding),

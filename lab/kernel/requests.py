@@ -4,7 +4,7 @@ Owns: the requests to make devices, addresses, routes, rules and neighbours, eac
 Must not: send them (``kernel.netlink`` does), or decide which are sent (``kernel.realise`` does).
 
 Layouts are those of the kernel's headers: ``struct ifinfomsg``, ``rtmsg`` and ``rtnexthop`` of linux/rtnetlink.h,
-``ifaddrmsg`` of linux/if_addr.h, ``ndmsg`` of linux/neighbour.h, ``fib_rule_hdr`` of linux/fib_rules.h.
+``ifaddrmsg`` of linux/if_addr.h, ``ndmsg`` and ``ndtmsg`` of linux/neighbour.h, ``fib_rule_hdr`` of linux/fib_rules.h.
 """
 
 import socket
@@ -30,9 +30,11 @@ from lab.plan.model import (
 )
 
 __all__ = [
+    "RTM_GETLINK",
     "Request",
     "add_address",
     "add_bridge",
+    "add_device",
     "add_forwarding_entry",
     "add_neighbour",
     "add_route",
@@ -43,6 +45,7 @@ __all__ = [
     "replace_route",
     "set_hairpin",
     "set_loopback_up",
+    "set_proxy_delay",
     "set_up",
 ]
 
@@ -51,12 +54,13 @@ _NLM_F_REPLACE: Final = 0x100
 _NLM_F_EXCL: Final = 0x200
 _NLM_F_CREATE: Final = 0x400
 _RTM_NEWLINK: Final = 16
-_RTM_GETLINK: Final = 18
+RTM_GETLINK: Final = 18
 _RTM_SETLINK: Final = 19
 _RTM_NEWADDR: Final = 20
 _RTM_NEWROUTE: Final = 24
 _RTM_NEWNEIGH: Final = 28
 _RTM_NEWRULE: Final = 32
+_RTM_SETNEIGHTBL: Final = 67
 _IFF_UP: Final = 0x1
 _IFF_PROMISC: Final = 0x100
 _IFLA_ADDRESS: Final = 1
@@ -101,6 +105,10 @@ _NDA_DST: Final = 1
 _NDA_LLADDR: Final = 2
 _NUD_NOARP: Final = 0x40
 _NUD_PERMANENT: Final = 0x80
+_NDTA_NAME: Final = 1
+_NDTA_PARMS: Final = 6
+_NDTPA_IFINDEX: Final = 1
+_NDTPA_PROXY_DELAY: Final = 13
 _NTF_SELF: Final = 0x02
 _AF_BRIDGE: Final = 7  # not in every build of the socket module
 
@@ -112,16 +120,21 @@ _IFADDRMSG: Final = struct.Struct("=BBBBI")
 _RTMSG: Final = struct.Struct("=8BI")
 _RTNEXTHOP: Final = struct.Struct("=HBBi")
 _NDMSG: Final = struct.Struct("=BxxxiHBB")
+_NDTMSG: Final = struct.Struct("=Bxxx")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One message without its ``struct nlmsghdr``, and the words for it, should the kernel refuse it."""
+    """One message without its ``struct nlmsghdr``, and the words for it, should the kernel refuse it.
+
+    ``needs`` names what a kernel may lack and its cure: EOPNOTSUPP is then the machine's fault and not the plan's.
+    """
 
     what: str
     kind: int
     flags: int
     body: bytes
+    needs: tuple[str, str] | None = None
 
 
 def _family(address: IPAddress | IPNetwork) -> int:
@@ -145,6 +158,12 @@ def add_bridge(bridge: Bridge) -> Request:
         bridge.index, nla.text(_IFLA_IFNAME, bridge.device), nla.mac(_IFLA_ADDRESS, bridge.mac), _kind("bridge")
     )
     return Request(f"make the bridge {bridge.device}", _RTM_NEWLINK, _NEW, body)
+
+
+def add_device(device: str, kind: str, index: int) -> Request:
+    """Make a device of a kind that needs no more than a name, such as ``dummy``."""
+    body = _link(index, nla.text(_IFLA_IFNAME, device), _kind(kind))
+    return Request(f"make the {kind} device {device}", _RTM_NEWLINK, _NEW, body)
 
 
 def add_veth(link: Veth, peer: NetNs) -> Request:
@@ -187,7 +206,8 @@ def add_vxlan(vxlan: Vxlan, underlay: int) -> Request:
             nla.short(_IFLA_VXLAN_PORT, vxlan.port),
         ),
     )
-    return Request(f"make the VXLAN device {vxlan.device}", _RTM_NEWLINK, _NEW, body)
+    needs = ("VXLAN devices", "load the kernel's module as root: 'modprobe vxlan'")
+    return Request(f"make the VXLAN device {vxlan.device}", _RTM_NEWLINK, _NEW, body, needs)
 
 
 def set_up(device: Device, master: int | None = None) -> Request:
@@ -204,6 +224,13 @@ def set_hairpin(end: LinkEnd) -> Request:
     return Request(f"set the bridge port {end.device} to hairpin", _RTM_SETLINK, 0, body)
 
 
+def set_proxy_delay(end: LinkEnd) -> Request:
+    """Let a device answer ARP for others at once, not after a random part of 0.8 s (proxy_delay, arp(7))."""
+    parms = nla.nested(_NDTA_PARMS, nla.integer(_NDTPA_IFINDEX, end.index), nla.long(_NDTPA_PROXY_DELAY, 0))
+    body = _NDTMSG.pack(socket.AF_INET) + nla.text(_NDTA_NAME, "arp_cache") + parms
+    return Request(f"answer ARP for others at once on {end.device}", _RTM_SETNEIGHTBL, 0, body)
+
+
 def set_loopback_up() -> Request:
     """Bring ``lo`` up; it has index 1 in every namespace (net/core/dev.c)."""
     return Request("bring lo up", _RTM_NEWLINK, 0, _link(1, flags=_IFF_UP))
@@ -211,7 +238,7 @@ def set_loopback_up() -> Request:
 
 def get_link(device: Device) -> Request:
     """Ask for one device, which makes the kernel handle its pending carrier event at once (rtnl_getlink)."""
-    return Request(f"read {device.device}", _RTM_GETLINK, 0, _link(device.index))
+    return Request(f"read {device.device}", RTM_GETLINK, 0, _link(device.index))
 
 
 def add_address(address: Address, index: int) -> Request:

@@ -36,7 +36,7 @@ def write_sysctls(netns: NetNs, sysctls: Sequence[Sysctl]) -> None:
             try:
                 fd = os.open(_path(sysctl.name), os.O_WRONLY | os.O_CLOEXEC)
                 try:
-                    os.write(fd, sysctl.value.encode())
+                    os.write(fd, sysctl.value.encode() + b"\n")  # an empty list is still one line
                 finally:
                     os.close(fd)
             except OSError as error:

@@ -1,53 +1,71 @@
-"""Who has which IP and MAC address.
+"""Who has which IP address.
 
 Owns: the address plan of a scenario's networks, and what happens when one of them runs out.
 Must not: know devices or routes (``topology`` does).
 
-In every network the first address is the gateway's. Nodes stand from the second on, as in kind; each has a /24 of the
-pod network, as kube-controller-manager's ``--node-cidr-mask-size`` gives it; pods and outside hosts begin at the tenth,
-which leaves room to write addresses by hand beside them.
+In every network the first address is the gateway's. Nodes stand from the second on, as in kind; each has a part of the
+pod network, a /24 or a /64, as kube-controller-manager's ``--node-cidr-mask-size`` flags give it. Pods and outside
+hosts begin at the tenth, which leaves room to write addresses by hand beside them; so do hosts and further uplinks of
+nodes on any other segment.
 """
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from typing import Final
 
 from lab.errors import ScenarioError
-from lab.ip import IPNetwork
+from lab.ip import Family, IPAddress, IPNetwork
+from lab.plan.names import NODES, OUTSIDE
 from lab.scenario.model import Position, Scenario
 
-__all__ = ["AddressPlan", "MacAddresses", "allocate_addresses"]
+__all__ = ["AddressPlan", "allocate_addresses"]
 
 _GATEWAY: Final = 1
 _FIRST_NODE: Final = 2
-_FIRST_POD: Final = 10
-_FIRST_HOST: Final = 10
-_NODE_MASK: Final = 24
+_FIRST: Final = 10
+_NODE_MASK: Final = {Family.IPV4: 24, Family.IPV6: 64}
+
+Addresses = tuple[IPAddress, ...]
+"""Addresses of one place: one for each family of the lab, in their order, unless said otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressPlan:
-    """All IPv4 addresses of a lab, by the names of the scenario.
+    """All addresses of a lab, by the names of the scenario, and by family within each.
 
-    ``pod_network`` and ``gateway`` are by node: its part of the pod network, and its own address in it.
+    ``host`` holds all addresses of each host: those of the first family, then those of the next. ``pod_network`` is by
+    node. ``uplink`` is by node and device, for the uplinks that a node has beside its first.
     """
 
-    node_network: IPv4Network
-    outside_network: IPv4Network
-    service_network: IPv4Network
-    node: Mapping[str, IPv4Address]
-    pod: Mapping[str, IPv4Address]
-    host: Mapping[str, IPv4Address]
-    pod_network: Mapping[str, IPv4Network]
-    router_at_nodes: IPv4Address
-    router_outside: IPv4Address
+    segments: Mapping[str, tuple[IPNetwork, ...]]
+    service_networks: tuple[IPNetwork, ...]
+    node: Mapping[str, Addresses]
+    pod: Mapping[str, Addresses]
+    host: Mapping[str, Addresses]
+    pod_network: Mapping[str, tuple[IPNetwork, ...]]
+    uplink: Mapping[tuple[str, str], Addresses]
 
-    def gateway(self, node: str) -> IPv4Address:
-        """What the pods of ``node`` have as their gateway: the address of every pod device of the node."""
-        return self.pod_network[node][_GATEWAY]
+    def gateway(self, node: str) -> Addresses:
+        """What the pods of ``node`` have as their gateway: the addresses of every pod device, or of its bridge."""
+        return tuple(network[_GATEWAY] for network in self.pod_network[node])
+
+    def overlay(self, node: str) -> Addresses:
+        """The addresses of the node's VXLAN device: the first of its pod networks, as flannel has it."""
+        return tuple(network.network_address for network in self.pod_network[node])
+
+    def router(self, segment: str) -> Addresses:
+        """The router's addresses on a segment."""
+        return tuple(network[_GATEWAY] for network in self.segments[segment])
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Who wants addresses: how many in each family."""
+
+    name: str
+    position: Position
+    number: int = 1
 
 
 def allocate_addresses(scenario: Scenario) -> AddressPlan:
@@ -56,106 +74,135 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     Raises:
         ScenarioError: a line for everything that gets none, or for networks that overlap.
     """
-    pods, nodes, services, outside = _networks(scenario)
+    segments, pods, services = _networks(scenario)
     problems: list[str] = []
-    node_names = [(node.name, node.position) for node in scenario.nodes]
-    node = _hand_out(nodes, _FIRST_NODE, node_names, "spec.network.nodeCIDRs", problems)
-    host_names = [(host.name, host.position) for host in scenario.hosts]
-    host = _hand_out(outside, _FIRST_HOST, host_names, "spec.network.outsideCIDRs", problems)
-    pod_network = _pod_networks(pods, node_names, problems)
-    on_node: dict[str, list[tuple[str, Position]]] = {name: [] for name in pod_network}
-    for group in scenario.pods:
-        for ordinal, name in enumerate(group.pod_names):
-            if group.node_of(ordinal) in on_node:
-                on_node[group.node_of(ordinal)].append((name, group.position))
-    pod: dict[str, IPv4Address] = {}
-    for name, network in pod_network.items():
-        where = f"the pod network of {name}, a /{_NODE_MASK} of spec.network.podCIDRs"
-        pod |= _hand_out(network, _FIRST_POD, on_node[name], where, problems)
+    node_wishes = [_Wish(node.name, node.position) for node in scenario.nodes]
+    node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDRs", problems)
+    host: dict[str, Addresses] = {}
+    uplink: dict[tuple[str, str], Addresses] = {}
+    for name, networks in segments.items():
+        hosts = [_Wish(each.name, each.position, each.addresses) for each in scenario.hosts if each.segment == name]
+        where = {NODES: "spec.network.nodeCIDRs", OUTSIDE: "spec.network.outsideCIDRs"}.get(name, f"segment {name}")
+        first = max(_FIRST, _FIRST_NODE + len(scenario.nodes)) if name == NODES else _FIRST
+        keys = {
+            f"{owner.name}/{each.device}": (owner, each.device)
+            for owner in scenario.nodes
+            for each in owner.uplinks
+            if each.segment == name
+        }
+        wishes = [*hosts, *(_Wish(key, owner.position) for key, (owner, _) in keys.items())]
+        given = _hand_out(networks, first, wishes, where, problems)
+        host |= {each.name: given[each.name] for each in hosts if each.name in given}
+        uplink |= {(owner.name, device): given[key] for key, (owner, device) in keys.items() if key in given}
+    pod_network = _pod_networks(pods, node_wishes, problems)
+    pod = _pods(scenario, node, pod_network, problems)
     if problems:
         raise ScenarioError(problems)
     return AddressPlan(
-        node_network=nodes,
-        outside_network=outside,
-        service_network=services,
+        segments=segments,
+        service_networks=services,
         node=node,
         pod=pod,
         host=host,
         pod_network=pod_network,
-        router_at_nodes=nodes[_GATEWAY],
-        router_outside=outside[_GATEWAY],
+        uplink=uplink,
     )
 
 
-def _networks(scenario: Scenario) -> Iterator[IPv4Network]:
-    """The IPv4 networks for pods, nodes, services and outside hosts."""
+def _pods(
+    scenario: Scenario,
+    node: Mapping[str, Addresses],
+    pod_network: Mapping[str, tuple[IPNetwork, ...]],
+    problems: list[str],
+) -> dict[str, Addresses]:
+    """Pods' addresses: their node's for those in the host network, else the next of their node's part."""
+    given: dict[str, Addresses] = {}
+    on_node: dict[str, list[_Wish]] = {name: [] for name in pod_network}
+    for group in scenario.pods:
+        for ordinal, name in enumerate(group.pod_names):
+            place = group.node_of(ordinal)
+            if group.host_network and place in node:
+                given[name] = node[place]
+            elif place in on_node:
+                on_node[place].append(_Wish(name, group.position))
+    for name, networks in pod_network.items():
+        masks = " or ".join(f"/{network.prefixlen}" for network in networks)
+        where = f"the pod network of {name}, a {masks} of spec.network.podCIDRs"
+        given |= _hand_out(networks, _FIRST, on_node[name], where, problems)
+    return given
+
+
+def _networks(
+    scenario: Scenario,
+) -> tuple[dict[str, tuple[IPNetwork, ...]], tuple[IPNetwork, ...], tuple[IPNetwork, ...]]:
+    """The networks of each segment, of pods and of Services: one for each family of the lab, in their order."""
+    network = scenario.network
     cidrs: dict[str, Sequence[IPNetwork]] = {
-        "podCIDRs": scenario.network.pod_cidrs,
-        "nodeCIDRs": scenario.network.node_cidrs,
-        "serviceCIDRs": scenario.network.service_cidrs,
-        "outsideCIDRs": scenario.network.outside_cidrs,
+        "spec.network.podCIDRs": network.pod_cidrs,
+        "spec.network.nodeCIDRs": network.node_cidrs,
+        "spec.network.serviceCIDRs": network.service_cidrs,
+        "spec.network.outsideCIDRs": network.outside_cidrs,
+        **{f"spec.network.segments.{segment.name}": segment.cidrs for segment in network.segments},
     }
-    ipv4 = {name: [cidr for cidr in given if isinstance(cidr, IPv4Network)] for name, given in cidrs.items()}
+    by_family = {
+        key: [[cidr for cidr in given if Family.of(cidr) is family] for family in network.families]
+        for key, given in cidrs.items()
+    }
     problems = [
-        f"{scenario.file}: spec.network.{name}: expected one IPv4 network, found {len(given)}"
-        for name, given in ipv4.items()
-        if len(given) != 1
+        f"{scenario.file}: {key}: expected one {family} network, found {len(found)}"
+        for key, given in by_family.items()
+        for family, found in zip(network.families, given, strict=True)
+        if len(found) != 1
     ]
     problems += [
-        f"{scenario.file}: spec.network.{one}: {first} and spec.network.{other} {second} overlap; "
-        "an address can only be in one place"
-        for (one, firsts), (other, seconds) in combinations(ipv4.items(), 2)
+        f"{scenario.file}: {one}: {first} and {other} {second} overlap; an address can only be in one place"
+        for (one, firsts), (other, seconds) in combinations(cidrs.items(), 2)
         for first in firsts
         for second in seconds
         if first.overlaps(second)
     ]
     if problems:
         raise ScenarioError(problems)
-    return (given[0] for given in ipv4.values())
+    pods, nodes, services, outside, *others = (
+        tuple(network for found in given for network in found) for given in by_family.values()
+    )
+    names = (NODES, OUTSIDE, *(segment.name for segment in network.segments))
+    return dict(zip(names, (nodes, outside, *others), strict=True)), pods, services
 
 
 def _hand_out(
-    network: IPv4Network, first: int, names: Sequence[tuple[str, Position]], where: str, problems: list[str]
-) -> dict[str, IPv4Address]:
-    """Addresses in order from ``first`` on, short of the broadcast address."""
-    room = max(0, network.num_addresses - 1 - first)
-    problems += [
-        f"{position}: {name}: no address is left in {where} ({network}): {room} have one; "
-        "use fewer of them, or a larger network"
-        for name, position in names[room:]
-    ]
-    return {name: network[first + number] for number, (name, _) in enumerate(names[:room])}
+    networks: Iterable[IPNetwork], first: int, wishes: Sequence[_Wish], where: str, problems: list[str]
+) -> dict[str, Addresses]:
+    """Addresses in order from ``first`` on, short of the last one, which is broadcast in IPv4."""
+    given: dict[str, Addresses] = {wish.name: () for wish in wishes}
+    for network in networks:
+        start, end, served = first, network.num_addresses - 1, 0
+        for wish in wishes:
+            if start + wish.number <= end:
+                given[wish.name] += tuple(network[start + number] for number in range(wish.number))
+                served += 1
+            else:
+                problems.append(
+                    f"{wish.position}: {wish.name}: no address is left in {where} ({network}): {served} have one; "
+                    "use fewer of them, or a larger network"
+                )
+            start += wish.number
+    return given
 
 
 def _pod_networks(
-    network: IPv4Network, nodes: Sequence[tuple[str, Position]], problems: list[str]
-) -> dict[str, IPv4Network]:
-    size = 1 << (network.max_prefixlen - _NODE_MASK)
-    room = network.num_addresses // size
-    problems += [
-        f"{position}: {name}: no /{_NODE_MASK} is left in spec.network.podCIDRs ({network}): {room} nodes have one; "
-        "use fewer nodes, or a larger network"
-        for name, position in nodes[room:]
-    ]
-    return {
-        name: IPv4Network((int(network.network_address) + number * size, _NODE_MASK))
-        for number, (name, _) in enumerate(nodes[:room])
-    }
-
-
-class MacAddresses:
-    """Hands out MAC addresses: locally administered, and the same for the same device in every run."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-
-    def claim(self, namespace: str, device: str) -> str:
-        """The address of a device, from the hash of its name; the lab has no other with it."""
-        attempt = 0
-        while True:
-            digest = hashlib.sha256(f"{namespace}\0{device}\0{attempt}".encode()).digest()
-            mac = ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
-            if mac not in self._taken:
-                self._taken.add(mac)
-                return mac
-            attempt += 1
+    networks: Iterable[IPNetwork], nodes: Sequence[_Wish], problems: list[str]
+) -> dict[str, tuple[IPNetwork, ...]]:
+    parts: dict[str, tuple[IPNetwork, ...]] = {node.name: () for node in nodes}
+    for network in networks:
+        mask = _NODE_MASK[Family.of(network)]
+        size = 1 << (network.max_prefixlen - mask)
+        room = network.num_addresses // size
+        problems += [
+            f"{node.position}: {node.name}: no /{mask} is left in spec.network.podCIDRs ({network}): "
+            f"{room} nodes have one; use fewer nodes, or a larger network"
+            for node in nodes[room:]
+        ]
+        for number, node in enumerate(nodes[:room]):
+            parts[node.name] += (type(network)((int(network.network_address) + number * size, mask)),)
+    return {name: part for name, part in parts.items() if part}

@@ -4,21 +4,26 @@ Owns: ``resolve``.
 Must not: look at what a probe expects.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_network
+from typing import Final, TypeVar, assert_never
 
 from lab.cluster.objects import Service, ServicePort
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.plan.errand import Detour, Errand, Fence, Receiver, Sender
-from lab.plan.model import Namespace, Plan, Role
+from lab.plan.model import Listener, Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
 from lab.plan.walk import UnreachableError, next_hop
 from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
 
 __all__ = ["resolve"]
 
+Place = TypeVar("Place", bound=Namespace | PodPlace)
+
 _Dialled = tuple[IPAddress, int, Protocol]
+
+_DIALLED_FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP)
 
 
 class _UnresolvableError(LookupError):
@@ -54,16 +59,13 @@ class _Resolver:
 
     def __init__(self, scenario: Scenario, plan: Plan, services: Sequence[Service]) -> None:
         self._plan = plan
+        self._family = scenario.network.families[0]
         self._services = {(service.namespace, service.name): service for service in services}
         self._service_networks = scenario.network.service_cidrs
         self._nodes = _with_role(plan, Role.NODE)
-        self._pods = _with_role(plan, Role.POD)
         self._hosts = _with_role(plan, Role.HOST)
-        self._node_of = {
-            pod: end.namespace
-            for pod in self._pods
-            for end in (plan.peer(pod, UPLINK),)
-        }  # fmt: skip
+        self._pods = {pod.name: pod for pod in plan.pods}
+        self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
     def errand(self, number: int, probe: Probe) -> Errand:
         destination, port, protocol = self._dialled(probe)
@@ -78,21 +80,22 @@ class _Resolver:
             manner=probe.send.manner,
             flows=probe.send.flows,
             payload=probe.send.payload,
-            receivers=tuple(self._receivers(probe)),
-            fences=tuple(self._fences(probe)),
+            receivers=tuple(self._receivers(probe, Family.of(destination))),
+            fences=tuple(self._fences(probe, Family.of(destination))),
             nodes=tuple(self._nodes),
             detour=self._detour(probe, destination),
         )
 
     def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
         source = probe.source
-        place = _find("from", source.name, {**self._nodes, **self._pods, **self._hosts})
-        hop = next_hop(self._plan, place.name, destination)
+        place = _find("from", source.name, self._places)
+        namespace = place.namespace if isinstance(place, PodPlace) else place.name
+        hop = next_hop(self._plan, namespace, destination)
         return Sender(
             name=place.name,
-            namespace=place.name,
+            namespace=namespace,
             device=hop.out.device,
-            address=source.address or _address(place),
+            address=source.address or _address(place, Family.of(destination)),
             mac=hop.out.mac,
             next_hop_mac=hop.into.mac,
             port=source.port,
@@ -102,59 +105,83 @@ class _Resolver:
         asked, target = probe.send.protocol, probe.target
         match target:
             case ServiceTarget():
-                return self._front(target, asked)
+                return self._front(probe, target)
             case PodTarget():
                 pod = _find("to.pod", target.pod, self._pods)
-                return (_address(pod), *_listening(pod, target.port, asked))
+                listeners = self._plan.namespace(pod.namespace).listeners
+                return (_address(pod, self._family), *_listening(pod.name, listeners, target.port, asked))
             case HostTarget():
                 host = _find("to.host", target.host, self._hosts)
-                return _address(host), target.port, asked or Protocol.TCP
+                return _address(host, self._family), target.port, asked or Protocol.TCP
             case AddressTarget():
                 return target.address, target.port, asked or Protocol.TCP
             case _:
                 assert_never(target)
 
-    def _front(self, target: ServiceTarget, asked: Protocol | None) -> _Dialled:
-        if target.via is not Front.CLUSTER_IP:
-            raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {Front.CLUSTER_IP}")
+    def _front(self, probe: Probe, target: ServiceTarget) -> _Dialled:
         service = self._services.get((target.namespace, target.service))
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
             raise _UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
-        address = next((address for address in service.cluster_ips if Family.of(address) is Family.IPV4), None)
-        if address is None:
-            raise _UnresolvableError(f"to.via: Service {service.namespace}/{service.name} has no IPv4 cluster IP")
+        asked = probe.send.protocol
         port = _service_port(service, target.port, asked)
-        return address, port.port, asked or port.protocol
+        number = port.port
+        match target.via:
+            case Front.NODE_PORT:
+                node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
+                addresses: tuple[IPAddress, ...] = (_address(node, self._family),) if port.node_port else ()
+                number = port.node_port
+            case Front.EXTERNAL_IP:
+                addresses = service.external_ips
+            case Front.LOAD_BALANCER_IP:
+                addresses = tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
+            case Front.CLUSTER_IP:
+                addresses = service.cluster_ips
+            case _:
+                raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
+        address = next((address for address in addresses if Family.of(address) is self._family), None)
+        if address is None:
+            owner = f"Service {service.namespace}/{service.name}"
+            raise _UnresolvableError(f"to.via: {owner} has no {self._family} {target.via}")
+        return address, number, asked or port.protocol
 
-    def _receivers(self, probe: Probe) -> Iterator[Receiver]:
-        places = list(self._pods.values())
+    def _receivers(self, probe: Probe, family: Family) -> Iterator[Receiver]:
+        for pod in self._pods.values():
+            address = _address(pod, family)
+            yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
         if isinstance(probe.target, HostTarget):
-            places.append(self._hosts[probe.target.host])
-        for place in places:
-            yield Receiver(name=place.name, namespace=place.name, device=UPLINK, address=_address(place))
+            host = self._hosts[probe.target.host]
+            yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=_address(host, family))
 
-    def _fences(self, probe: Probe) -> Iterator[Fence]:
+    def _fences(self, probe: Probe, family: Family) -> Iterator[Fence]:
         """The node that the sender's packets enter, and every pod: but not the sender, whom they need not leave."""
-        for place in (self._entrance(probe), *self._pods.values()):
+        places: list[Namespace | PodPlace] = [self._entrance(probe), *self._pods.values()]
+        for place in places:
             if place.name != probe.source.name:
-                yield Fence(name=place.name, address=_address(place))
+                yield Fence(name=place.name, address=_address(place, family))
 
     def _entrance(self, probe: Probe) -> Namespace:
         sender = probe.source.name
         if sender in self._nodes:
             return self._nodes[sender]
         if sender in self._pods:
-            return self._nodes[self._node_of[sender]]
+            return self._nodes[self._pods[sender].node]
         named = probe.target.node if isinstance(probe.target, ServiceTarget) else None
         return next(iter(self._nodes.values())) if named is None else _find("to.node", named, self._nodes)
 
     def _detour(self, probe: Probe, destination: IPAddress) -> Detour | None:
-        """Where the router sends a cluster IP: said by every errand of a host that dials one, as others moved it."""
-        network = self._service_network(destination)
-        if network is None or probe.source.name not in self._hosts:
+        """Where the router sends an address of a Service that is no node's own.
+
+        Said by every errand of a host that dials one, since the errands before it may have moved the route.
+        """
+        if probe.source.name not in self._hosts:
             return None
-        via = _address(self._entrance(probe))
+        network = self._service_network(destination)
+        if network is None and isinstance(probe.target, ServiceTarget) and probe.target.via is not Front.NODE_PORT:
+            network = ip_network(destination)  # an external or a load-balancer IP
+        if network is None:
+            return None
+        via = _address(self._entrance(probe), Family.of(destination))
         return Detour(namespace=ROUTER, destination=network, device=NODES, via=via)
 
     def _service_network(self, destination: IPAddress) -> IPNetwork | None:
@@ -165,15 +192,26 @@ def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
     return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}
 
 
-def _find(key: str, name: str, places: dict[str, Namespace]) -> Namespace:
+def _find(key: str, name: str, places: Mapping[str, Place]) -> Place:
     if name not in places:
         raise _UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
     return places[name]
 
 
-def _address(place: Namespace) -> IPAddress:
-    """A place's own address: that of its uplink."""
-    return next(address.interface.ip for address in place.addresses if address.device == UPLINK)
+def _address(place: Namespace | PodPlace, family: Family) -> IPAddress:
+    """A place's own address of a family: for a node or host, the first one of its uplink.
+
+    Raises:
+        _UnresolvableError: it has none.
+    """
+    if isinstance(place, PodPlace):
+        own = list(place.addresses)
+    else:
+        own = [address.interface.ip for address in place.addresses if address.device == UPLINK]
+    fitting = [address for address in own if Family.of(address) is family]
+    if not fitting:
+        raise _UnresolvableError(f"{place.name} has no {family} address")
+    return fitting[0]
 
 
 def _service_port(service: Service, wanted: str | int | None, asked: Protocol | None) -> ServicePort:
@@ -189,16 +227,19 @@ def _service_port(service: Service, wanted: str | int | None, asked: Protocol | 
     return fitting[0]
 
 
-def _listening(pod: Namespace, wanted: int | None, asked: Protocol | None) -> tuple[int, Protocol]:
+def _listening(
+    pod: str, listeners: Sequence[Listener], wanted: int | None, asked: Protocol | None
+) -> tuple[int, Protocol]:
     """The pod's port. One that it does not listen on may be dialled: to be refused is an outcome too."""
+    own = dict.fromkeys((listener.protocol, listener.port) for listener in listeners if listener.name == pod)
     fitting = [
-        listener
-        for listener in pod.listeners
-        if wanted in (None, listener.port) and asked in (None, listener.protocol)
+        (protocol, port)
+        for protocol, port in own
+        if wanted in (None, port) and asked in (None, protocol)
     ]  # fmt: skip
     if wanted is not None:
-        return wanted, asked or (fitting[0].protocol if fitting else Protocol.TCP)
+        return wanted, asked or (fitting[0][0] if fitting else Protocol.TCP)
     if len(fitting) != 1:
-        known = ", ".join(f"{listener.protocol} {listener.port}" for listener in pod.listeners) or "none"
-        raise _UnresolvableError(f"to.port: say which port of {pod.name}; it listens on: {known}")
-    return fitting[0].port, fitting[0].protocol
+        known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
+        raise _UnresolvableError(f"to.port: say which port of {pod}; it listens on: {known}")
+    return fitting[0][1], fitting[0][0]

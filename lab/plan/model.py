@@ -10,10 +10,12 @@ known in advance every message can be written without a look-up.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
 __all__ = [
+    "MAIN_TABLE",
     "Address",
     "Bridge",
     "Device",
@@ -33,6 +35,10 @@ __all__ = [
     "Vxlan",
     "ends_by_namespace",
 ]
+
+
+MAIN_TABLE: Final = 254
+"""RT_TABLE_MAIN of linux/rtnetlink.h: where routes go that name no table."""
 
 
 class Role(StrEnum):
@@ -113,7 +119,7 @@ class Route:
     """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address.
 
     With ``hops``, flows are shared among them, and ``device`` is the first one's. ``onlink`` says that ``via`` is
-    reached on ``device`` though no address there says so. ``table`` 254 is main.
+    reached on ``device`` though no address there says so.
     """
 
     destination: IPNetwork
@@ -122,7 +128,7 @@ class Route:
     source: IPAddress | None = None
     hops: tuple[NextHop, ...] = ()
     onlink: bool = False
-    table: int = 254
+    table: int = MAIN_TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +186,11 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class LinkEnd:
-    """One end of a link. ``master`` is the bridge it is a port of; a ``hairpin`` port takes back what it sent."""
+    """One end of a link.
+
+    ``master`` is the bridge it is a port of; a ``hairpin`` port takes back what it sent. An end of ``proxy_arp``
+    answers ARP at once for whatever its namespace routes elsewhere. ``mtu`` is ``None`` where it is the kernel's own.
+    """
 
     namespace: str
     device: str
@@ -188,6 +198,7 @@ class LinkEnd:
     mac: str
     master: str | None = None
     hairpin: bool = False
+    proxy_arp: bool = False
     mtu: int | None = None
 
 

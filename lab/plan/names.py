@@ -1,6 +1,7 @@
 """The names the plan gives: namespaces of the lab's own, and devices.
 
-Owns: reserved names, and device names that are readable, at most 15 bytes long and unique in their namespace.
+Owns: reserved names; device names that are readable, at most 15 bytes long and unique in their namespace; MAC
+addresses.
 Must not: rename what the author named; a node, pod or host has its own name as its namespace's.
 """
 
@@ -11,10 +12,13 @@ __all__ = [
     "FABRIC",
     "NODES",
     "OUTSIDE",
+    "OVERLAY",
     "OWN_NAMESPACES",
+    "POD_BRIDGE",
     "ROUTER",
     "UPLINK",
     "DeviceNames",
+    "MacAddresses",
 ]
 
 ROUTER: Final = "router"
@@ -27,6 +31,11 @@ OUTSIDE: Final = "outside"
 """The segment of the outside hosts: the bridge in the fabric, and the router's leg on it."""
 UPLINK: Final = "eth0"
 """The one device of a pod or host, and a node's device on its segment."""
+
+POD_BRIDGE: Final = "cni0"
+"""The bridge of a node's pods, by the name that the CNI bridge plugin gives it."""
+OVERLAY: Final = "flannel.1"
+"""A node's VXLAN device, by the name that flannel gives it: its VXLAN network identifier is 1."""
 
 MAX_BYTES: Final = 15
 """IFNAMSIZ of linux/if.h, less the terminating zero."""
@@ -69,3 +78,21 @@ class DeviceNames:
             attempt += 1
         self._taken.add(name)
         return name
+
+
+class MacAddresses:
+    """Hands out MAC addresses: locally administered, and the same for the same device in every run."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def claim(self, namespace: str, device: str) -> str:
+        """The address of a device, from the hash of its name; the lab has no other with it."""
+        attempt = 0
+        while True:
+            digest = hashlib.sha256(f"{namespace}\0{device}\0{attempt}".encode()).digest()
+            mac = ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
+            if mac not in self._taken:
+                self._taken.add(mac)
+                return mac
+            attempt += 1

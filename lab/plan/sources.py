@@ -3,47 +3,65 @@
 Owns: ``snat_source``.
 Must not: know which packets an engine masquerades.
 
-MASQUERADE takes the first address of global scope on the device by which the packet leaves, and where that device has
-none, the first one of the namespace (nf_nat_masquerade_ipv4 calls inet_select_addr, net/ipv4/devinet.c). A packet that
-leaves a node by its uplink bears the node's address; one that goes to a pod of the same node, the gateway's.
+MASQUERADE takes the first address of global scope on the device by which the packet leaves (nf_nat_masquerade_ipv4
+calls inet_select_addr, net/ipv4/devinet.c), and where that device has none, the first one of the namespace, in the
+order of its devices, ``lo`` first. In IPv6 the source is chosen by RFC 6724 (ipv6_dev_get_saddr, net/ipv6/addrconf.c),
+which comes to the same wherever the device has one global address or none. So a packet that leaves a node by its uplink
+bears the node's address; one that goes to a pod of the same node, the gateway's, or the node's where pods are
+unnumbered; and one that goes through the overlay, the VXLAN device's.
 """
 
-from lab.ip import IPAddress
-from lab.plan.model import Namespace, Plan, Role
+from lab.ip import Family, IPAddress
+from lab.plan.model import Device, Namespace, Plan, Role
 from lab.plan.names import UPLINK
 
 __all__ = ["snat_source"]
 
 
-def snat_source(plan: Plan, node: str, device: str) -> IPAddress:
-    """The address behind which ``node`` hides what leaves by its ``uplink``, or to its ``pods``.
+def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4) -> IPAddress:
+    """The address behind which ``node`` hides what leaves by its ``uplink``, to its ``pods``, or by its ``overlay``.
 
     Raises:
-        LookupError: there is no such node, or it has no device of that kind. The message says what there is.
+        LookupError: there is no such node, or it has no device of that kind or no address of that family. The message
+            says what there is.
     """
     nodes = [namespace for namespace in plan.namespaces if namespace.role is Role.NODE]
     namespace = next((namespace for namespace in nodes if namespace.name == node), None)
     if namespace is None:
         raise LookupError(f"there is no node {node!r}; there are {', '.join(namespace.name for namespace in nodes)}")
     by_kind = {"uplink": [UPLINK], "pods": _pod_devices(plan, node)}
+    if namespace.vxlans:
+        by_kind["overlay"] = [vxlan.device for vxlan in namespace.vxlans]
     devices = by_kind.get(device)
     if devices is None:
         raise LookupError(f"a node has no device {device!r}; there are {', '.join(by_kind)}")
     if not devices:
         raise LookupError(f"{node} has no pods, so nothing leaves by a pod device of it")
-    return _selected(namespace, devices[0])
+    return _selected(plan, namespace, devices[0], family)
 
 
 def _pod_devices(plan: Plan, node: str) -> list[str]:
+    """The node's ends of its pods' links, or the bridge that they are ports of."""
     pods = {namespace.name for namespace in plan.namespaces if namespace.role is Role.POD}
     return [
-        end.device
+        end.master or end.device
         for link in plan.links
         for end, other in (link.ends, link.ends[::-1])
         if end.namespace == node and other.namespace in pods
     ]
 
 
-def _selected(namespace: Namespace, device: str) -> IPAddress:
-    own = [address for address in namespace.addresses if address.device == device]
-    return (own or namespace.addresses)[0].interface.ip
+def _selected(plan: Plan, namespace: Namespace, device: str, family: Family) -> IPAddress:
+    """The first address on the device, else the first of all devices, which were made in the order of their indexes."""
+    tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
+    order = {"lo": 0} | {top.device: top.index for top in tops}
+    order |= {end.device: end.index for link in plan.links for end in link.ends if end.namespace == namespace.name}
+    fitting = [
+        address
+        for address in namespace.addresses
+        if Family.of(address.interface) is family and not address.interface.ip.is_link_local
+    ]
+    if not fitting:
+        raise LookupError(f"{namespace.name} has no {family} address")
+    own = [address for address in fitting if address.device == device]
+    return (own or sorted(fitting, key=lambda address: order[address.device]))[0].interface.ip

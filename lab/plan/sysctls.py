@@ -12,7 +12,10 @@ What a new network namespace starts from decides what has to be written:
 * ``conf.lo`` is born with the copied default and may keep it when the default changes later (devinet_copy_dflt_conf
   spares what counts as set), so in nodes, where packets re-enter by ``lo``, its keys are written as well.
 * ``net.ipv6.conf`` starts from the kernel's own values unless ``devconf_inherit_init_net`` says otherwise. An IPv4 lab
-  switches IPv6 off: no router solicitation or neighbour discovery is then among the packets seen.
+  switches IPv6 off: no router solicitation or neighbour discovery is then among the packets seen. A lab with IPv6 takes
+  no address, route or redirect from the wire, waits for no duplicate address, and gives no device a link-local address
+  by itself (``addr_gen_mode`` 1), which would be ready some time after the link: every address is the plan's. The
+  segments have no addresses and stay without IPv6.
 * ``net.bridge.bridge-nf-call-*`` start at 1 in every namespace (br_netfilter), which is right in nodes only: elsewhere
   the fabric would run the packets of all nodes through conntrack.
 * ``net.netfilter.nf_conntrack_*`` start from the kernel's own values, but those have changed between kernel versions
@@ -20,7 +23,8 @@ What a new network namespace starts from decides what has to be written:
   where connections are tracked.
 * ``net.ipv4.icmp_ratemask`` starts from a constant that the lab must not have: with it a node sends one destination
   unreachable a second to each sender (after a burst of six), and most rejected flows hear nothing.
-* ``net.ipv4.fib_multipath_hash_policy`` starts at 0, layer 3; the router hashes on ports.
+  ``net.ipv6.icmp.ratemask`` is its sister; it is a list of types, and empty.
+* ``fib_multipath_hash_policy`` of both families starts at 0, layer 3; the router hashes on ports.
 * All other keys of ``net.ipv4``, ``net.core``, ``net.unix`` that a namespace may write start from constants
   (``ip_local_port_range``, ``ip_default_ttl``, ``icmp_ratelimit``, ``icmp_echo_ignore_*``, ``tcp_syncookies``,
   ``tcp_tw_reuse``, ``tcp_timestamps``, ``somaxconn`` and the others; inet_init_net, tcp_sk_init). Setting them
@@ -32,15 +36,16 @@ What a new network namespace starts from decides what has to be written:
 where ARP is spoken, on the segments, but only as timers that no probe outlasts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from lab.ip import Family
 from lab.plan.model import Role, Sysctl
 
 __all__ = ["DEVICES_AT_HAND", "device_of", "dotted", "sysctls_for"]
 
 DEVICES_AT_HAND: Final = ("all", "default", "lo")
-"""What per-device keys may name: sysctls are written before the first link, so no other device is there yet."""
+"""What per-device keys may name before the first link; those of other devices follow when these have been made."""
 
 _FORWARDING_ROLES: Final = frozenset({Role.NODE, Role.ROUTER})
 
@@ -72,6 +77,22 @@ _CONF_OF_FORWARDERS: Final[Mapping[str, str]] = {
     "src_valid_mark": "0",
 }
 
+_IPV6_CONF: Final[Mapping[str, str]] = {
+    "disable_ipv6": "0",
+    "accept_dad": "0",
+    "accept_ra": "0",
+    "accept_redirects": "0",
+    "accept_source_route": "0",
+    "autoconf": "0",
+    "dad_transmits": "0",
+    "hop_limit": "64",
+    "ignore_routes_with_linkdown": "0",
+    "proxy_ndp": "0",
+    "router_solicitations": "0",
+    "use_oif_addrs_only": "0",
+    "use_tempaddr": "0",
+}
+
 _CONNTRACK: Final[Mapping[str, str]] = {
     # Documentation/networking/nf_conntrack-sysctl.rst; seconds.
     "checksum": "1",
@@ -97,19 +118,21 @@ _CONNTRACK: Final[Mapping[str, str]] = {
 }
 
 
-def sysctls_for(role: Role, overrides: Mapping[str, str] | None = None) -> tuple[Sysctl, ...]:
-    """All sysctls of a namespace in an IPv4 lab, in the order in which they are written.
+def sysctls_for(
+    role: Role, families: Collection[Family], overrides: Mapping[str, str] | None = None
+) -> tuple[Sysctl, ...]:
+    """All sysctls of a namespace in a lab of these families, in the order in which they are written.
 
     ``overrides`` take the place of the lab's own values, and are required to exist; names that the lab does not write
     itself follow at the end.
     """
-    own = {sysctl.name: sysctl for sysctl in _own(role)}
+    own = {sysctl.name: sysctl for sysctl in _own(role, families)}
     for name, value in (overrides or {}).items():
         own[dotted(name)] = Sysctl(dotted(name), value)
     return tuple(own.values())
 
 
-def _own(role: Role) -> Iterator[Sysctl]:
+def _own(role: Role, families: Collection[Family]) -> Iterator[Sysctl]:
     forwarding = "1" if role in _FORWARDING_ROLES else "0"
     # First, since a change of ip_forward sets accept_redirects anew (inet_forward_change).
     yield Sysctl("net.ipv4.ip_forward", forwarding)
@@ -121,14 +144,29 @@ def _own(role: Role) -> Iterator[Sysctl]:
         yield Sysctl("net.ipv4.icmp_ratemask", "0")
     if role is Role.ROUTER:
         yield Sysctl("net.ipv4.fib_multipath_hash_policy", "1", required=False)
-    for device in ("all", "default"):
-        yield Sysctl(f"net.ipv6.conf.{device}.disable_ipv6", "1", required=False)
+    if Family.IPV6 in families and role is not Role.SEGMENT:
+        yield from _ipv6(role, forwarding)
+    else:
+        for device in ("all", "default"):
+            yield Sysctl(f"net.ipv6.conf.{device}.disable_ipv6", "1", required=False)
     for table in ("iptables", "ip6tables", "arptables"):
         yield Sysctl(f"net.bridge.bridge-nf-call-{table}", "1" if role is Role.NODE else "0", required=False)
     if role is Role.NODE:
         # Not required: tcp_ignore_invalid_rst is of 5.14, and conntrack may be a module that the first rule loads.
         for key, value in _CONNTRACK.items():
             yield Sysctl(f"net.netfilter.nf_conntrack_{key}", value, required=False)
+
+
+def _ipv6(role: Role, forwarding: str) -> Iterator[Sysctl]:
+    for device in ("all", "default"):
+        # Forwarding first: it changes what accept_ra and accept_redirects mean.
+        yield Sysctl(f"net.ipv6.conf.{device}.forwarding", forwarding)
+        for key, value in _IPV6_CONF.items():
+            yield Sysctl(f"net.ipv6.conf.{device}.{key}", value)
+    yield Sysctl("net.ipv6.conf.default.addr_gen_mode", "1")
+    yield Sysctl("net.ipv6.icmp.ratemask", "", required=False)  # of kernel 5.2
+    if role is Role.ROUTER:
+        yield Sysctl("net.ipv6.fib_multipath_hash_policy", "1", required=False)
 
 
 def dotted(name: str) -> str:

@@ -1,7 +1,7 @@
 """The wire of a scenario: which namespaces there are, how they are linked, and what each routes where.
 
-Owns: ``draw``.
-Must not: give out addresses (``addresses``), names (``names``) or sysctl values (``sysctls``).
+Owns: ``draw``, the segments and who stands on them, and how nodes reach each other's pods.
+Must not: give out addresses (``addresses``), names (``names``) or sysctl values (``sysctls``), or wire pods (``pods``).
 
             fabric                                    router
     ┌──────────────────────┐     nodes    ┌────────────────────────────┐
@@ -10,38 +10,52 @@ Must not: give out addresses (``addresses``), names (``names``) or sysctl values
     └──┬────────┬────────┬─┘    outside   └────────────────────────────┘
        │ eth0   │ eth0   │ eth0
     ┌──┴───┐ ┌──┴───┐ ┌──┴───┐
-    │node-a│ │node-b│ │client│   outside hosts stand on the bridge outside
+    │node-a│ │node-b│ │client│   hosts stand on the bridge outside, or on another segment
     └──┬───┘ └──┬───┘ └──────┘
        │ echo-1 │ echo-2         one veth for each pod, named after it
     ┌──┴───┐ ┌──┴───┐
     │echo-1│ │echo-2│ eth0
     └──────┘ └──────┘
 
-Pods are wired as kind's CNI does it (``podNetwork: ptp``): the node's end of every pod's veth bears the node's gateway
-address, and permanent neighbours on both ends make ARP superfluous. The pod's own address is a /32 with everything else
-by way of the gateway, so a pod reaches its neighbour on the same node through the node's IP stack and its rules, never
-past them. The gateway address has global scope: a masquerade towards a pod then finds it on the outgoing device
-(inet_select_addr, net/ipv4/devinet.c).
-
-Nodes route each other's pod networks to each other directly (``interNode: host-gw``).
+Nodes route each other's pod networks to each other directly (``interNode: host-gw``), or by way of a VXLAN device
+(``vxlan``) as flannel does: its address is the first of the node's pod network, routes name the other device's address
+as on the link, and neighbours and forwarding entries are all told, so that nothing is learnt or asked for.
 """
 
-from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Network
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from lab.errors import ScenarioError
-from lab.ip import Family, Protocol
+from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.plan.addresses import AddressPlan, allocate_addresses
 from lab.plan.draft import Draft, Place
-from lab.plan.model import Listener, Neighbour, Plan, Role
-from lab.plan.names import FABRIC, NODES, OUTSIDE, OWN_NAMESPACES, ROUTER, UPLINK
-from lab.plan.sysctls import DEVICES_AT_HAND, device_of, dotted
-from lab.scenario.model import HostTarget, Position, Scenario
+from lab.plan.model import (
+    MAIN_TABLE,
+    Address,
+    Device,
+    ForwardingEntry,
+    Listener,
+    Neighbour,
+    NextHop,
+    Plan,
+    PolicyRule,
+    Role,
+    Route,
+    Sysctl,
+    ends_by_namespace,
+)
+from lab.plan.names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
+from lab.plan.pods import add_pods, everywhere
+from lab.plan.refusals import refusals
+from lab.plan.sysctls import DEVICES_AT_HAND, device_of
+from lab.scenario.model import Host, HostTarget, Node, Scenario
 
 __all__ = ["draw"]
 
-_EVERYWHERE: Final = IPv4Network("0.0.0.0/0")
+_VNI: Final = 1
+_VXLAN_PORT: Final = 8472  # flannel's and the kernel's own; IANA's 4789 came later
+_FIRST_TABLE: Final = 100
+_FIRST_PRIORITY: Final = 1000
 
 
 def draw(scenario: Scenario) -> Plan:
@@ -50,71 +64,140 @@ def draw(scenario: Scenario) -> Plan:
     Raises:
         ScenarioError: addresses run out, a name cannot be had, or the wire asked for cannot be drawn.
     """
-    problems = [*_wire_problems(scenario), *_name_problems(scenario), *_sysctl_problems(scenario)]
+    problems = refusals(scenario)
     if problems:
         raise ScenarioError(problems)
     addresses = allocate_addresses(scenario)
-    draft = Draft()
+    draft = Draft(scenario.network.families)
     fabric = draft.place(FABRIC, Role.SEGMENT)
-    draft.bridge(fabric, NODES)
-    if scenario.hosts:
-        draft.bridge(fabric, OUTSIDE)
-    _add_router(scenario, addresses, draft, fabric)
+    bridges = {name: draft.bridge(fabric, name).device for name in _segments_in_use(scenario)}
+    segments = _Segments(addresses, draft, fabric, bridges)
+    _add_router(scenario, addresses, draft, segments)
     nodes = {node.name: draft.place(node.name, Role.NODE, node.sysctls) for node in scenario.nodes}
-    for node in nodes.values():
-        _wire_node(node, addresses, draft, fabric)
-    for group in scenario.pods:
-        for ordinal, name in enumerate(group.pod_names):
-            pod = draft.place(name, Role.POD)
-            pod.listeners += [Listener(name, port.protocol, port.port) for port in group.ports]
-            _wire_pod(pod, nodes[group.node_of(ordinal)], addresses, draft)
+    for node in scenario.nodes:
+        _wire_node(node, nodes[node.name], addresses, segments)
+    if scenario.network.inter_node == "vxlan":
+        _overlay(nodes, addresses, draft)
+    else:
+        _route_directly(nodes, addresses)
+    add_pods(scenario, addresses, draft, nodes)
     for host in scenario.hosts:
         place = draft.place(host.name, Role.HOST)
         place.listeners += _dialled(scenario, host.name)
-        _wire_host(place, addresses, draft, fabric)
-    return draft.finished()
+        _wire_host(host, place, addresses, segments)
+    plan = draft.finished()
+    problems = _device_problems(scenario, plan)
+    if problems:
+        raise ScenarioError(problems)
+    return plan
 
 
-def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, fabric: Place) -> None:
+class _Segments:
+    """The bridges of the fabric, and how to get onto them."""
+
+    def __init__(self, addresses: AddressPlan, draft: Draft, fabric: Place, bridges: Mapping[str, str]) -> None:
+        self.names = tuple(bridges)
+        self._addresses = addresses
+        self._draft = draft
+        self._fabric = fabric
+        self._bridges = bridges
+
+    def join(self, place: Place, port: str, segment: str, wanted: str, own: Iterable[IPAddress]) -> str:
+        """Link a place to a segment and give it its addresses there. Returns the name of its device."""
+        link = self._draft.link(self._fabric, port, place, wanted, master=self._bridges[segment])
+        networks = self._addresses.segments[segment]
+        for address in own:
+            place.address(link.second.device, address, next(network for network in networks if address in network))
+        if any(network.version == 6 for network in networks):
+            place.link_local(link.second.device, link.second.mac)
+        return link.second.device
+
+
+def _segments_in_use(scenario: Scenario) -> list[str]:
+    outside = any(host.segment == OUTSIDE for host in scenario.hosts) or any(
+        uplink.segment == OUTSIDE for node in scenario.nodes for uplink in node.uplinks
+    )
+    return [NODES, *([OUTSIDE] if outside else []), *(segment.name for segment in scenario.network.segments)]
+
+
+def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segments: _Segments) -> None:
     router = draft.place(ROUTER, Role.ROUTER)
-    inner = draft.link(fabric, ROUTER, router, NODES, master=NODES).second.device
-    router.address(inner, addresses.router_at_nodes, addresses.node_network.prefixlen)
-    if scenario.hosts:
-        outer = draft.link(fabric, f"{ROUTER}-{OUTSIDE}", router, OUTSIDE, master=OUTSIDE).second.device
-        router.address(outer, addresses.router_outside, addresses.outside_network.prefixlen)
-    for name, network in addresses.pod_network.items():
-        router.route(network, inner, via=addresses.node[name])
+    legs = {
+        name: segments.join(router, ROUTER if name == NODES else f"{ROUTER}-{name}", name, name, addresses.router(name))
+        for name in segments.names
+    }
+    inner = legs[NODES]
+    for name, networks in addresses.pod_network.items():
+        for network, via in zip(networks, addresses.node[name], strict=True):
+            router.route(network, inner, via=via)
     # Cluster IPs are no addresses of the wire; from outside they are reached by a static route to some node. Which one
     # an errand needs, its detour says; until then it is the first.
-    router.route(addresses.service_network, inner, via=next(iter(addresses.node.values())))
+    for network, via in zip(addresses.service_networks, next(iter(addresses.node.values())), strict=True):
+        router.route(network, inner, via=via)
+    for routed in scenario.network.routed:
+        family = scenario.network.families.index(Family.of(routed.network))
+        router.routes.append(_shared(routed.network, inner, [addresses.node[name][family] for name in routed.nodes]))
 
 
-def _wire_node(node: Place, addresses: AddressPlan, draft: Draft, fabric: Place) -> None:
-    uplink = draft.link(fabric, node.name, node, UPLINK, master=NODES).second.device
-    node.address(uplink, addresses.node[node.name], addresses.node_network.prefixlen)
-    node.route(_EVERYWHERE, uplink, via=addresses.router_at_nodes)
-    for name, network in addresses.pod_network.items():
-        if name != node.name:
-            node.route(network, uplink, via=addresses.node[name])
+def _shared(network: IPNetwork, device: str, ways: list[IPAddress]) -> Route:
+    if len(ways) == 1:
+        return Route(network, device, via=ways[0])
+    return Route(network, device, hops=tuple(NextHop(device, via) for via in ways))
 
 
-def _wire_pod(pod: Place, node: Place, addresses: AddressPlan, draft: Draft) -> None:
-    link = draft.link(node, pod.name, pod, UPLINK)
-    outer, inner = link.ends
-    address, gateway = addresses.pod[pod.name], addresses.gateway(node.name)
-    node.address(outer.device, gateway)
-    node.route(IPv4Network(address), outer.device)
-    node.neighbours.append(Neighbour(outer.device, address, inner.mac))
-    pod.address(inner.device, address)
-    pod.route(IPv4Network(gateway), inner.device)
-    pod.route(_EVERYWHERE, inner.device, via=gateway)
-    pod.neighbours.append(Neighbour(inner.device, gateway, outer.mac))
+def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
+    uplink = segments.join(place, node.name, NODES, UPLINK, addresses.node[node.name])
+    for gateway in addresses.router(NODES):
+        place.route(everywhere(gateway), uplink, via=gateway)
+    for further in node.uplinks:
+        own = addresses.uplink[node.name, further.device]
+        segments.join(place, f"{node.name}-{further.device}", further.segment, further.device, own)
+    place.addresses += [Address(each.device, each.interface) for each in node.addresses]
+    place.listeners += [Listener(each.name, each.protocol, each.port, each.address) for each in node.daemons]
+    tables: dict[IPNetwork, int] = {}
+    for route in node.routes:
+        table = MAIN_TABLE
+        if route.source is not None:
+            if route.source not in tables:
+                tables[route.source] = _FIRST_TABLE + len(tables)
+                priority = _FIRST_PRIORITY + len(tables)
+                family = Family.of(route.source)
+                place.rules.append(PolicyRule(family, priority, tables[route.source], route.source))
+            table = tables[route.source]
+        place.routes.append(Route(route.destination, route.device, route.via, table=table))
 
 
-def _wire_host(host: Place, addresses: AddressPlan, draft: Draft, fabric: Place) -> None:
-    device = draft.link(fabric, host.name, host, UPLINK, master=OUTSIDE).second.device
-    host.address(device, addresses.host[host.name], addresses.outside_network.prefixlen)
-    host.route(_EVERYWHERE, device, via=addresses.router_outside)
+def _route_directly(nodes: Mapping[str, Place], addresses: AddressPlan) -> None:
+    for node in nodes.values():
+        for name, networks in addresses.pod_network.items():
+            if name != node.name:
+                for network, via in zip(networks, addresses.node[name], strict=True):
+                    node.route(network, UPLINK, via=via)
+
+
+def _overlay(nodes: Mapping[str, Place], addresses: AddressPlan, draft: Draft) -> None:
+    """A VXLAN device in every node. The tunnel's outer family is the lab's first; it carries both."""
+    devices = {
+        name: draft.vxlan(node, OVERLAY, UPLINK, addresses.node[name][0], _VNI, _VXLAN_PORT)
+        for name, node in nodes.items()
+    }
+    for name, node in nodes.items():
+        device = devices[name].device
+        for address in addresses.overlay(name):
+            node.address(device, address)
+        for other, there in devices.items():
+            if other == name:
+                continue
+            for network, via in zip(addresses.pod_network[other], addresses.overlay(other), strict=True):
+                node.route(network, device, via=via, onlink=True)
+                node.neighbours.append(Neighbour(device, via, there.mac))
+            node.forwarding.append(ForwardingEntry(device, there.mac, there.local))
+
+
+def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
+    device = segments.join(place, host.name, host.segment, UPLINK, addresses.host[host.name])
+    for gateway in addresses.router(host.segment):
+        place.route(everywhere(gateway), device, via=gateway)
 
 
 def _dialled(scenario: Scenario, host: str) -> Iterable[Listener]:
@@ -127,52 +210,23 @@ def _dialled(scenario: Scenario, host: str) -> Iterable[Listener]:
     return dict.fromkeys(listeners)
 
 
-def _wire_problems(scenario: Scenario) -> Iterator[str]:
-    if not scenario.nodes:
-        yield f"{scenario.file}: spec.nodes: a lab needs at least one node"
-    network = scenario.network
-    for key, value, possible in (
-        ("podNetwork", network.pod_network, "ptp"),
-        ("interNode", network.inter_node, "host-gw"),
-        ("families", ", ".join(network.families), Family.IPV4.value),
-    ):
-        if value != possible:
-            yield f"{scenario.file}: spec.network.{key}: {value!r} cannot be drawn; use {possible}"
-
-
-def _name_problems(scenario: Scenario) -> Iterator[str]:
-    seen: dict[str, Position] = {}
-    for name, position in _places(scenario):
-        if name in OWN_NAMESPACES:
-            own = " and ".join(sorted(OWN_NAMESPACES))
-            yield f"{position}: {name}: {own} are names of the lab's own namespaces; choose another name"
-        elif name in seen:
-            yield f"{position}: {name}: {seen[name]} has this name already; nodes, pods and hosts share one name space"
-        seen.setdefault(name, position)
-    nodes = {node.name for node in scenario.nodes}
-    for group in scenario.pods:
-        for name in sorted(set(group.nodes) - nodes):
-            yield f"{group.position}: {group.name}: there is no node {name!r}; there are {', '.join(sorted(nodes))}"
-
-
-def _places(scenario: Scenario) -> Iterator[tuple[str, Position]]:
+def _device_problems(scenario: Scenario, plan: Plan) -> list[str]:
+    """Sysctls of devices that the plan does not make: only now is it known which there are."""
+    ends = ends_by_namespace(plan)
+    problems: list[str] = []
     for node in scenario.nodes:
-        yield node.name, node.position
-    for group in scenario.pods:
-        for name in group.pod_names:
-            yield name, group.position
-    for host in scenario.hosts:
-        yield host.name, host.position
+        namespace = plan.namespace(node.name)
+        made: list[Device] = [*ends[node.name], *namespace.bridges, *namespace.vxlans]
+        devices = [*DEVICES_AT_HAND, *(device.device for device in made)]
+        problems += [
+            f"{node.position}: {node.name}: sysctl {sysctl.name}: there is no such device; "
+            f"there are {', '.join(devices)}"
+            for sysctl in namespace.device_sysctls
+            if not _names_one_of(sysctl, devices)
+        ]
+    return problems
 
 
-def _sysctl_problems(scenario: Scenario) -> Iterator[str]:
-    for node in scenario.nodes:
-        for name in map(dotted, node.sysctls):
-            device = device_of(name)
-            if not name.startswith("net."):
-                yield f"{node.position}: {node.name}: sysctl {name}: only those below net belong to a node's namespace"
-            elif device is not None and device not in DEVICES_AT_HAND:
-                yield (
-                    f"{node.position}: {node.name}: sysctl {name}: there is no device {device!r} yet when sysctls are "
-                    f"written; use one of {', '.join(DEVICES_AT_HAND)}"
-                )
+def _names_one_of(sysctl: Sysctl, devices: list[str]) -> bool:
+    device = device_of(sysctl.name)
+    return device is not None and device.replace("/", ".") in devices

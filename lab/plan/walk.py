@@ -4,10 +4,11 @@ Owns: route and neighbour look-up as the kernel does them on a planned namespace
 Must not: know rules: what an engine translates on the way, no plan can tell.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lab.ip import IPAddress
-from lab.plan.model import LinkEnd, Namespace, Plan, Route
+from lab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
 
 __all__ = ["Hop", "UnreachableError", "next_hop", "route_to", "way"]
 
@@ -25,7 +26,7 @@ class Hop:
 
 
 def route_to(namespace: Namespace, destination: IPAddress) -> Route:
-    """The route that the kernel takes: the longest prefix that holds the destination.
+    """The route that the kernel takes: the longest prefix of the main table that holds the destination.
 
     The kernel's own routes for the networks of its addresses count as well (fib_add_ifaddr, net/ipv4/fib_frontend.c).
 
@@ -33,7 +34,11 @@ def route_to(namespace: Namespace, destination: IPAddress) -> Route:
         UnreachableError: there is none.
     """
     connected = [Route(address.interface.network, address.device) for address in namespace.addresses]
-    fitting = [route for route in (*namespace.routes, *connected) if destination in route.destination]
+    fitting = [
+        route
+        for route in (*namespace.routes, *connected)
+        if destination in route.destination and route.table == MAIN_TABLE
+    ]
     if not fitting:
         raise UnreachableError(f"{namespace.name} has no route to {destination}")
     return max(fitting, key=lambda route: route.destination.prefixlen)
@@ -42,19 +47,20 @@ def route_to(namespace: Namespace, destination: IPAddress) -> Route:
 def next_hop(plan: Plan, place: str, destination: IPAddress) -> Hop:
     """The step that a packet for ``destination`` takes from the namespace ``place``.
 
+    Where flows are shared among several ways, the first of them stands for all.
+
     Raises:
         UnreachableError: no route, or nobody on the segment has the address of the next hop.
     """
     route = route_to(plan.namespace(place), destination)
-    out = plan.end(place, route.device)
-    wanted = route.via or destination
-    for end in _on_segment(plan, out):
-        if any(
+    wanted = route.hops[0].via if route.hops else route.via or destination
+    for end in _on_segment(plan, place, route.device):
+        if end.proxy_arp or any(
             address.device == end.device and address.interface.ip == wanted
             for address in plan.namespace(end.namespace).addresses
         ):
-            return Hop(out, end)
-    raise UnreachableError(f"nobody has {wanted} on the segment of {place}/{out.device}")
+            return Hop(_device(plan, place, route.device), end)
+    raise UnreachableError(f"nobody has {wanted} on the segment of {place}/{route.device}")
 
 
 def way(plan: Plan, place: str, destination: IPAddress) -> tuple[Hop, ...]:
@@ -73,14 +79,44 @@ def way(plan: Plan, place: str, destination: IPAddress) -> tuple[Hop, ...]:
     return tuple(hops)
 
 
-def _on_segment(plan: Plan, end: LinkEnd) -> tuple[LinkEnd, ...]:
-    """The devices that a frame from ``end`` can reach: its peer, or all devices on the peer's bridge."""
-    peer = plan.peer(end.namespace, end.device)
+def _device(plan: Plan, place: str, device: str) -> LinkEnd:
+    """A device of a namespace; a bridge or VXLAN device as if it were the end of a link."""
+    tops = _tops(plan.namespace(place))
+    if device in tops:
+        return LinkEnd(place, device, tops[device].index, tops[device].mac)
+    return plan.end(place, device)
+
+
+def _tops(namespace: Namespace) -> dict[str, Bridge | Vxlan]:
+    tops: list[Bridge | Vxlan] = [*namespace.bridges, *namespace.vxlans]
+    return {top.device: top for top in tops}
+
+
+def _on_segment(plan: Plan, place: str, device: str) -> Iterator[LinkEnd]:
+    """The devices that a frame from this one can reach: its peer, all on its bridge or its peer's, or through a tunnel.
+
+    A device of the namespace itself is not among them.
+    """
+    namespace = plan.namespace(place)
+    if any(vxlan.device == device for vxlan in namespace.vxlans):
+        remotes = {entry.remote for entry in namespace.forwarding if entry.device == device}
+        for other in plan.namespaces:
+            yield from (_device(plan, other.name, vxlan.device) for vxlan in other.vxlans if vxlan.local in remotes)
+        return
+    if any(bridge.device == device for bridge in namespace.bridges):
+        yield from _behind_ports(plan, place, device)
+        return
+    peer = plan.peer(place, device)
     if peer.master is None:
-        return (peer,)
-    return tuple(
-        second if first.namespace == peer.namespace else first
-        for first, second in (link.ends for link in plan.links)
-        for port in (first, second)
-        if (port.namespace, port.master) == (peer.namespace, peer.master) and end not in (first, second)
-    )
+        yield peer
+        return
+    yield from (end for end in _behind_ports(plan, peer.namespace, peer.master) if end.namespace != place)
+    yield _device(plan, peer.namespace, peer.master)
+
+
+def _behind_ports(plan: Plan, place: str, bridge: str) -> Iterator[LinkEnd]:
+    """What is plugged into a bridge: the far end of each of its ports."""
+    for link in plan.links:
+        for port, far in (link.ends, link.ends[::-1]):
+            if (port.namespace, port.master) == (place, bridge):
+                yield far

@@ -7,13 +7,16 @@ Must not: know YAML, pydantic, addresses that the author did not write, or anyth
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import PodPort, Service
-from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
 __all__ = [
+    "MOST_FLOWS",
     "AddressTarget",
+    "Daemon",
     "Expect",
     "Front",
     "Host",
@@ -21,21 +24,29 @@ __all__ = [
     "Manner",
     "Network",
     "Node",
+    "NodeAddress",
     "NodeDevice",
+    "NodeRoute",
     "Outcome",
     "PodGroup",
     "PodTarget",
     "Position",
     "Preserved",
     "Probe",
+    "RoutedAddress",
     "Scenario",
+    "Segment",
     "Send",
     "ServiceTarget",
     "Source",
     "SourceExpectation",
     "Spread",
     "Target",
+    "Uplink",
 ]
+
+MOST_FLOWS: Final = 32_000
+"""The most flows of one probe: each has a source port of its own, and the lab has to find so many that nobody uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +96,80 @@ class Spread(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A segment beside those of the nodes and of the outside: one network for each family; the router is on it too."""
+
+    name: str
+    cidrs: tuple[IPNetwork, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedAddress:
+    """A load-balancer or external IP, or a network of them, that the router sends to nodes.
+
+    Several nodes share the flows, by a hash of addresses and ports.
+    """
+
+    network: IPNetwork
+    nodes: tuple[str, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The wire and its address plan."""
+    """The wire and its address plan.
+
+    ``pod_network`` is ``ptp``, ``ptp-unnumbered`` or ``bridge``, and ``hairpin`` says how a bridge lets a pod reach
+    itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``.
+    """
 
     families: tuple[Family, ...] = (Family.IPV4,)
     pod_network: str = "ptp"
+    hairpin: str = "hairpin-veth"
     inter_node: str = "host-gw"
+    segments: tuple[Segment, ...] = ()
+    routed: tuple[RoutedAddress, ...] = ()
     pod_cidrs: tuple[IPNetwork, ...]
     service_cidrs: tuple[IPNetwork, ...]
     node_cidrs: tuple[IPNetwork, ...]
     outside_cidrs: tuple[IPNetwork, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """A further address of a node, on its uplink ``eth0``, on another uplink of it, or on ``lo``."""
+
+    device: str
+    interface: IPInterface
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    """A further device of a node, such as ``eth1``, on one of the segments; the lab chooses its addresses there."""
+
+    device: str
+    segment: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoute:
+    """A further route of a node. ``source`` makes it a policy route: it holds for what comes from that network."""
+
+    destination: IPNetwork
+    device: str
+    via: IPAddress | None = None
+    source: IPNetwork | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """A program that listens on a node itself, on all its addresses unless one is given."""
+
+    name: str
+    port: int
+    protocol: Protocol = Protocol.TCP
+    address: IPAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +179,20 @@ class Node:
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    addresses: tuple[NodeAddress, ...] = ()
+    uplinks: tuple[Uplink, ...] = ()
+    routes: tuple[NodeRoute, ...] = ()
+    daemons: tuple[Daemon, ...] = ()
     position: Position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodGroup:
-    """One entry of ``spec.pods``. ``replicas`` is ``None`` for a single pod that bears the entry's own name."""
+    """One entry of ``spec.pods``. ``replicas`` is ``None`` for a single pod that bears the entry's own name.
+
+    With ``host_network`` the pods live in their nodes' namespaces; with ``shared_netns`` all pods of the entry on one
+    node live in one namespace, each with an address of its own.
+    """
 
     name: str
     replicas: int | None = None
@@ -117,6 +200,8 @@ class PodGroup:
     labels: Mapping[str, str] = field(default_factory=dict)
     ports: tuple[PodPort, ...] = ()
     ready: bool = True
+    host_network: bool = False
+    shared_netns: bool = False
     position: Position
 
     @property
@@ -133,9 +218,14 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """An outside host: a machine that is no node, behind the router."""
+    """An outside host: a machine that is no node, behind the router, or on the nodes' segment or another one.
+
+    ``addresses`` is how many it has in each family.
+    """
 
     name: str
+    segment: str = "outside"
+    addresses: int = 1
     position: Position
 
 

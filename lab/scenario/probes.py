@@ -10,6 +10,7 @@ from lab.scenario.document import Place
 from lab.scenario.expectations import check_expectation
 from lab.scenario.inventory import Inventory
 from lab.scenario.manifests import Manifests
+from lab.scenario.model import Front
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.references import choose_port, service_id
@@ -85,7 +86,8 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
     if target.node is not None:
         if target.node not in inventory.nodes:
             inventory.refuse(place["node"].spot, target.node, "a node", inventory.nodes, problems)
-        if subject.probe.source is not None and subject.probe.source.name in inventory.pods:
+        fixed = target.via is not Front.NODE_PORT
+        if fixed and subject.probe.source is not None and subject.probe.source.name in inventory.pods:
             problems.add(
                 place["node"].key, "only a packet from an outside host is handed to a node", allowed="leave it out"
             )

@@ -1,6 +1,6 @@
 """Rule counters, read from what iptables-save prints.
 
-Owns: ``rule_counts``, the difference between two dumps of one node.
+Owns: ``rule_counts``, the difference between two dumps of one node, and ``rule_texts``, the rules of one.
 Must not: know what any rule means.
 
 ``iptables-save -c`` prints ``*table``, then ``:chain policy [packets:bytes]``, then ``[packets:bytes] -A chain ...``,
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from lab.verdict.evidence import RuleCount
 
-__all__ = ["rule_counts"]
+__all__ = ["policy_text", "rule_counts", "rule_texts"]
 
 _RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
 _DROPPING: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")
@@ -45,6 +45,23 @@ def rule_counts(node: str, before: str, after: str) -> tuple[RuleCount, ...]:
     return tuple(counts)
 
 
+def rule_texts(dump: str) -> dict[tuple[str, str], list[str]]:
+    """The rules of a dump, in order, by table and chain. Policies are not among them."""
+    texts: dict[tuple[str, str], list[str]] = {}
+    table = ""
+    for line in dump.splitlines():
+        if line.startswith("*"):
+            table = line[1:].strip()
+        elif rule := _RULE.match(line):
+            texts.setdefault((table, rule[3]), []).append(rule[2].rstrip())
+    return texts
+
+
+def policy_text(chain: str) -> str:
+    """How a policy that drops is reported."""
+    return f"-P {chain} DROP"
+
+
 def _counters(dump: str) -> Iterator[tuple[_Place, int]]:
     table = ""
     seen: Counter[tuple[str, str]] = Counter()
@@ -56,4 +73,4 @@ def _counters(dump: str) -> Iterator[tuple[_Place, int]]:
             yield _Place(table, rule[3], text, seen[table, text]), int(rule[1])
             seen[table, text] += 1
         elif policy := _DROPPING.match(line):
-            yield _Place(table, policy[1], f"-P {policy[1]} DROP", 0), int(policy[2])
+            yield _Place(table, policy[1], policy_text(policy[1]), 0), int(policy[2])

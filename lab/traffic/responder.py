@@ -111,11 +111,16 @@ class Responders:
                 kind, doors = socket.SOCK_DGRAM, self._udp
             case _:
                 raise OSError(errno.EPROTONOSUPPORT, f"no responder speaks {listener.protocol}")
+        own = listener.address
+        family = socket.AF_INET if own is None or own.version == 4 else socket.AF_INET6
         with inside(netns):
-            sock = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK)
+            sock = socket.socket(family, kind | socket.SOCK_NONBLOCK)
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(("", listener.port))
+            if kind is socket.SOCK_STREAM:
+                # Connections of a former run may be in TIME_WAIT. UDP has none, and there the option would let a
+                # second socket in, which then takes the datagrams of the first (socket(7)).
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("" if own is None else str(own), listener.port))
             if kind is socket.SOCK_STREAM:
                 sock.listen(_BACKLOG)
             else:

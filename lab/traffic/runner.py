@@ -12,7 +12,8 @@ has not arrived by then never will); when they are back and still nothing has mo
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -24,12 +25,13 @@ from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline
 from lab.traffic.connect import Dialogues
-from lab.traffic.counters import rule_counts
 from lab.traffic.craft import first_packets
-from lab.traffic.identity import TOKEN_BYTES, IdentityRegistry
+from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry
+from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
 from lab.traffic.responder import Responders
+from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
 from lab.verdict.evidence import Evidence
@@ -50,7 +52,7 @@ class Runner:
         self,
         netns_by_name: Mapping[str, NetNs],
         plan: Plan,
-        counters: Callable[[str], Awaitable[str]],
+        meters: Mapping[str, Meter],
         seed: int = 0,
     ) -> None:
         """A runner; ``open`` it before the first run.
@@ -58,18 +60,19 @@ class Runner:
         Args:
             netns_by_name: every namespace of the plan.
             plan: pods and outside hosts of it are tapped, its listeners are answered for.
-            counters: what ``iptables-save -c`` prints in the node of that name.
+            meters: of the nodes, by name; closed with the runner.
             seed: orders source ports.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
-        self._counters = counters
+        self._meters = meters
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
         self._ports = PortDealer(seed, taken)
         self._identities = IdentityRegistry(os.urandom(8))
         self._lock = asyncio.Lock()
         self._watch: Watch | None = None
         self._responders: Responders | None = None
+        self._tracing: Tracing | None = None
 
     async def open(self) -> None:
         """Open every tap and every responder, once for the lab's life.
@@ -87,6 +90,11 @@ class Runner:
 
     def close(self) -> None:
         """Close every tap and every responder. Called in the lab's event loop, which it does not hold up."""
+        for meter in self._meters.values():
+            meter.close()
+        if self._tracing is not None:
+            self._tracing.close()
+            self._tracing = None
         if self._responders is not None:
             self._responders.close()
             self._responders = None
@@ -98,40 +106,53 @@ class Runner:
         """Conntrack was flushed: source ports may be used again."""
         self._ports.restart()
 
-    async def run(self, errand: Errand) -> Evidence:
+    async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Send an errand and gather the evidence. Runs wait for each other.
+
+        With ``trace``, the errand has one flow of crafted packets, which is followed through the rules of every node.
 
         Raises:
             InternalError: for an errand that no plan should have led to (a sender without a tap, a protocol that is
                 not sent), or a runner that is not open.
+            CapabilityError: the kernel cannot trace.
         """
+        if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
+            raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
         async with self._lock:
             started = time.monotonic()
-            before = await self._read_counters(errand)
-            turns = self._prepare(errand)
+            await asyncio.gather(*(self._meters[node].begin() for node in errand.nodes))
+            identity = self._identities.issue(errand.flows)
+            turns = self._prepare(errand, identity)
+            tracing = self._armed(errand, identity) if trace else None
             try:
                 unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
             finally:
                 turns.close()
             losses = turns.losses()
-            after = await self._read_counters(errand)
+            texts = {node: self._meters[node].texts() for node in errand.nodes}
+            steps = () if tracing is None else tracing.finish(identity, texts)
+            counts = await asyncio.gather(*(self._meters[node].end() for node in errand.nodes))
         return Evidence(
             sent=turns.sending.sent,
             observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
-            counts=tuple(count for node in errand.nodes for count in rule_counts(node, before[node], after[node])),
+            counts=tuple(chain.from_iterable(counts)),
             fences=turns.fences.reports(),
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
+            steps=steps,
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
 
-    async def _read_counters(self, errand: Errand) -> dict[str, str]:
-        dumps = await asyncio.gather(*(self._counters(node) for node in errand.nodes))
-        return dict(zip(errand.nodes, dumps, strict=True))
+    def _armed(self, errand: Errand, identity: Identity) -> Tracing:
+        """The lab's tracing, opened when it is first asked for: most runs never need it."""
+        if self._tracing is None:
+            self._tracing = Tracing(self._netns_by_name, self._plan, errand.nodes)
+        self._tracing.arm(errand, identity)
+        return self._tracing
 
-    def _prepare(self, errand: Errand) -> Turns:
+    def _prepare(self, errand: Errand, identity: Identity) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
         if errand.protocol not in (Protocol.TCP, Protocol.UDP) or errand.destination.version != 4:
@@ -141,7 +162,6 @@ class Runner:
             )
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
-        identity = self._identities.issue(errand.flows)
         if sender.port is not None:
             ports = (sender.port,) * errand.flows
         elif errand.flows <= self._ports.size:

@@ -20,6 +20,7 @@ __all__ = [
     "Packet",
     "RuleCount",
     "TapLoss",
+    "TraceStep",
 ]
 
 
@@ -109,8 +110,36 @@ class TapLoss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceStep:
+    """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
+
+    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``. ``text`` is the rule as iptables-save prints it;
+    empty for a policy, and for a return at the end of a chain. A device is empty where there is none. ``at`` is 0 where
+    the kernel does not tell the time; steps stand in the order in which they were taken.
+    """
+
+    place: str
+    table: str
+    chain: str
+    kind: str
+    text: str
+    packet: Packet
+    source: IPAddress
+    source_port: int
+    destination: IPAddress
+    destination_port: int
+    mark: int = 0
+    in_device: str = ""
+    out_device: str = ""
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others."""
+    """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
+
+    ``steps`` are those of a traced packet: the way there through every node, then the way back.
+    """
 
     sent: int
     observations: tuple[Observation, ...] = ()
@@ -119,5 +148,6 @@ class Evidence:
     fences: tuple[FenceReport, ...] = ()
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()
+    steps: tuple[TraceStep, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

@@ -54,6 +54,38 @@ MUTANTS = [
         "scenarios/clusterip/from-a-pod.lab.yaml",
         ("spread",),
     ),
+    Mutant(
+        "no node ports",
+        FRONTS,
+        "node_port",
+        "lambda scope: ()",
+        "scenarios/nodeport/traffic-policy-cluster.lab.yaml",
+        ("outcome", "delivered", "refused"),
+    ),
+    Mutant(
+        "no drop without a local endpoint",
+        FRONTS,
+        "_refused",
+        "lambda scope, destination: ()",
+        "scenarios/nodeport/traffic-policy-local.lab.yaml",
+        ("outcome", "dropped", "refused"),
+    ),
+    Mutant(
+        "no short circuit",
+        BODIES,
+        "short_circuit",
+        "lambda scope: ()",
+        "scenarios/nodeport/traffic-policy-local.lab.yaml",
+        ("outcome", "delivered", "dropped"),
+    ),
+    Mutant(
+        "no source ranges",
+        BODIES,
+        "source_ranges",
+        "lambda scope: iter(())",
+        "scenarios/loadbalancer/source-ranges.lab.yaml",
+        ("outcome", "delivered"),
+    ),
 ]
 
 

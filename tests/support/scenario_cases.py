@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 from lab.cluster.objects import PodPort, Service, ServicePort
-from lab.ip import Protocol
+from lab.ip import Family, Protocol
 from lab.scenario.model import (
     Expect,
     Front,
@@ -33,6 +33,15 @@ NETWORK = Network(
     outside_cidrs=(IPv4Network("203.0.113.0/24"),),
 )
 
+IPV6: Mapping[str, Any] = {
+    "families": (Family.IPV6,),
+    "pod_cidrs": (IPv6Network("fd00:10:244::/56"),),
+    "service_cidrs": (IPv6Network("fd00:10:96::/112"),),
+    "node_cidrs": (IPv6Network("fd00:172:18::/64"),),
+    "outside_cidrs": (IPv6Network("2001:db8:203:113::/64"),),
+}
+DUAL: Mapping[str, Any] = {key: (*getattr(NETWORK, key), *value) for key, value in IPV6.items()}
+
 HTTP = PodPort(name="http", port=8080)
 
 ECHO = Service(
@@ -58,8 +67,8 @@ def pods(name: str, *nodes: str, replicas: int | None = None, line: int = 1, **f
     return PodGroup(name=name, nodes=nodes, replicas=replicas, position=at(line), **fields)
 
 
-def host(name: str, line: int = 1) -> Host:
-    return Host(name=name, position=at(line))
+def host(name: str, line: int = 1, **fields: Any) -> Host:
+    return Host(name=name, position=at(line), **fields)
 
 
 def probe(
@@ -100,7 +109,7 @@ def scenario(
     )
 
 
-def two_nodes(*probes: Probe) -> Scenario:
+def two_nodes(*probes: Probe, network: Mapping[str, Any] | None = None) -> Scenario:
     """Two nodes, three replicas of echo and a sender on the first of them, and a host outside."""
     return scenario(
         [node("node-a"), node("node-b")],
@@ -110,4 +119,5 @@ def two_nodes(*probes: Probe) -> Scenario:
         ],
         [host("client")],
         probes=probes,
+        network=network,
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from lab.ip import Protocol
-from lab.scenario.model import Front, Manner, Outcome, Spread
+from lab.scenario.model import MOST_FLOWS, Front, Manner, Outcome, Spread
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, Later, ScenarioShape, not_yet, refused, word_of
 from lab.scenario.schema.syntax import Address, Name, PortNumber, PortReference, is_address
@@ -33,10 +33,12 @@ __all__ = [
     "TargetShape",
 ]
 
-MOST_FLOWS = 60_000
 MOST_PAYLOAD = 1200
 _MOST_NAME = 200
 _MOST_DEVICE = 15  # IFNAMSIZ of linux/if.h is 16 with its final null
+
+
+_DIALLED_FRONTS = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP)
 
 
 class Device(StrEnum):
@@ -87,13 +89,13 @@ class ServiceTargetShape(ScenarioShape):
     port: PortReference | None = Field(
         default=None, description="The Service's port, by name or number. Required where the Service has several."
     )
-    via: Annotated[Front, BeforeValidator(word_of(Front, now=[Front.CLUSTER_IP]))] = Field(
+    via: Annotated[Front, BeforeValidator(word_of(Front, now=_DIALLED_FRONTS))] = Field(
         description="The front that is dialled."
     )
     node: str | None = Field(
         default=None,
-        description="The node that the router hands the packet to, for a probe from an outside host. Without it, the "
-        "scenario's first node.",
+        description="With nodePort, the node that is dialled; else the node that the router hands the packet to, for a "
+        "probe from an outside host. Without it, the sender's own node, or for an outside host the first.",
     )
     address: Later = Field(default=None, description="Which of several addresses of the front to dial.")
 
@@ -230,8 +232,12 @@ class ExpectShape(ScenarioShape):
     """What must become of every flow."""
 
     outcome: Annotated[
-        Outcome, BeforeValidator(word_of(Outcome, now=[Outcome.DELIVERED, Outcome.REJECTED, Outcome.DROPPED]))
-    ] = Field(description="delivered to a backend, rejected by an ICMP error, or dropped without a word.")
+        Outcome,
+        BeforeValidator(word_of(Outcome, now=[Outcome.DELIVERED, Outcome.REJECTED, Outcome.REFUSED, Outcome.DROPPED])),
+    ] = Field(
+        description="delivered to a backend, rejected by an ICMP error, refused by a stack's reset, or dropped without "
+        "a word."
+    )
     backends: list[str] | None = Field(
         default=None, min_length=1, description="The pods that must be reached: each of them, and no other."
     )

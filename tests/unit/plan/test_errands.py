@@ -1,18 +1,19 @@
 """Probes with every name looked up."""
 
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 import pytest
 from scenario_cases import ECHO, at, front, node, pods, probe, scenario, two_nodes
+from wires import BASIC as WIRES
 
-from lab.cluster.objects import Service
+from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
 from lab.ip import Protocol
 from lab.plan.errand import Detour, Errand
 from lab.plan.errands import resolve
 from lab.plan.topology import draw
-from lab.scenario.model import AddressTarget, Front, HostTarget, Manner, PodTarget, Probe, Send, Source
+from lab.scenario.model import AddressTarget, Front, HostTarget, Manner, PodTarget, Probe, Send, ServiceTarget, Source
 
 ALLOCATED = replace(ECHO, cluster_ips=(IPv4Address("10.96.1.7"),))
 
@@ -28,6 +29,22 @@ def dialled(asked: Probe) -> tuple[str, int, str]:
 
 
 UDP = Send(protocol=Protocol.UDP)
+
+EXPOSED = replace(
+    ALLOCATED,
+    type=ServiceType.LOAD_BALANCER,
+    ports=tuple(replace(port, node_port=30000 + port.port) for port in ALLOCATED.ports),
+    external_ips=(IPv6Address("2001:db8::1"), IPv4Address("192.0.2.1")),
+    load_balancer_ingress=(LoadBalancerIngress(hostname="lb"), LoadBalancerIngress(ip=IPv4Address("192.0.2.2"))),
+)
+
+
+def by(via: Front, node: str | None = None) -> ServiceTarget:
+    return replace(front(), via=via, node=node)
+
+
+def detour(network: str, via: str) -> Detour:
+    return Detour(namespace="router", destination=IPv4Network(network), device="nodes", via=IPv4Address(via))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +64,25 @@ UDP = Send(protocol=Protocol.UDP)
 )
 def test_target(asked: Probe, expected: tuple[str, int, str]) -> None:
     assert dialled(asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("sender", "target", "expected", "way"),
+    [
+        ("sender", by(Front.NODE_PORT), ("172.18.0.2", 30080), None),
+        ("echo-2", by(Front.NODE_PORT), ("172.18.0.3", 30080), None),
+        ("sender", by(Front.NODE_PORT, "node-b"), ("172.18.0.3", 30080), None),
+        ("client", by(Front.NODE_PORT), ("172.18.0.2", 30080), None),
+        ("client", by(Front.NODE_PORT, "node-b"), ("172.18.0.3", 30080), None),
+        ("sender", by(Front.EXTERNAL_IP), ("192.0.2.1", 80), None),
+        ("client", by(Front.EXTERNAL_IP, "node-b"), ("192.0.2.1", 80), detour("192.0.2.1/32", "172.18.0.3")),
+        ("client", by(Front.LOAD_BALANCER_IP), ("192.0.2.2", 80), detour("192.0.2.2/32", "172.18.0.2")),
+    ],
+)
+def test_front(sender: str, target: ServiceTarget, expected: tuple[str, int], way: Detour | None) -> None:
+    found = errand(probe("p", sender, target), EXPOSED)
+    assert (str(found.destination), found.port) == expected
+    assert found.detour == way
 
 
 def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
@@ -137,7 +173,10 @@ def test_what_is_sent_is_carried_over() -> None:
         (probe("p", "sender", front("x")), "to.port: 'x' is no single port of Service default/echo; it has: http (TCP"),
         (probe("p", "sender", front(None)), "to.port: says no single port of Service default/echo; it has: http (TCP"),
         (probe("p", "sender", front(53)), "to.port: 53 is no single port of Service default/echo"),
-        (probe("p", "sender", replace(front(), via=Front.NODE_PORT)), "to.via: nodePort cannot be dialled; use"),
+        (probe("p", "sender", by(Front.DNS_NAME)), "to.via: dnsName cannot be dialled; use clusterIP, nodePort"),
+        (probe("p", "sender", by(Front.NODE_PORT)), "to.via: Service default/echo has no IPv4 nodePort"),
+        (probe("p", "sender", by(Front.EXTERNAL_IP)), "to.via: Service default/echo has no IPv4 externalIP"),
+        (probe("p", "sender", by(Front.LOAD_BALANCER_IP)), "to.via: Service default/echo has no IPv4 loadBalancerIP"),
         (probe("p", "client", front(node="x")), "to.node: there is no 'x'; there are: node-a, node-b"),
         (probe("p", "sender", PodTarget(pod="x")), "to.pod: there is no 'x'; there are: echo-1"),
         (probe("p", "echo-1", PodTarget(pod="sender")), "to.port: say which port of sender; it listens on: none"),
@@ -154,7 +193,7 @@ def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> 
 
 def test_headless_service_has_no_cluster_ip_to_dial() -> None:
     case = two_nodes(probe("p", "sender", front()))
-    with pytest.raises(ScenarioError, match="Service default/echo has no IPv4 cluster IP"):
+    with pytest.raises(ScenarioError, match="Service default/echo has no IPv4 clusterIP"):
         resolve(case, draw(case), (replace(ECHO, headless=True),))
 
 
@@ -163,3 +202,22 @@ def test_only_port_need_not_be_named() -> None:
     case = scenario([node("a")], [pods("s", "a")], probes=[asked])
     only = replace(ALLOCATED, ports=ALLOCATED.ports[:1])
     assert resolve(case, draw(case), (only,))[0].port == 80
+
+
+def test_a_pod_of_the_host_network_sends_and_receives_in_its_nodes_namespace() -> None:
+    case = replace(WIRES["crowded"], probes=(probe("p", "agent-1", PodTarget(pod="echo-2")),))
+    found = resolve(case, draw(case), ())[0]
+    assert (found.sender.namespace, str(found.sender.address), found.sender.device) == ("node-a", "172.18.0.2", "eth0")
+    where = {each.name: (each.namespace, str(each.address)) for each in found.receivers}
+    assert where["agent-2"] == ("node-b", "172.18.0.3")
+    assert where["echo-4"] == ("echo@node-b", "10.244.1.11")
+    assert (str(found.destination), found.port) == ("10.244.1.10", 8080), "a port is said once, whatever the family"
+
+
+def test_everybody_is_met_in_the_family_of_the_address_dialled() -> None:
+    target = AddressTarget(address=IPv6Address("fd00:10:96::7"), port=80)
+    case = replace(WIRES["ptp dual"], probes=(probe("p", "client", target),))
+    found = resolve(case, draw(case), ())[0]
+    assert {each.address.version for each in (found.sender, *found.receivers, *found.fences)} == {6}
+    assert found.detour is not None
+    assert str(found.detour.via) == "fd00:172:18::2"

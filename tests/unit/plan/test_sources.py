@@ -1,12 +1,16 @@
 """The address that a masquerade gives."""
 
 from dataclasses import replace
+from ipaddress import ip_interface
 
 import pytest
-from scenario_cases import node, scenario, two_nodes
+from scenario_cases import node, pods, scenario, two_nodes
+from wires import BASIC, TUNNELLED
 
+from lab.ip import Family
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
+from lab.scenario.model import NodeAddress
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,31 @@ def test_device_without_address_borrows_the_nodes_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("wire", "device", "family", "address"),
+    [
+        ("bridge dual", "pods", Family.IPV4, "10.244.0.1"),
+        ("bridge dual", "pods", Family.IPV6, "fd00:10:244::1"),
+        ("unnumbered dual", "pods", Family.IPV4, "172.18.0.2"),
+        ("unnumbered dual", "pods", Family.IPV6, "fd00:172:18::2"),
+        ("vxlan ptp dual", "overlay", Family.IPV4, "10.244.0.0"),
+        ("vxlan ptp dual", "uplink", Family.IPV6, "fd00:172:18::2"),
+        ("crowded", "uplink", Family.IPV4, "172.18.0.2"),
+    ],
+)
+def test_source_on_other_wires(wire: str, device: str, family: Family, address: str) -> None:
+    assert str(snat_source(draw({**BASIC, **TUNNELLED}[wire]), "node-a", device, family)) == address
+
+
+def test_device_without_address_borrows_loopbacks_before_any_other() -> None:
+    unnumbered = scenario(
+        [node("a", addresses=(NodeAddress("lo", ip_interface("192.0.2.1/32")),))],
+        [pods("p", "a")],
+        network={"pod_network": "ptp-unnumbered"},
+    )
+    assert str(snat_source(draw(unnumbered), "a", "pods")) == "192.0.2.1"
+
+
+@pytest.mark.parametrize(
     ("place", "device", "message"),
     [
         ("node-c", "uplink", "there is no node 'node-c'; there are node-a"),
@@ -43,3 +72,8 @@ def test_device_without_address_borrows_the_nodes_first() -> None:
 def test_what_is_not_there_is_named(place: str, device: str, message: str) -> None:
     with pytest.raises(LookupError, match=message):
         snat_source(draw(scenario([node("node-a")])), place, device)
+
+
+def test_a_family_that_the_node_has_not_is_named() -> None:
+    with pytest.raises(LookupError, match="node-a has no IPv6 address"):
+        snat_source(draw(two_nodes()), "node-a", "uplink", Family.IPV6)

@@ -1,17 +1,18 @@
 """What is drawn for a scenario, and what cannot be."""
 
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_address, ip_interface, ip_network
 from pathlib import Path
 
 import pytest
-from scenario_cases import front, host, node, pods, probe, scenario, two_nodes
+from scenario_cases import HTTP, at, front, host, node, pods, probe, scenario, two_nodes
+from wires import BASIC, TUNNELLED, crowded
 
 from lab.errors import ScenarioError
 from lab.ip import Family, Protocol
-from lab.plan.model import Listener, Role
+from lab.plan.model import Listener, Role, Sysctl
 from lab.plan.print import plan_lines, sysctl_lines
 from lab.plan.topology import draw
-from lab.scenario.model import HostTarget, Scenario, Send
+from lab.scenario.model import HostTarget, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Send, Uplink
 
 GOLDEN = Path(__file__).parents[2] / "golden/plan"
 
@@ -20,10 +21,46 @@ def test_plan_of_two_nodes_is_the_golden_one() -> None:
     assert "\n".join(plan_lines(draw(two_nodes()))) + "\n" == (GOLDEN / "two-nodes.txt").read_text()
 
 
+WIRES = {**BASIC, **TUNNELLED, "crowded": crowded(addresses=3)}
+
+
+@pytest.mark.parametrize("name", sorted(WIRES.keys() - {"ptp"}))
+def test_plan_of_every_wire_is_the_golden_one(name: str) -> None:
+    plan = draw(WIRES[name])
+    assert "\n".join(plan_lines(plan)) + "\n" == (GOLDEN / f"{name.replace(' ', '-')}.txt").read_text()
+
+
 @pytest.mark.parametrize("role", list(Role))
 def test_sysctls_of_a_role_are_the_golden_ones(role: Role) -> None:
     namespace = next(namespace for namespace in draw(two_nodes()).namespaces if namespace.role is role)
     assert "\n".join(sysctl_lines(namespace)) + "\n" == (GOLDEN / f"sysctls-{role}.txt").read_text()
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_sysctls_of_a_role_in_a_dual_stack_lab_are_the_golden_ones(role: Role) -> None:
+    namespace = next(namespace for namespace in draw(BASIC["ptp dual"]).namespaces if namespace.role is role)
+    assert "\n".join(sysctl_lines(namespace)) + "\n" == (GOLDEN / f"sysctls-{role}-dual.txt").read_text()
+
+
+def test_pods_live_where_their_group_says() -> None:
+    where = {pod.name: (pod.node, pod.namespace, str(pod.addresses[0])) for pod in draw(BASIC["crowded"]).pods}
+    assert where["agent-2"] == ("node-b", "node-b", "172.18.0.3")
+    assert where["echo-3"] == ("node-a", "echo@node-a", "10.244.0.11")
+    assert where["sender"] == ("node-a", "sender", "10.244.0.13")
+
+
+def test_pods_that_share_a_namespace_listen_on_their_own_addresses() -> None:
+    listeners = draw(BASIC["crowded"]).namespace("echo@node-b").listeners
+    assert [(each.name, str(each.address)) for each in listeners[:2]] == [
+        ("echo-2", "10.244.1.10"),
+        ("echo-2", "fd00:10:244:1::a"),
+    ]
+
+
+def test_a_sysctl_of_a_device_is_kept_until_there_are_devices() -> None:
+    node_b = draw(BASIC["crowded"]).namespace("node-b")
+    assert node_b.device_sysctls == (Sysctl("net.ipv4.conf.eth0.rp_filter", "2"),)
+    assert not [sysctl for sysctl in node_b.sysctls if ".eth0." in sysctl.name]
 
 
 def test_without_hosts_there_is_no_outside() -> None:
@@ -142,12 +179,16 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
         ["spec.network.nodeCIDRs: expected one IPv4 network, found 0"],
     ),
     (
-        scenario([NODE], network={"pod_network": "bridge"}),
-        ["spec.network.podNetwork: 'bridge' cannot be drawn; use ptp"],
+        scenario([NODE], network={"pod_network": "macvlan"}),
+        ["spec.network.podNetwork: 'macvlan' cannot be drawn; use ptp, ptp-unnumbered, bridge"],
     ),
     (
-        scenario([NODE], network={"inter_node": "vxlan", "families": (Family.IPV4, Family.IPV6)}),
-        ["spec.network.interNode: 'vxlan' cannot", "spec.network.families: 'IPv4, IPv6' cannot be drawn; use IPv4"],
+        scenario([NODE], network={"inter_node": "ipip", "hairpin": "?", "families": (Family.IPV4, Family.IPV4)}),
+        [
+            "spec.network.families: expected IPv4, IPv6 or both, each once",
+            "spec.network.hairpin: '?' cannot be drawn; use hairpin-veth, promiscuous-bridge, none",
+            "spec.network.interNode: 'ipip' cannot be drawn; use host-gw, vxlan",
+        ],
     ),
     (
         scenario([node("a", sysctls={"kernel.pid_max": "1"})]),
@@ -155,7 +196,55 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario([node("a", sysctls={"net/ipv4/conf/eth0.1/rp_filter": "1"})]),
-        ["a: sysctl net.ipv4.conf.eth0/1.rp_filter: there is no device 'eth0/1' yet"],
+        ["a: sysctl net.ipv4.conf.eth0/1.rp_filter: there is no such device; there are all, default, lo, eth0"],
+    ),
+    (
+        scenario([NODE], network={"families": (Family.IPV6,)}),
+        [f"spec.network.{key}CIDRs: expected one IPv6 network" for key in ("pod", "node", "service", "outside")],
+    ),
+    (
+        scenario(
+            [
+                node(
+                    "a",
+                    line=5,
+                    uplinks=(Uplink("eth0", "storage"),),
+                    addresses=(NodeAddress("eth9", ip_interface("192.0.2.1/32")),),
+                    routes=(NodeRoute(ip_network("192.0.2.0/24"), "lo", ip_address("fd00::1")),),
+                )
+            ]
+        ),
+        [
+            "case.lab.yaml:5:1: a: uplink eth0: there is no segment 'storage'; there are nodes, outside",
+            "case.lab.yaml:5:1: a: uplink eth0: the node has a device of this name already",
+            "case.lab.yaml:5:1: a: address 192.0.2.1/32: there is no device 'eth9'; use one of eth0, eth0, lo",
+            "case.lab.yaml:5:1: a: route to 192.0.2.0/24: there is no device 'lo'; use one of eth0",
+            "case.lab.yaml:5:1: a: route to 192.0.2.0/24: via fd00::1 is of the other IP family",
+        ],
+    ),
+    (
+        scenario([NODE], [pods("p", "a", replicas=2, line=6, host_network=True, shared_netns=True, ports=(HTTP,))]),
+        [
+            "case.lab.yaml:6:1: p: pods of the host network share their node's namespace already",
+            "case.lab.yaml:6:1: p-2: p-1 listens on TCP 8080 of a already",
+        ],
+    ),
+    (
+        scenario(
+            [NODE],
+            hosts=[host("h", line=7, segment="moon", addresses=0)],
+            network={
+                "routed": (RoutedAddress(network=ip_network("fd01::1/128"), nodes=("b",), position=at(8)),),
+                "segments": (Segment(name="nodes", cidrs=(), position=at(9)),),
+            },
+        ),
+        [
+            "case.lab.yaml:9:1: segment nodes: there is another one of this name",
+            "case.lab.yaml:7:1: h: there is no segment 'moon'; use nodes, outside, nodes",
+            "case.lab.yaml:7:1: h: expected one address or more, found 0",
+            "case.lab.yaml:8:1: fd01::1/128: there is no node 'b'; there are a",
+            "case.lab.yaml:8:1: fd01::1/128: the lab has no IPv6",
+        ],
     ),
 ]
 

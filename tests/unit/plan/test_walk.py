@@ -1,14 +1,17 @@
 """The way of a packet by the plan alone."""
 
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 
 import pytest
 from scenario_cases import two_nodes
+from wires import BASIC, TUNNELLED
 
 from lab.plan.model import Plan, Route
 from lab.plan.topology import draw
 from lab.plan.walk import UnreachableError, next_hop, route_to, way
+
+WIRES = {**BASIC, **TUNNELLED}
 
 
 def places(plan: Plan, start: str, destination: str) -> list[str]:
@@ -29,6 +32,35 @@ def places(plan: Plan, start: str, destination: str) -> list[str]:
 )
 def test_way(start: str, destination: str, through: list[str]) -> None:
     assert places(draw(two_nodes()), start, destination) == through
+
+
+@pytest.mark.parametrize(
+    ("wire", "start", "destination", "through"),
+    [
+        ("bridge dual", "echo-1", "10.244.0.12", ["sender"]),
+        ("bridge dual", "echo-1", "10.244.1.10", ["node-a", "node-b", "echo-2"]),
+        ("bridge dual", "client", "fd00:10:244::a", ["router", "node-a", "echo-1"]),
+        ("bridge dual", "echo-1", "10.244.0.1", ["node-a"]),
+        ("unnumbered dual", "echo-1", "10.244.0.12", ["node-a", "sender"]),
+        ("unnumbered dual", "echo-1", "fd00:10:244:1::a", ["node-a", "node-b", "echo-2"]),
+        ("vxlan ptp dual", "echo-1", "10.244.1.10", ["node-a", "node-b", "echo-2"]),
+        ("vxlan ptp dual", "node-a", "fd00:10:244:1::a", ["node-b", "echo-2"]),
+        ("crowded", "neighbour", "198.51.100.7", ["router", "node-a"]),
+        ("crowded", "disk", "172.18.0.3", ["router", "node-b"]),
+    ],
+)
+def test_way_on_other_wires(wire: str, start: str, destination: str, through: list[str]) -> None:
+    hops = way(draw(WIRES[wire]), start, ip_address(destination))
+    assert [hop.into.namespace for hop in hops] == through
+
+
+def test_the_way_into_a_bridge_or_tunnel_leads_to_its_own_mac() -> None:
+    plan = draw(WIRES["vxlan bridge"])
+    node_a, node_b = plan.namespace("node-a"), plan.namespace("node-b")
+    into_bridge = next_hop(plan, "echo-1", IPv4Address("10.96.0.10")).into
+    into_tunnel = next_hop(plan, "node-a", IPv4Address("10.244.1.10"))
+    assert (into_bridge.device, into_bridge.mac) == ("cni0", node_a.bridges[0].mac)
+    assert (into_tunnel.out.mac, into_tunnel.into.mac) == (node_a.vxlans[0].mac, node_b.vxlans[0].mac)
 
 
 def test_cluster_ips_from_outside_go_to_the_first_node() -> None:

@@ -1,0 +1,162 @@
+"""One packet of a run, followed through the rules of every node.
+
+Owns: how the packet and its answers are recognised in a node, and the steps that the kernel's log is read as.
+Must not: say what a rule means.
+
+A packet is recognised by its identity and never by its addresses, which rules rewrite: a SYN by its sequence number, an
+answer by the number it acknowledges, a datagram by the end of its token, an ICMP error by what it quotes of these.
+"""
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from lab.errors import InternalError
+from lab.ip import Protocol
+from lab.kernel.netns import NetNs
+from lab.kernel.trace import Bytes, Match, TraceEvent, Tracer
+from lab.plan.errand import Errand
+from lab.plan.model import Plan
+from lab.traffic.dissect import ICMP, TCP, UDP, Datagram, TcpFlag, dissect
+from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
+from lab.verdict.evidence import Packet, TraceStep
+
+__all__ = ["RuleTexts", "Tracing"]
+
+RuleTexts = Mapping[tuple[str, str], Sequence[str]]
+"""The rules of a node by table and chain, in order, as iptables-save prints them."""
+
+_UDP_HEADER: Final = 8
+_ICMP_HEADER: Final = 8
+_IPV4_HEADER: Final = 20
+_TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
+_NO_LINK_HEADER: Final = bytes(12) + b"\x08\x00"
+
+# A packet passes these in order; a step back is the same packet in the node for a second time.
+_STAGES: Final = {"PREROUTING": 0, "OUTPUT": 0, "INPUT": 1, "FORWARD": 1, "POSTROUTING": 2}
+
+
+class Tracing:
+    """The tracers of all nodes of a lab, and one traced packet at a time."""
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan, nodes: Iterable[str]) -> None:
+        """Open a tracer in each of ``nodes``.
+
+        Raises:
+            CapabilityError: the kernel cannot trace; what was opened is closed again.
+        """
+        self._tracers: dict[str, Tracer] = {}
+        self._devices = {
+            node: {end.index: end.device for link in plan.links for end in link.ends if end.namespace == node}
+            for node in nodes
+        }
+        try:
+            for node in self._devices:
+                self._tracers[node] = Tracer(netns_by_name[node])
+        except BaseException:
+            self.close()
+            raise
+
+    def arm(self, errand: Errand, identity: Identity) -> None:
+        """Trace the packets of this run from now on; it has one flow."""
+        matches = tuple(_matches(errand.protocol, identity))
+        for tracer in self._tracers.values():
+            tracer.arm(matches)
+
+    def finish(self, identity: Identity, texts: Mapping[str, RuleTexts]) -> tuple[TraceStep, ...]:
+        """Trace nothing any more, and return every step of the run: the way there, then the way back.
+
+        Raises:
+            InternalError: the kernel's log overflowed, so that steps are missing.
+        """
+        passages: list[list[TraceStep]] = []
+        for node, tracer in self._tracers.items():
+            tracer.disarm()
+            try:
+                events = tracer.read()
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                raise InternalError(f"the trace on {node} lost lines: its buffer is too small; report this") from error
+            steps = (self._step(node, event, identity, texts[node]) for event in events)
+            passages += _passages(step for step in steps if step is not None)
+        passages.sort(key=lambda steps: (steps[0].packet is not Packet.REQUEST, steps[0].at))
+        return tuple(chain.from_iterable(passages))
+
+    def close(self) -> None:
+        """Close all tracers."""
+        for tracer in self._tracers.values():
+            tracer.close()
+
+    def _step(self, node: str, event: TraceEvent, identity: Identity, texts: RuleTexts) -> TraceStep | None:
+        datagram = dissect(_NO_LINK_HEADER + event.packet)
+        packet = None if datagram is None else _packet(datagram, identity)
+        if datagram is None or packet is None:
+            return None
+        table, name, kind, number = event.prefix.split(":")
+        rules = texts.get((table, name), ())
+        at = int(number) - 1
+        devices = self._devices[node]
+        return TraceStep(
+            place=node,
+            table=table,
+            chain=name,
+            kind=kind,
+            text=rules[at] if kind != "policy" and at < len(rules) else "",
+            packet=packet,
+            source=datagram.source,
+            source_port=datagram.source_port,
+            destination=datagram.destination,
+            destination_port=datagram.destination_port,
+            mark=event.mark,
+            in_device=devices.get(event.in_index, ""),
+            out_device=devices.get(event.out_index, ""),
+            at=event.at_ns,
+        )
+
+
+def _matches(protocol: Protocol, identity: Identity) -> Iterator[Match]:
+    """The request, its answers, and ICMP errors about it."""
+    quoted = _ICMP_HEADER + _IPV4_HEADER
+    if protocol is Protocol.TCP:
+        sequence = identity.sequence(0)
+        sent = sequence.to_bytes(4, "big")
+        yield Match(TCP, (Bytes(4, sent),))
+        yield Match(TCP, (Bytes(8, ((sequence + 1) & 0xFFFFFFFF).to_bytes(4, "big")),))
+        yield Match(ICMP, (Bytes(quoted + 4, sent),))
+    else:
+        end = identity.token(Kind.PROBE, 0)[-_TOKEN_END:]
+        at = _UDP_HEADER + TOKEN_BYTES - _TOKEN_END
+        yield Match(UDP, (Bytes(at, end),))
+        yield Match(ICMP, (Bytes(quoted + at, end),))
+
+
+def _packet(datagram: Datagram, identity: Identity) -> Packet | None:
+    """What a traced packet is to the run's flow; ``None`` for a packet of another."""
+    if datagram.protocol == ICMP:
+        return Packet.PORT_UNREACHABLE if datagram.icmp == (3, 3) else Packet.OTHER_ICMP
+    if datagram.protocol == UDP:
+        token = identity.read(datagram.payload)
+        if token is None or token[0] is Kind.FENCE:
+            return None
+        return Packet.REQUEST if token[0] is Kind.PROBE else Packet.REPLY
+    flags = datagram.flags or 0
+    if flags & TcpFlag.RST:
+        return Packet.RESET
+    return Packet.REPLY if flags & TcpFlag.ACK else Packet.REQUEST
+
+
+def _passages(steps: Iterable[TraceStep]) -> Iterator[list[TraceStep]]:
+    """The steps of one node, divided where a packet ends and the next one, or the same one again, begins."""
+    passage: list[TraceStep] = []
+    stage = 0
+    for step in steps:
+        here = _STAGES.get(step.chain, stage)
+        if passage and (step.packet is not passage[-1].packet or here < stage):
+            yield passage
+            passage = []
+        passage.append(step)
+        stage = here
+    if passage:
+        yield passage

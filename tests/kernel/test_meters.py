@@ -1,0 +1,116 @@
+"""Counters read from the bare tables are those that iptables-save prints, for both families."""
+
+import socket
+from typing import Any
+
+import pytest
+from sandboxed import sandboxed
+
+from lab.ip import Family
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import inside, make_netns
+from lab.kernel.xtables import TableReader
+from lab.timing import Deadline
+from lab.traffic.meters import TableMeter, TextMeter
+
+TEXT = """\
+*filter
+:INPUT DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+:EMPTY - [0:0]
+:LAST - [0:0]
+-A INPUT -i lo -m comment --comment "all of it" -j LAST
+-A INPUT -j EMPTY
+-A LAST -m statistic --mode random --probability 0.5
+-A LAST -p udp
+-A LAST -p udp
+-A OUTPUT -j RETURN
+COMMIT
+*nat
+:LAST - [0:0]
+-A OUTPUT -j LAST
+-A LAST -j RETURN
+COMMIT
+"""
+MORE = "*filter\n-I INPUT -m comment --comment new\nCOMMIT\n"
+TOOLS = {
+    Family.IPV4: ("iptables-legacy", socket.AF_INET, "127.0.0.1"),
+    Family.IPV6: ("ip6tables-legacy", socket.AF_INET6, "::1"),
+}
+
+
+async def compared(launcher: Launcher) -> list[Any]:
+    found = []
+    for family, (tool, kind, address) in TOOLS.items():
+        netns = make_netns(str(family))
+
+        async def run(*argv: str, stdin: str = "", netns: Any = netns, place: str = str(family)) -> str:
+            done = await launcher.run(netns, argv, place=place, stdin=stdin.encode(), deadline=Deadline.after(10))
+            assert done.status == 0, done.stderr
+            return done.stdout.decode()
+
+        async def save(run: Any = run, tool: str = tool) -> str:
+            saved = [await run(f"{tool}-save", "-c", "-t", table) for table in ("mangle", "filter", "nat")]
+            return "".join(saved)
+
+        await run("ip", "link", "set", "lo", "up")
+        await run(f"{tool}-restore", stdin=TEXT)
+        meters = [TextMeter("n", save), TableMeter("n", TableReader(netns, family), save)]
+        for change in ("", MORE, ""):
+            for meter in meters:
+                await meter.begin()
+            with inside(netns):
+                sock = socket.socket(kind, socket.SOCK_DGRAM)
+            with sock:
+                sock.sendto(b"", (address, 9))
+            if change:
+                await run(f"{tool}-restore", "--noflush", "--counters", stdin=change)
+            counts = [await meter.end() for meter in meters]
+            found.append([sorted((c.table, c.chain, c.text, c.packets) for c in each) for each in counts])
+        for meter in meters:
+            meter.close()
+    return found
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as whoever runs", "ordinary user"])
+def test_bare_tables_and_iptables_save_count_alike(ordinary: bool) -> None:
+    found = sandboxed(compared, ordinary=ordinary)
+    assert len(found) == 6
+    for number, (by_text, by_table) in enumerate(found):
+        texts = [text for _, _, text, _ in by_table]
+        assert by_text == by_table
+        # iptables-restore starts a policy's counter again when it changes that chain, which both must see alike.
+        assert texts.count("-P INPUT DROP") == (number % 3 != 1)
+        assert len([text for text in texts if text.startswith("-A LAST -p")]) == 2
+
+
+async def savings(launcher: Launcher) -> int:
+    """How often iptables-save was asked over ten probes that counted in every chain."""
+    netns, asked = make_netns("n"), 0
+
+    async def run(*argv: str, stdin: str = "") -> str:
+        done = await launcher.run(netns, argv, place="n", stdin=stdin.encode(), deadline=Deadline.after(10))
+        assert done.status == 0, done.stderr
+        return done.stdout.decode()
+
+    async def save() -> str:
+        nonlocal asked
+        asked += 1
+        return "".join([await run("iptables-legacy-save", "-c", "-t", table) for table in ("mangle", "filter", "nat")])
+
+    await run("ip", "link", "set", "lo", "up")
+    await run("iptables-legacy-restore", stdin=TEXT)
+    with inside(netns):
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    meter = TableMeter("n", TableReader(netns, Family.IPV4), save)
+    for _ in range(10):
+        await meter.begin()
+        sock.sendto(b"", ("127.0.0.1", 9))
+        assert await meter.end()
+    sock.close()
+    meter.close()
+    return asked
+
+
+def test_iptables_save_is_asked_once_for_rules_that_stay() -> None:
+    assert sandboxed(savings) == 1

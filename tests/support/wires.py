@@ -1,0 +1,68 @@
+"""Scenarios for every kind of wire that can be drawn, by a name each."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any
+
+from scenario_cases import DUAL, HTTP, IPV6, at, host, node, pods, scenario, two_nodes
+
+from lab.scenario.model import Daemon, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
+
+STORAGE = Segment(
+    name="storage", cidrs=(ip_network("192.168.7.0/24"), ip_network("fd00:192:168:7::/64")), position=at(1)
+)
+BALANCED = ip_network("198.51.100.7/32")
+
+
+def crowded(addresses: int = 300) -> Scenario:
+    """Host-network pods, replicas in one namespace, a second segment, policy routes, many addresses, routed IPs."""
+    balanced = NodeAddress("lo", ip_interface(BALANCED))
+    second = NodeAddress("eth0", ip_interface("172.18.9.9/16"))
+    routes = (
+        NodeRoute(ip_network("198.18.0.0/15"), "eth0", ip_address("172.18.0.1")),
+        NodeRoute(ip_network("0.0.0.0/0"), "eth1", ip_address("192.168.7.1"), source=ip_network("192.168.7.11/32")),
+    )
+    return scenario(
+        [
+            node("node-a", uplinks=(Uplink("eth1", "storage"),), addresses=(balanced, second), routes=routes),
+            node(
+                "node-b",
+                addresses=(balanced,),
+                daemons=(Daemon(name="kubelet", port=10250),),
+                sysctls={"net.ipv4.conf.eth0.rp_filter": "2"},
+            ),
+        ],
+        [
+            pods("echo", "node-a", "node-b", replicas=6, shared_netns=True, ports=(HTTP,)),
+            pods("agent", "node-a", "node-b", replicas=2, host_network=True, ports=(HTTP,)),
+            pods("sender", "node-a"),
+        ],
+        [host("client", addresses=addresses), host("neighbour", segment="nodes"), host("disk", segment="storage")],
+        network={
+            **DUAL,
+            "outside_cidrs": (ip_network("198.19.0.0/22"), ip_network("2001:db8:203:113::/64")),
+            "segments": (STORAGE,),
+            "routed": (RoutedAddress(network=BALANCED, nodes=("node-a", "node-b"), position=at(1)),),
+        },
+    )
+
+
+def wire(**network: Any) -> Scenario:
+    return two_nodes(network=network)
+
+
+BASIC: Mapping[str, Scenario] = {
+    "ptp": wire(),
+    "ptp IPv6": wire(**IPV6),
+    "ptp dual": wire(**DUAL),
+    "unnumbered dual": wire(**DUAL, pod_network="ptp-unnumbered"),
+    "bridge dual": wire(**DUAL, pod_network="bridge"),
+    "promiscuous bridge": wire(pod_network="bridge", hairpin="promiscuous-bridge"),
+    "bridge without hairpin": wire(pod_network="bridge", hairpin="none"),
+    "crowded": crowded(),
+}
+TUNNELLED: Mapping[str, Scenario] = {
+    "vxlan ptp dual": wire(**DUAL, inter_node="vxlan"),
+    "vxlan bridge": wire(pod_network="bridge", inter_node="vxlan"),
+    "vxlan IPv6": wire(**IPV6, inter_node="vxlan"),
+}
