@@ -292,3 +292,10 @@ def test_run_traces_each_probe_if_asked_to(caller: Caller) -> None:
         "trace holds",
         "trace fails",
     ]
+
+
+def test_the_variant_of_iptables_is_asked_for_by_name(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    caller.type("run", "--iptables", "nft", ".")
+    assert caller.events()[0] == "session embedded/iptables by nft"
+    assert "'legacy', 'nft'" in caller.type("run", "--iptables", "ebpf", ".")[2]
