@@ -21,6 +21,7 @@ __all__ = [
     "RuleCount",
     "TapLoss",
     "TraceStep",
+    "TrackedFlow",
 ]
 
 
@@ -109,6 +110,21 @@ class TapLoss:
     frames: int
 
 
+@dataclass(frozen=True, slots=True)
+class TrackedFlow:
+    """What a node's connection tracking held of a flow when the run was over: who answers it there, and to whom.
+
+    Without translation ``reply_source`` is what was dialled, and ``reply_destination`` the sender.
+    """
+
+    flow: int
+    node: str
+    reply_source: IPAddress
+    reply_source_port: int
+    reply_destination: IPAddress
+    reply_destination_port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
     """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
@@ -138,6 +154,7 @@ class TraceStep:
 class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
 
+    ``tracked`` is what all nodes' connection tracking held of its flows; ``None`` where that was not read.
     ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
@@ -148,6 +165,7 @@ class Evidence:
     fences: tuple[FenceReport, ...] = ()
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()
+    tracked: tuple[TrackedFlow, ...] | None = None
     steps: tuple[TraceStep, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0
