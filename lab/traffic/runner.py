@@ -153,6 +153,7 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             steps=steps,
+            frames=tuple(turns.matcher.frames),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )

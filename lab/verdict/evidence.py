@@ -19,6 +19,7 @@ __all__ = [
     "Observation",
     "Packet",
     "RuleCount",
+    "SeenFrame",
     "TapLoss",
     "TraceStep",
     "TrackedFlow",
@@ -62,6 +63,19 @@ class Observation:
     destination_port: int
     at: int
     icmp: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFrame:
+    """The bytes of one observation, as hexadecimal digits, for those who want to look for themselves."""
+
+    flow: int
+    place: str
+    device: str
+    direction: Direction
+    packet: Packet
+    at: int
+    data: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +169,7 @@ class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
 
     ``tracked`` is what all nodes' connection tracking held of its flows; ``None`` where that was not read.
+    ``frames`` are those of its first flows.
     ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
@@ -167,5 +182,6 @@ class Evidence:
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None
     steps: tuple[TraceStep, ...] = ()
+    frames: tuple[SeenFrame, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0
