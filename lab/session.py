@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import lab
 from lab.assembly import Assembly, assemble
 from lab.client import LabProcess
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError
-from lab.messages import Build, Built, Dump, Dumped, Execute, Executed, Send, Sent
+from lab.messages import Build, Built, Dump, Dumped, Execute, Executed, Request, Send, Sent
 from lab.plan.errand import Errand
 from lab.report.bundle import Circumstances, bundle
 from lab.scenario.model import Manner, Probe, Scenario
@@ -26,6 +26,8 @@ from lab.verdict.judge import judge
 from lab.verdict.model import ProbeVerdict
 
 __all__ = ["OpenLab", "Session"]
+
+Wanted = TypeVar("Wanted")
 
 _BUILD_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 300.0
@@ -55,20 +57,16 @@ class Session:
             EngineError: an engine did not start or did not synchronise.
             InternalError: the lab is at fault.
         """
-        if self._process is None:
+        if self._process is None or self._process.closed:
             self._process = LabProcess()
         assembly = assemble(scenario)
-        try:
-            engine = replace(
-                self._engine,
-                cluster_cidrs=scenario.network.pod_cidrs,
-                configuration=scenario.proxy or self._engine.configuration,
-            )
-            request = Build(assembly.plan, assembly.objects, engine)
-            built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
-        except InternalError:
-            self.close()  # whatever state it is in, the next scenario shall not inherit it
-            raise
+        engine = replace(
+            self._engine,
+            cluster_cidrs=scenario.network.pod_cidrs,
+            configuration=scenario.proxy or self._engine.configuration,
+        )
+        request = Build(assembly.plan, assembly.objects, engine)
+        built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
         return OpenLab(self._process, assembly, built)
 
     def close(self) -> None:
@@ -85,6 +83,7 @@ class OpenLab:
         self._process = process
         self._assembly = assembly
         self.built = built
+        self._given_back = False
 
     @property
     def scenario(self) -> Scenario:
@@ -92,9 +91,13 @@ class OpenLab:
         return self._assembly.scenario
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
-        """Send one probe of the scenario and judge what was seen; with ``trace``, send one more packet to follow it."""
+        """Send one probe of the scenario and judge what was seen; with ``trace``, send one more packet to follow it.
+
+        Raises:
+            InternalError: the lab is gone, or at fault.
+        """
         errand = self._assembly.errand(probe)
-        sent = self._process.request(Send(errand), Sent, Deadline.after(_PROBE_SECONDS))
+        sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
         verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
         return replace(verdict, traced=self.trace(probe)[1]) if trace else verdict
 
@@ -108,7 +111,7 @@ class OpenLab:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
         errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET)
-        sent = self._process.request(Send(errand, trace=True), Sent, Deadline.after(_PROBE_SECONDS))
+        sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
         return errand, sent.evidence
 
     def bundle(self, verdict: ProbeVerdict, engine: str) -> dict[str, bytes]:
@@ -119,7 +122,7 @@ class OpenLab:
         with suppress(CapabilityError):
             verdict = verdict if verdict.traced else replace(verdict, traced=self.trace(verdict.probe)[1])
         nodes = verdict.errand.nodes
-        dumped = {node: self._process.request(Dump(node), Dumped, Deadline.after(_PROBE_SECONDS)) for node in nodes}
+        dumped = {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS) for node in nodes}
         return bundle(
             verdict,
             circumstances=Circumstances(
@@ -134,7 +137,13 @@ class OpenLab:
     def execute(self, place: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""
         request = Execute(place, argv)
-        return self._process.request(request, Executed, Deadline.after(request.seconds + 10))
+        return self._ask(request, Executed, request.seconds + 10)
 
     def close(self) -> None:
-        """Give the lab back. The session keeps its lab process for the next scenario."""
+        """Give the lab back: it is asked nothing more. The lab process takes it down once the next one stands."""
+        self._given_back = True
+
+    def _ask(self, request: Request, wanted: type[Wanted], seconds: float) -> Wanted:
+        if self._given_back or self._process.closed:
+            raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
+        return self._process.request(request, wanted, Deadline.after(seconds))
