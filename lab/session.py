@@ -4,16 +4,21 @@ Owns: the way from a scenario to verdicts, the same for ``proxylab run`` and for
 Must not: print, or know who asks.
 """
 
+import platform
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+import lab
 from lab.assembly import Assembly, assemble
 from lab.client import LabProcess
 from lab.engines.protocol import EngineChoice
-from lab.errors import InternalError
-from lab.messages import Build, Built, Close, Closed, Execute, Executed, Request, Send, Sent
+from lab.errors import CapabilityError, InternalError
+from lab.messages import Build, Built, Close, Closed, Dump, Dumped, Execute, Executed, Request, Send, Sent
 from lab.plan.errand import Errand
+from lab.report.bundle import Circumstances, bundle
 from lab.scenario.model import Manner, Probe, Scenario
 from lab.timing import Deadline
 from lab.verdict.evidence import Evidence
@@ -121,6 +126,26 @@ class OpenLab:
         errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET)
         sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
         return errand, sent.evidence
+
+    def bundle(self, verdict: ProbeVerdict, engine: str) -> dict[str, bytes]:
+        """The files of an evidence bundle (``lab.report.bundle``) for a probe that was just judged.
+
+        One more packet is traced for it, where the machine can trace and nobody has done so.
+        """
+        with suppress(CapabilityError):
+            verdict = verdict if verdict.traced else replace(verdict, traced=self.trace(verdict.probe)[1])
+        nodes = verdict.errand.nodes
+        dumped = {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS) for node in nodes}
+        return bundle(
+            verdict,
+            circumstances=Circumstances(
+                proxylab=lab.__version__, kernel=platform.release(), engine=engine, iptables=self.built.variant
+            ),
+            source=self._assembly.expected_source(verdict.probe),
+            plan=self._assembly.plan,
+            rules={node: answer.text for node, answer in dumped.items()},
+            scenario=Path(self.scenario.file).read_bytes(),
+        )
 
     def execute(self, place: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""
