@@ -6,7 +6,12 @@ Must not: import anything. ``catalogue`` makes the engine of each name.
 
 from typing import Final
 
-__all__ = ["ENGINES"]
+__all__ = ["ENGINES", "mode_of"]
 
 ENGINES: Final = ("embedded/iptables",)
 """The first of them runs where nobody asks for one."""
+
+
+def mode_of(engine: str) -> str:
+    """The mode of an engine, as a scenario speaks of it: ``iptables`` for ``embedded/iptables``."""
+    return engine.rpartition("/")[2]
