@@ -16,6 +16,7 @@ from typing import Any
 from lab.channel import AsyncChannel, ChannelClosedError
 from lab.errors import InternalError, LabError
 from lab.faults import fault_of
+from lab.kernel.capabilities import examine
 from lab.kernel.launcher import Launcher
 from lab.kernel.limits import limit_reached
 from lab.kernel.rules import IptablesVariant, choose_iptables
@@ -25,6 +26,8 @@ from lab.messages import (
     Built,
     Dump,
     Dumped,
+    Examine,
+    Examined,
     Execute,
     Executed,
     Failed,
@@ -120,6 +123,8 @@ class _Desk:
                     return Dumped(await self._standing().dump(node))
                 case Execute():
                     return await self._execute(request)
+                case Examine():
+                    return Examined(await examine(self._launcher))
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
 

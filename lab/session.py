@@ -85,15 +85,16 @@ class OpenLab:
         """The scenario it was built for."""
         return self._assembly.scenario
 
-    def probe(self, probe: Probe) -> ProbeVerdict:
-        """Send one probe of the scenario and judge what was seen.
+    def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
+        """Send one probe of the scenario and judge what was seen; with ``trace``, send one more packet to follow it.
 
         Raises:
             InternalError: the lab is gone, or at fault.
         """
         errand = self._assembly.errand(probe)
         sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
-        return judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
+        verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
+        return replace(verdict, traced=self.trace(probe)[1]) if trace else verdict
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
         """Send one more packet of a probe and follow it through the rules of every node.

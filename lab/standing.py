@@ -71,7 +71,10 @@ class Lab:
                 for namespace in request.plan.namespaces
                 if namespace.role is Role.NODE
             }
-            engines = {name: make_engine(request.engine, name, store, tool) for name, tool in tools.items()}
+            engines = {
+                name: make_engine(request.engine, name, store, tool, wiring.namespaces[name])
+                for name, tool in tools.items()
+            }
             revision = max((store.apply(thing) for thing in request.objects), default=0)
             deadline = Deadline.after(_SYNC_SECONDS)
             for engine in engines.values():

@@ -20,6 +20,7 @@ __all__ = [
     "MS_NOEXEC",
     "MS_NOSUID",
     "MS_PRIVATE",
+    "MS_RDONLY",
     "MS_REC",
     "die_with_parent",
     "forgo_machine_capabilities",
@@ -36,6 +37,7 @@ CLONE_NEWPID: Final = 0x20000000
 CLONE_NEWNET: Final = 0x40000000
 
 # include/uapi/linux/mount.h
+MS_RDONLY: Final = 0x1
 MS_NOSUID: Final = 0x2
 MS_NODEV: Final = 0x4
 MS_NOEXEC: Final = 0x8

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from lab.errors import InternalError
+from lab.errors import CapabilityError, InternalError, LabError
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.requests import RTM_GETLINK, Request
 
@@ -56,6 +56,7 @@ class RouteSocket:
         """Carry out ``requests`` in order.
 
         Raises:
+            CapabilityError: the kernel lacks what a request says it needs.
             InternalError: naming the first request that the kernel refused, its errno and the kernel's own words.
         """
         size = _BATCH_OF_LINKS if any(request.kind == RTM_GETLINK for request in requests) else _BATCH
@@ -77,7 +78,7 @@ class RouteSocket:
                 request.body,
             )
         self._socket.sendmsg(parts)
-        refused: InternalError | None = None
+        refused: LabError | None = None
         while waiting:
             data = self._socket.recv(1 << 18)
             for kind, flags, sequence, body in _messages(data):
@@ -86,13 +87,15 @@ class RouteSocket:
                 request = waiting.pop(sequence)
                 code = -struct.unpack_from("=i", body)[0]
                 if code and refused is None:
-                    words = _kernel_words(body, flags)
-                    refused = InternalError(
-                        f"{self._name}: the kernel refused to {request.what}: "
-                        f"{errno.errorcode.get(code, code)} ({os.strerror(code)}){words}"
-                    )
+                    refused = self._refusal(request, code, _kernel_words(body, flags))
         if refused is not None:
             raise refused
+
+    def _refusal(self, request: Request, code: int, words: str) -> LabError:
+        if request.needs is not None and code == errno.EOPNOTSUPP:
+            return CapabilityError(*request.needs)
+        name = errno.errorcode.get(code, code)
+        return InternalError(f"{self._name}: the kernel refused to {request.what}: {name} ({os.strerror(code)}){words}")
 
 
 def _messages(data: bytes) -> list[tuple[int, int, int, bytes]]:

@@ -34,6 +34,7 @@ __all__ = [
     "Request",
     "add_address",
     "add_bridge",
+    "add_device",
     "add_forwarding_entry",
     "add_neighbour",
     "add_route",
@@ -124,12 +125,16 @@ _NDTMSG: Final = struct.Struct("=Bxxx")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One message without its ``struct nlmsghdr``, and the words for it, should the kernel refuse it."""
+    """One message without its ``struct nlmsghdr``, and the words for it, should the kernel refuse it.
+
+    ``needs`` names what a kernel may lack and its cure: EOPNOTSUPP is then the machine's fault and not the plan's.
+    """
 
     what: str
     kind: int
     flags: int
     body: bytes
+    needs: tuple[str, str] | None = None
 
 
 def _family(address: IPAddress | IPNetwork) -> int:
@@ -153,6 +158,12 @@ def add_bridge(bridge: Bridge) -> Request:
         bridge.index, nla.text(_IFLA_IFNAME, bridge.device), nla.mac(_IFLA_ADDRESS, bridge.mac), _kind("bridge")
     )
     return Request(f"make the bridge {bridge.device}", _RTM_NEWLINK, _NEW, body)
+
+
+def add_device(device: str, kind: str, index: int) -> Request:
+    """Make a device of a kind that needs no more than a name, such as ``dummy``."""
+    body = _link(index, nla.text(_IFLA_IFNAME, device), _kind(kind))
+    return Request(f"make the {kind} device {device}", _RTM_NEWLINK, _NEW, body)
 
 
 def add_veth(link: Veth, peer: NetNs) -> Request:
@@ -195,7 +206,8 @@ def add_vxlan(vxlan: Vxlan, underlay: int) -> Request:
             nla.short(_IFLA_VXLAN_PORT, vxlan.port),
         ),
     )
-    return Request(f"make the VXLAN device {vxlan.device}", _RTM_NEWLINK, _NEW, body)
+    needs = ("VXLAN devices", "load the kernel's module as root: 'modprobe vxlan'")
+    return Request(f"make the VXLAN device {vxlan.device}", _RTM_NEWLINK, _NEW, body, needs)
 
 
 def set_up(device: Device, master: int | None = None) -> Request:

@@ -4,8 +4,9 @@ Owns: the choice among the iptables variants of this machine, and ``IptablesTool
 Must not: write a rule of its own; texts come from an engine.
 
 iptables comes in two variants that do not see each other's rules: ``legacy`` (x_tables, the kernel's ip_tables) and
-``nft`` (the same rules translated to nf_tables). Which of them works depends on the kernel's modules, which a user
-namespace cannot load; so each is tried, in an empty namespace, with every match and target that the engine uses.
+``nft`` (the same rules translated to nf_tables). Which of them works depends on what the kernel can do: nobody in a user
+namespace can load a module, but the kernel itself loads some when they are asked for by name (``request_module``), as far
+as the machine lets it. So each is tried, in an empty namespace, with every table, match and target that the engine uses.
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,12 @@ _VARIANTS: Final = ("legacy", "nft")
 _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
 _SECONDS: Final = 60.0
 
-# One rule for each extension that kube-proxy's rules need; the names are those of iptables-extensions(8).
+# Each table in which kube-proxy has chains (in mangle just its canary), and one rule for each extension that its rules
+# need; the names are those of iptables-extensions(8).
 _TRIAL: Final = """\
+*mangle
+:TRIAL - [0:0]
+COMMIT
 *filter
 :TRIAL - [0:0]
 -A TRIAL -m conntrack --ctstate NEW -m comment --comment "trial" -j RETURN
@@ -90,7 +95,7 @@ async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANT
     raise CapabilityError(
         "an iptables that works in a network namespace (" + "; ".join(answers) + ")",
         "install iptables ('apt-get install iptables'), or load its kernel modules as root: "
-        "'modprobe -a ip_tables iptable_nat iptable_filter xt_conntrack xt_comment xt_mark xt_MASQUERADE xt_nat "
+        "'modprobe -a ip_tables iptable_nat iptable_filter iptable_mangle xt_conntrack xt_comment xt_mark xt_MASQUERADE xt_nat "
         "xt_statistic xt_recent xt_addrtype ipt_REJECT nf_tables nft_compat'",
     )
 

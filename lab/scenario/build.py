@@ -8,7 +8,7 @@ from lab.cluster.objects import PodPort
 from lab.errors import InternalError
 from lab.scenario.build_intent import Known, build_probe, build_step, build_stream
 from lab.scenario.conditions import axes_of
-from lab.scenario.configuration import CONFIGURATION_KIND, Configured
+from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
 from lab.scenario.inventory import pod_names
 from lab.scenario.manifests import Manifests

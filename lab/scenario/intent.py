@@ -6,11 +6,13 @@ Must not: know YAML, pydantic, or addresses that the author did not write.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from lab.ip import IPAddress, Protocol
 from lab.scenario.words import Front, Manner, Outcome, Position, Reply, Spread
 
 __all__ = [
+    "MOST_FLOWS",
     "AddressTarget",
     "ConntrackExpect",
     "Entries",
@@ -33,6 +35,10 @@ __all__ = [
     "StreamExpect",
     "Target",
 ]
+
+
+MOST_FLOWS: Final = 32_000
+"""The most flows of one probe: each has a source port of its own, and the lab has to find so many that nobody uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

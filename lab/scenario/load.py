@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab.scenario.build import build_scenario
 from lab.scenario.conditions import check_conditions
-from lab.scenario.configuration import CONFIGURATION_KIND, read_configuration
+from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Document, Place, Spot
 from lab.scenario.inventory import take_inventory
 from lab.scenario.manifests import read_manifests
@@ -87,11 +87,11 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scen
         needed = "needed: a document with apiVersion: proxylab/v1 and kind: Scenario"
         problems.add(_start(file), "the file holds no Scenario", allowed=needed)
     if not scenarios:
-        read_configuration(configurations, problems)
+        _configured(configurations, problems)
         read_manifests(others, (), problems)
         problems.raise_any()
     parts = read_parts(scenarios[0], problems)
-    configured = read_configuration(configurations, problems)
+    configured = _configured(configurations, problems)
     others += _further(scenarios[0]["spec"]["manifests"], Path(file).parent, problems)
     manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
@@ -106,6 +106,14 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scen
             refuse_missing(parts, inventory, manifests, configurations, problems)
     problems.raise_any()
     return build_scenario(file, parts, manifests, configured)
+
+
+def _configured(documents: list[Place], problems: Problems) -> Configured:
+    if not documents:
+        return Configured()
+    from lab.scenario.configuration import read_configuration  # noqa: PLC0415 - for files that have such a document
+
+    return read_configuration(documents, problems)
 
 
 def _further(place: Place, folder: Path, problems: Problems) -> Iterator[Place]:

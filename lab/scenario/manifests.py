@@ -206,6 +206,8 @@ class _Reader:
 
     def mirror(self) -> None:
         """Mirror Endpoints into slices, as the control plane does where a Service has no selector."""
+        if not self._mirrors:
+            return
         from lab.scenario.workloads import mirrored_slices  # noqa: PLC0415
 
         for _, shape in self._mirrors:

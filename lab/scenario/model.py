@@ -11,6 +11,7 @@ from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import EndpointSlice, PodPort, Service
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 from lab.scenario.intent import (
+    MOST_FLOWS,
     AddressTarget,
     ConntrackExpect,
     Entries,
@@ -36,6 +37,7 @@ from lab.scenario.intent import (
 from lab.scenario.words import Front, Manner, Mode, Outcome, Position, Reply, Spread
 
 __all__ = [
+    "MOST_FLOWS",
     "AddressTarget",
     "Axis",
     "Case",

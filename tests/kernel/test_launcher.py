@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from small_plan import small_plan
 
 from lab.errors import InternalError
 from lab.kernel.launcher import Launcher
+from lab.kernel.linux import mount
 from lab.kernel.realise import realise
 from lab.timing import Deadline
 
@@ -142,3 +144,58 @@ async def nobody_waits(launcher: Launcher) -> str:
 
 def test_a_command_that_nobody_waits_for_any_more_is_killed() -> None:
     assert sandboxed(nobody_waits) == "gone\n"
+
+
+async def surroundings(launcher: Launcher) -> dict[str, str]:
+    with realise(small_plan()) as wiring:
+
+        async def run(place: str, *argv: str) -> str:
+            done = await launcher.run(wiring.namespaces[place], argv, place=place, deadline=Deadline.after(10))
+            return f"{done.status}:{(done.stdout + done.stderr).decode().strip()}"
+
+        return {
+            "devices": await run("node-a", "sh", "-c", "ls /sys/class/net | sort | xargs"),
+            "resolv.conf": await run("pod-1", "cat", "/etc/resolv.conf"),
+            "elsewhere": await run("pod-2", "cat", "/etc/resolv.conf"),
+            "other files": await run("pod-1", "head", "-c", "4", "/etc/passwd"),
+            "add": await run("pod-1", "ip", "netns", "add", "inner"),
+            "exec": await run("pod-1", "ip", "netns", "exec", "inner", "sh", "-c", "ls /sys/class/net; ip -br link"),
+            "list": await run("pod-1", "ip", "netns", "list"),
+            "not there": await run("pod-2", "ip", "netns", "list"),
+        }
+
+
+@BOTH
+def test_people_find_their_usual_surroundings(ordinary: bool) -> None:
+    found = sandboxed(surroundings, ordinary=ordinary)
+    assert found["devices"] == "0:eth0 lo pod-1 pod-2", "a node's own devices, not the machine's"
+    assert found["resolv.conf"] == found["elsewhere"] == "0:# This lab has no name server."
+    assert found["other files"] == "0:root"
+    assert found["add"] == "0:"
+    assert found["exec"].startswith("0:lo\nlo ")
+    assert found["list"] == "0:inner"
+    assert found["not there"] == "0:", "what one place names, no other sees"
+
+
+async def resolv_confs(launcher: Launcher) -> dict[str, str]:
+    """What a command reads where the machine's own resolv.conf is a link to nowhere, a file, or missing."""
+    found = {}
+    with realise(small_plan()) as wiring:
+        for number, target in enumerate(("/run/systemd/resolve/stub-resolv.conf", "/var/no/such", "file", "missing")):
+            mount("tmpfs", "/etc", "tmpfs")  # in the sandbox's own mount namespace, which the launcher shares
+            Path("/etc/other").write_text("other")
+            if target == "file":
+                Path("/etc/resolv.conf").write_text("nameserver 192.0.2.53")
+            elif target != "missing":
+                Path("/etc/resolv.conf").symlink_to(target)
+            argv = ["sh", "-c", "cat /etc/resolv.conf /etc/other"]
+            done = await launcher.run(
+                wiring.namespaces["pod-1"], argv, place=f"pod-1/{number}", deadline=Deadline.after(10)
+            )
+            found[target] = (done.stdout + done.stderr).decode()
+    return found
+
+
+@BOTH
+def test_a_place_has_its_own_resolv_conf_whatever_the_machines_is(ordinary: bool) -> None:
+    assert set(sandboxed(resolv_confs, ordinary=ordinary).values()) == {"# This lab has no name server.\nother"}

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from lab.scenario.model import Front, Manner
+from lab.scenario.model import MOST_FLOWS, Front, Manner
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, ScenarioShape, refused, word_of
 from lab.scenario.schema.expect import ExceptionShape, ExpectShape
@@ -31,7 +31,6 @@ __all__ = [
     "TargetShape",
 ]
 
-MOST_FLOWS = 60_000
 MOST_PAYLOAD = 1200
 _MOST_NAME = 200
 
