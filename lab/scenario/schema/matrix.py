@@ -4,12 +4,12 @@ Owns: the closed list of axes, with the shapes of ``spec.matrix`` and of ``when`
 Must not: expand anything (``lab.scenario.cases`` does).
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue
 
 from lab.scenario.model import Mode
-from lab.scenario.schema.base import ScenarioShape, Shape, refused, word_of
+from lab.scenario.schema.base import ScenarioShape, Shape, word_of
 from lab.scenario.schema.network import Families, HairpinWord, InterNodeWord, PodNetworkWord
 from lab.scenario.schema.syntax import SysctlValue, distinct
 
@@ -18,42 +18,38 @@ __all__ = ["AXES", "ConditionShape", "MatrixShape", "no_axes"]
 ModeWord = Annotated[Mode, BeforeValidator(word_of(Mode))]
 
 
-def _with_values(values: list[Any]) -> list[Any]:
-    if not values:
-        raise refused("has no values", allowed="give it one, or leave the axis out")
-    return distinct(values)
-
-
-Values = AfterValidator(_with_values)
 _SYSCTL_PATTERN = r"^net\."
+_SYSCTL_VALUE: dict[str, JsonValue] = {"type": ["integer", "string"]}
 
 
 class MatrixShape(ScenarioShape):
     """Axes; the scenario runs once for every combination. A sysctl of the nodes is an axis by its dotted name."""
 
-    __pydantic_extra__: dict[str, Annotated[list[SysctlValue], Values]]
+    __pydantic_extra__: dict[str, Annotated[list[SysctlValue], Field(min_length=1), AfterValidator(distinct)]]
 
     model_config = ConfigDict(
         extra="allow",
         json_schema_extra={
             "additionalProperties": False,
-            "patternProperties": {_SYSCTL_PATTERN: {"type": "array", "items": {"type": ["integer", "string"]}}},
+            "patternProperties": {
+                _SYSCTL_PATTERN: {"type": "array", "minItems": 1, "items": {"type": ["integer", "string"]}}
+            },
         },
     )
 
-    families: Annotated[list[Families], Values] | None = Field(
+    families: Annotated[list[Families], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.families.", examples=[[["IPv4"], ["IPv6"]]]
     )
-    pod_network: Annotated[list[PodNetworkWord], Values] | None = Field(
+    pod_network: Annotated[list[PodNetworkWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.podNetwork.", examples=[["ptp", "bridge"]]
     )
-    inter_node: Annotated[list[InterNodeWord], Values] | None = Field(
+    inter_node: Annotated[list[InterNodeWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.interNode.", examples=[["host-gw", "vxlan"]]
     )
-    hairpin: Annotated[list[HairpinWord], Values] | None = Field(
+    hairpin: Annotated[list[HairpinWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.hairpin.", examples=[["hairpin-veth", "none"]]
     )
-    mode: Annotated[list[ModeWord], Values] | None = Field(
+    mode: Annotated[list[ModeWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None,
         description="The modes of proxies that the scenario is about. Without it, all of them.",
         examples=[["iptables", "ipvs"]],
@@ -69,7 +65,7 @@ class ConditionShape(ScenarioShape):
         extra="allow",
         json_schema_extra={
             "additionalProperties": False,
-            "patternProperties": {_SYSCTL_PATTERN: {"type": ["integer", "string"]}},
+            "patternProperties": {_SYSCTL_PATTERN: _SYSCTL_VALUE},
         },
     )
 

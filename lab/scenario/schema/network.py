@@ -90,7 +90,11 @@ class RoutedShape(ScenarioShape):
     """Addresses that are nobody's, such as external IPs, and the nodes to which the router sends them."""
 
     network: Network = Field(description="An address or a network.", examples=["198.51.100.7"])
-    nodes: list[str] = Field(min_length=1, description="The nodes; several share the flows, by a hash of the ports.")
+    nodes: list[str] = Field(
+        min_length=1,
+        description="The nodes; several share the flows, by a hash of the ports.",
+        examples=[["node-a"]],
+    )
 
 
 class NetworkShape(ScenarioShape):
