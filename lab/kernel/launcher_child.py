@@ -90,10 +90,10 @@ def _serve(channel: socket.socket) -> NoReturn:
 def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, int]) -> bool:
     """Carry out one request. False when the lab process has gone."""
     try:
-        data, fds, _, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 4)
+        data, fds, flags, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 4)
     except OSError:
         return False
-    if not data:
+    if not data or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):  # gone, or speaking another protocol than ours
         return False
     for fd in fds:
         os.set_inheritable(fd, False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too (cpython 3.11)
@@ -156,7 +156,8 @@ def _start(request: dict[str, Any], fds: Sequence[int], places: dict[str, _Place
 def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, launcher: socket.socket) -> NoReturn:
     """Turn this fresh child into the command."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+    # Python ignores SIGPIPE and SIGXFSZ; without the latter RLIMIT_FSIZE would end no command that floods its output.
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.setpgid(0, 0)
     die_with_parent()

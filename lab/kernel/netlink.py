@@ -16,7 +16,7 @@ from typing import Final
 
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.kernel.netns import NetNs, inside
-from lab.kernel.requests import Request
+from lab.kernel.requests import RTM_GETLINK, Request
 
 __all__ = ["RouteSocket", "ask"]
 
@@ -33,7 +33,10 @@ _NLM_F_CAPPED: Final = 0x100
 _NLMSGERR_ATTR_MSG: Final = 1
 
 _HEADER: Final = struct.Struct("=IHHII")  # struct nlmsghdr
-_BATCH: Final = 64  # acknowledgements of a batch must fit the socket's receive buffer, 208 KiB for an ordinary user
+# What a batch is answered with must fit the socket's receive buffer, 208 KiB for an ordinary user, of which an
+# acknowledgement takes 1 KiB and a link some 6 (skb->truesize). What does not fit is lost (ENOBUFS, netlink(7)).
+_BATCH: Final = 64
+_BATCH_OF_LINKS: Final = 16
 
 
 class RouteSocket:
@@ -58,8 +61,12 @@ class RouteSocket:
             CapabilityError: the kernel lacks what a request says it needs.
             InternalError: naming the first request that the kernel refused, its errno and the kernel's own words.
         """
-        for start in range(0, len(requests), _BATCH):
-            self._send_batch(requests[start : start + _BATCH])
+        size = _BATCH_OF_LINKS if any(request.kind == RTM_GETLINK for request in requests) else _BATCH
+        try:
+            for start in range(0, len(requests), size):
+                self._send_batch(requests[start : start + size])
+        except OSError as error:
+            raise InternalError(f"{self._name}: route netlink failed: {error}") from error
 
     def _send_batch(self, requests: Sequence[Request]) -> None:
         waiting: dict[int, Request] = {}

@@ -30,6 +30,7 @@ from lab.plan.model import (
 )
 
 __all__ = [
+    "RTM_GETLINK",
     "Request",
     "add_address",
     "add_bridge",
@@ -54,7 +55,7 @@ _NLM_F_REPLACE: Final = 0x100
 _NLM_F_EXCL: Final = 0x200
 _NLM_F_CREATE: Final = 0x400
 _RTM_NEWLINK: Final = 16
-_RTM_GETLINK: Final = 18
+RTM_GETLINK: Final = 18
 _RTM_SETLINK: Final = 19
 _RTM_NEWADDR: Final = 20
 _RTM_NEWROUTE: Final = 24
@@ -239,7 +240,7 @@ def set_loopback_up() -> Request:
 
 def get_link(device: Device) -> Request:
     """Ask for one device, which makes the kernel handle its pending carrier event at once (rtnl_getlink)."""
-    return Request(f"read {device.device}", _RTM_GETLINK, 0, _link(device.index))
+    return Request(f"read {device.device}", RTM_GETLINK, 0, _link(device.index))
 
 
 def add_address(address: Address, index: int) -> Request:

@@ -4,11 +4,12 @@ Owns: the choice among the iptables variants of this machine, and ``IptablesTool
 Must not: write a rule of its own; texts come from an engine.
 
 iptables comes in two variants that do not see each other's rules: ``legacy`` (x_tables, the kernel's ip_tables) and
-``nft`` (the same rules translated to nf_tables). Which of them works depends on the kernel's modules, which a user
-namespace cannot load; so each is tried, in an empty namespace, with every match and target that the engine uses.
+``nft`` (the same rules translated to nf_tables). Which of them works depends on what the kernel can do: nobody in a
+user namespace can load a module, but the kernel itself loads some when they are asked for by name (``request_module``),
+as far as the machine lets it. So each is tried, in an empty namespace, with every table, match and target that the
+engine uses.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +18,7 @@ from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs, make_netns
-from lab.timing import Deadline
+from lab.timing import Deadline, together
 
 __all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables"]
 
@@ -25,8 +26,12 @@ _VARIANTS: Final = ("legacy", "nft")
 _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
 _SECONDS: Final = 60.0
 
-# One rule for each extension that kube-proxy's rules need; the names are those of iptables-extensions(8).
+# Each table in which kube-proxy has chains (in mangle just its canary), and one rule for each extension that its rules
+# need; the names are those of iptables-extensions(8).
 _TRIAL: Final = """\
+*mangle
+:TRIAL - [0:0]
+COMMIT
 *filter
 :TRIAL - [0:0]
 -A TRIAL -m conntrack --ctstate NEW -m comment --comment "trial" -j RETURN
@@ -91,8 +96,8 @@ async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANT
     raise CapabilityError(
         "an iptables that works in a network namespace (" + "; ".join(answers) + ")",
         "install iptables ('apt-get install iptables'), or load its kernel modules as root: "
-        "'modprobe -a ip_tables iptable_nat iptable_filter xt_conntrack xt_comment xt_mark xt_MASQUERADE xt_nat "
-        "xt_statistic xt_recent xt_addrtype ipt_REJECT nf_tables nft_compat'",
+        "'modprobe -a ip_tables iptable_nat iptable_filter iptable_mangle xt_conntrack xt_comment xt_mark "
+        "xt_MASQUERADE xt_nat xt_statistic xt_recent xt_addrtype ipt_REJECT nf_tables nft_compat'",
     )
 
 
@@ -131,11 +136,9 @@ class IptablesTool:
             EngineError: iptables-save failed.
         """
         command = self._variant.command(family, "save")
-        saved = await asyncio.gather(
-            *(
-                _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
-                for table in _TABLES
-            )
+        saved = await together(
+            _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
+            for table in _TABLES
         )
         for done in saved:
             if done.status != 0:

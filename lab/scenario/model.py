@@ -7,12 +7,14 @@ Must not: know YAML, pydantic, addresses that the author did not write, or anyth
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import PodPort, Service
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
 __all__ = [
+    "MOST_FLOWS",
     "AddressTarget",
     "Daemon",
     "Expect",
@@ -42,6 +44,9 @@ __all__ = [
     "Target",
     "Uplink",
 ]
+
+MOST_FLOWS: Final = 32_000
+"""The most flows of one probe: each has a source port of its own, and the lab has to find so many that nobody uses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,16 @@ from collections.abc import Collection
 from typing import Final
 
 from lab.ip import Protocol
+from lab.scenario.model import MOST_FLOWS
 
 __all__ = ["PortDealer"]
 
 # All but the privileged ports and the kernel's own choice for sockets without a port: the default of
 # net.ipv4.ip_local_port_range, which the lab does not change (networking/ip-sysctl, Linux documentation).
 _PORTS: Final = (*range(1024, 32768), *range(61000, 65536))
+
+# The kernel's choice. A few of them join where so many ports are listened on that the others would not do.
+_EPHEMERAL: Final = range(32768, 61000)
 
 
 class PortDealer:
@@ -27,12 +31,13 @@ class PortDealer:
     def __init__(self, seed: int, taken: Collection[int]) -> None:
         """``taken`` are ports that somebody in the lab listens on: a reply to one would find a listener."""
         self._deck = [port for port in _PORTS if port not in taken]
+        self._deck += [port for port in _EPHEMERAL if port not in taken][: max(0, MOST_FLOWS - len(self._deck))]
         random.Random(seed).shuffle(self._deck)  # noqa: S311 - an order to repeat, not a secret
         self._next: dict[tuple[str, Protocol], int] = {}
 
     @property
     def size(self) -> int:
-        """How many flows of one run can have a port of their own."""
+        """How many flows of one run can have a port of their own: no fewer than a scenario may ask for."""
         return len(self._deck)
 
     def deal(self, sender: str, protocol: Protocol, flows: int) -> tuple[int, ...]:

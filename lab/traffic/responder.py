@@ -116,7 +116,10 @@ class Responders:
         with inside(netns):
             sock = socket.socket(family, kind | socket.SOCK_NONBLOCK)
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if kind is socket.SOCK_STREAM:
+                # Connections of a former run may be in TIME_WAIT. UDP has none, and there the option would let a
+                # second socket in, which then takes the datagrams of the first (socket(7)).
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(("" if own is None else str(own), listener.port))
             if kind is socket.SOCK_STREAM:
                 sock.listen(_BACKLOG)

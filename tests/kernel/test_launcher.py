@@ -9,6 +9,7 @@ import pytest
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 
+from lab.errors import InternalError
 from lab.kernel.launcher import Launcher
 from lab.kernel.linux import mount
 from lab.kernel.realise import realise
@@ -96,14 +97,53 @@ async def many_at_once(launcher: Launcher) -> list[str]:
         done = await asyncio.gather(
             *(
                 launcher.run(netns, ["echo", str(number)], place="pod-1", deadline=Deadline.after(20))
-                for number in range(50)
+                for number in range(300)
             )
         )
         return [one.stdout.decode().strip() for one in done]
 
 
-def test_fifty_commands_at_once_keep_their_answers_apart() -> None:
-    assert sandboxed(many_at_once) == [str(number) for number in range(50)]
+@BOTH
+def test_hundreds_of_commands_at_once_keep_their_answers_apart(ordinary: bool) -> None:
+    assert sandboxed(many_at_once, ordinary=ordinary) == [str(number) for number in range(300)]
+
+
+async def too_long_a_command(launcher: Launcher) -> list[str]:
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+        try:
+            await launcher.run(netns, ["echo", "x" * 200_000], place="pod-1", deadline=Deadline.after(20))
+            words = "it ran"
+        except InternalError as error:
+            words = str(error)
+        after = await launcher.run(netns, ["echo", "alive"], place="pod-1", deadline=Deadline.after(20))
+        return [words, after.stdout.decode()]
+
+
+def test_a_command_line_that_is_too_long_harms_nobody() -> None:
+    words, after = sandboxed(too_long_a_command)
+    assert "a command line of 200" in words
+    assert after == "alive\n"
+
+
+async def nobody_waits(launcher: Launcher) -> str:
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+        sleeper = asyncio.create_task(
+            launcher.run(
+                netns, ["sh", "-c", "echo $$ >/run/pid; sleep 1000"], place="pod-1", deadline=Deadline.after(99)
+            )
+        )
+        waits = "until test -s /run/pid; do :; done"
+        await launcher.run(netns, ["sh", "-c", waits], place="pod-1", deadline=Deadline.after(20))
+        sleeper.cancel()
+        waits = "while kill -0 $(cat /run/pid) 2>/dev/null; do :; done; echo gone"
+        done = await launcher.run(netns, ["sh", "-c", waits], place="pod-1", deadline=Deadline.after(20))
+        return done.stdout.decode()
+
+
+def test_a_command_that_nobody_waits_for_any_more_is_killed() -> None:
+    assert sandboxed(nobody_waits) == "gone\n"
 
 
 async def surroundings(launcher: Launcher) -> dict[str, str]:

@@ -5,22 +5,25 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from sandboxed import USERS, sandboxed
 from traffic_plan import PODS, VIP, errand, nat, spread, traffic_plan
 
+from lab.errors import InternalError
 from lab.ip import Family, Protocol
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.realise import realise
 from lab.kernel.xtables import TableReader
 from lab.plan.errand import Errand
+from lab.plan.model import Listener
 from lab.scenario.model import Manner
 from lab.timing import Deadline
 from lab.traffic.meters import TableMeter
+from lab.traffic.responder import Responders
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Direction, Evidence, Packet
 
@@ -325,6 +328,30 @@ def test_no_flow_of_thousands_is_lost_or_mistaken(
         assert sorted(found["counts"].values()) == sorted(sights[f"{pod} in request"] for pod in ("echo-1", "echo-2"))
         assert found["losses"] == []
         record_property(f"seconds for {flows} {protocol} flows", found["seconds"])
+
+
+async def second_listener(launcher: Launcher) -> dict[str, str]:
+    """What is said of a plan in which somebody else listens where echo-1 does."""
+    said = {}
+    plan = traffic_plan()
+    for protocol in PROTOCOLS:
+        intruder = Listener("intruder", protocol, 8080)
+        namespaces = tuple(
+            replace(namespace, listeners=(*namespace.listeners, intruder)) if namespace.name == "echo-1" else namespace
+            for namespace in plan.namespaces
+        )
+        with realise(plan) as wiring:
+            try:
+                Responders(wiring.namespaces, replace(plan, namespaces=namespaces)).close()
+            except InternalError as error:
+                said[protocol] = str(error)
+    return said
+
+
+def test_two_listeners_on_one_port_are_refused_by_name() -> None:
+    said = sandboxed(second_listener)
+    for protocol in PROTOCOLS:
+        assert f"intruder in namespace echo-1 cannot listen on {protocol} 8080" in said.get(protocol, "nothing")
 
 
 async def again(launcher: Launcher) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from lab.ip import Protocol
-from lab.scenario.model import Front, Manner, Outcome, Spread
+from lab.scenario.model import MOST_FLOWS, Front, Manner, Outcome, Spread
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, Later, ScenarioShape, not_yet, refused, word_of
 from lab.scenario.schema.syntax import Address, Name, PortNumber, PortReference, is_address
@@ -33,7 +33,6 @@ __all__ = [
     "TargetShape",
 ]
 
-MOST_FLOWS = 60_000
 MOST_PAYLOAD = 1200
 _MOST_NAME = 200
 _MOST_DEVICE = 15  # IFNAMSIZ of linux/if.h is 16 with its final null

@@ -3,6 +3,7 @@
 import pytest
 
 from lab.ip import Protocol
+from lab.scenario.model import MOST_FLOWS
 from lab.traffic.ports import PortDealer
 
 
@@ -38,6 +39,14 @@ def test_ports_are_neither_privileged_nor_ephemeral_nor_listened_on() -> None:
     assert min(dealt) >= 1024
     assert not dealt & {8080, 30080, *range(32768, 61000)}
     assert len(dealt) > 30_000
+
+
+@pytest.mark.parametrize("listened_on", [0, 279, 280, 20_000])
+def test_as_many_flows_as_a_scenario_may_ask_for_have_ports_however_many_are_listened_on(listened_on: int) -> None:
+    taken = range(1024, 1024 + listened_on)
+    dealt = PortDealer(1, taken).deal("a", Protocol.TCP, MOST_FLOWS)
+    assert len(set(dealt)) == MOST_FLOWS
+    assert not set(dealt) & set(taken)
 
 
 def test_the_seed_orders_ports() -> None:

@@ -1,0 +1,46 @@
+"""The trial that chooses an iptables asks for all that rendered rules will ask for."""
+
+import re
+
+import pytest
+from rule_cases import CASES, Addresses
+
+from lab.engines.embedded.iptables.held import Held
+from lab.engines.embedded.iptables.names import Table
+from lab.engines.embedded.iptables.render import render
+from lab.engines.embedded.iptables.restore import restore
+from lab.ip import Family
+from lab.kernel.rules import _TABLES, _TRIAL
+
+# A kernel may do without: only Services over SCTP need it, and a cluster has few.
+OPTIONAL = {"sctp"}
+
+
+def tables(text: str) -> set[str]:
+    return set(re.findall(r"^\*(\w+)$", text, re.MULTILINE))
+
+
+def extensions(text: str) -> set[str]:
+    """Matches, and targets that are no chains of kube-proxy's."""
+    bare = re.sub(r'"[^"]*"', "", text)
+    return set(re.findall(r"-m (\w+)", bare)) | set(re.findall(r"-j ([A-Z]+)(?![\w-])", bare))
+
+
+def test_every_table_with_chains_of_ours_is_tried_and_saved() -> None:
+    assert set(_TABLES) == {table.value for table in Table} == tables(_TRIAL)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_a_rendered_file_needs_is_tried(name: str) -> None:
+    case = CASES[name](Addresses(Family.IPV4))
+    text = restore(render(case.cluster, case.node, case.settings, Family.IPV4), Held()).text
+    assert tables(text) <= tables(_TRIAL)
+    assert extensions(text) - OPTIONAL <= extensions(_TRIAL) | {"ACCEPT"}
+
+
+def test_extensions_are_found_in_a_text() -> None:
+    assert extensions('-A X -m comment --comment "a -m b -j C" -m tcp -j KUBE-SVC-X\n-A X -j DNAT --to a') == {
+        "comment",
+        "tcp",
+        "DNAT",
+    }
