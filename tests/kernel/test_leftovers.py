@@ -40,13 +40,13 @@ async def held_on_purpose(_: Launcher) -> dict[str, Any]:
         with inside(wiring.namespaces["pod-1"]):
             kept = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         copy = os.dup(wiring.namespaces["node-b"].fd)
-        arrived, arrive = os.pipe()
+        waiting, closed_by_exec = os.pipe()
         pid = os.fork()
         if pid == 0:
             with inside(wiring.namespaces["pod-2"]):
-                os.write(arrive, b".")
                 os.execvp("sleep", ["sleep", "1000"])
-        os.read(arrived, 1)
+        os.close(closed_by_exec)
+        assert os.read(waiting, 1) == b"", "end of file: it is the command now, and in its place"
     found["left"] = sorted(each.rpartition(" in ")[2] for each in leftovers(departed))
     found["process"] = [each for each in leftovers(departed) if each.startswith("process")]
     end_processes(departed)
