@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -40,42 +40,57 @@ def lab_of(nodes: int, replicas: int) -> Plan:
     return draw(scenario([node(name) for name in names], [pods("p", *names, replicas=replicas)], [host("client")]))
 
 
-async def floor_and_ours(_: Launcher) -> list[list[float]]:
-    """Seconds of each round: the tape, then ``realise``. All labs stay open: to close one slows the next."""
+async def floor_and_ours(_: Launcher) -> dict[str, list[list[float]]]:
+    """Wall and processor seconds of the tape and of ``realise``, round by round, each first in every other round.
+
+    All labs stay open: to close one slows the next.
+    """
     plan = lab_of(nodes=3, replicas=12)
     tape = record(plan)
-    taken: list[list[float]] = []
+    taken: dict[str, list[list[float]]] = {"floor": [], "ours": []}
     gc.disable()
     with ExitStack() as stack:
-        for _round in range(ROUNDS + 1):
-            marks = [time.perf_counter()]
-            stack.enter_context(play(tape))
-            marks.append(time.perf_counter())
-            stack.enter_context(realise(plan))
-            marks.append(time.perf_counter())
-            taken.append([marks[1] - marks[0], marks[2] - marks[1]])
-    return taken[1:]
+        for number in range(ROUNDS + 1):
+            ways: list[tuple[str, Callable[[], AbstractContextManager[object]]]] = [
+                ("floor", lambda: play(tape)),
+                ("ours", lambda: realise(plan)),
+            ]
+            for name, make in ways if number % 2 else reversed(ways):
+                wall, processor = time.perf_counter(), time.process_time()
+                stack.enter_context(make())
+                taken[name].append([time.perf_counter() - wall, time.process_time() - processor])
+    return {name: rounds[1:] for name, rounds in taken.items()}
 
 
 def test_a_lab_stands_within_twice_the_kernels_own_time(record_property: Record) -> None:
-    rounds = sandboxed(floor_and_ours)
-    floor, ours = (median(each) * 1000 for each in zip(*rounds, strict=True))
-    said = f"3 nodes, 12 pods, host, router: floor {floor:.1f} ms, ours {ours:.1f} ms, ratio {ours / floor:.2f}"
+    """By processor time, and by the clock.
+
+    Other processes can make a round wait for the kernel's network lock, so by the clock either the medians or the best
+    rounds must hold; what waits for a grace period of its own fails both.
+    """
+    found = sandboxed(floor_and_ours)
+    walls, processors = ([[each[kind] * 1000 for each in found[name]] for name in ("floor", "ours")] for kind in (0, 1))
+    said = f"3 nodes, 12 pods, host, router: floor {median(walls[0]):.1f} ms, ours {median(walls[1]):.1f} ms"
+    ratios = {
+        "processor": median(processors[1]) / median(processors[0]),
+        "clock": min(median(walls[1]) / median(walls[0]), min(walls[1]) / min(walls[0])),
+    }
+    said += "".join(f", {name} {ratio:.2f}" for name, ratio in ratios.items())
     record_property("build", said)
-    assert ours <= 2 * floor, said
+    assert max(ratios.values()) <= 2, said
 
 
 async def growth(_: Launcher) -> list[list[float]]:
-    """Seconds for a small and a large lab, interleaved, and how many namespaces each has."""
+    """Processor seconds for a small and a large lab, interleaved, and how many namespaces each has."""
     small, large = lab_of(nodes=5, replicas=50), lab_of(nodes=20, replicas=200)
     taken = []
     gc.disable()
     with ExitStack() as stack:
         for _round in range(3):
-            marks = [time.perf_counter()]
+            marks = [time.process_time()]
             for plan in (small, large):
                 stack.enter_context(realise(plan))
-                marks.append(time.perf_counter())
+                marks.append(time.process_time())
             taken.append([marks[1] - marks[0], marks[2] - marks[1]])
     return [[len(small.namespaces), len(large.namespaces)], *taken]
 
