@@ -58,11 +58,12 @@ def make_as_new(wiring: Wiring) -> None:
         _forget_neighbours(wiring, namespace)
         if namespace.role is Role.SEGMENT:
             continue
-        if namespace.role is Role.NODE:
-            _try(netns, _NETLINK_NETFILTER, _CTNETLINK_DELETE, bytes(4))
         _destroy_waiting_sockets(netns)
         _flush_route_exceptions(netns)
         _renew_routes(wiring, namespace, ends[namespace.name])
+    for namespace in wiring.plan.namespaces:  # when nobody has anything left to say that could be tracked
+        if namespace.role is Role.NODE:
+            _try(wiring.namespaces[namespace.name], _NETLINK_NETFILTER, _CTNETLINK_DELETE, bytes(4))
 
 
 def _renew_routes(wiring: Wiring, namespace: Namespace, ends: Sequence[LinkEnd]) -> None:
