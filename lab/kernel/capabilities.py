@@ -174,7 +174,7 @@ async def _ipvs(scratch: NetNs, _: Launcher) -> str:
 async def _conntrack(scratch: NetNs, _: Launcher) -> str:
     """Ask conntrack for its statistics of the namespace (nf_conntrack_netlink.c)."""
     kind = _NFNL_SUBSYS_CTNETLINK << 8 | _IPCTNL_MSG_CT_GET_STATS
-    ask(scratch, _NETLINK_NETFILTER, kind, struct.pack("=BBH", socket.AF_INET, 0, 0), dump=True)
+    ask(scratch, _NETLINK_NETFILTER, kind, struct.pack("=BBH", socket.AF_INET, 0, 0))
     return "answers"
 
 

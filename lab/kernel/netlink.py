@@ -35,6 +35,7 @@ _NLMSGERR_ATTR_MSG: Final = 1
 _HEADER: Final = struct.Struct("=IHHII")  # struct nlmsghdr
 # What a batch is answered with must fit the socket's receive buffer, 208 KiB for an ordinary user, of which an
 # acknowledgement takes 1 KiB and a link some 6 (skb->truesize). What does not fit is lost (ENOBUFS, netlink(7)).
+_PATIENCE: Final = 10.0  # seconds for an answer; the kernel gives it before send(2) returns, or while it dumps
 _BATCH: Final = 64
 _BATCH_OF_LINKS: Final = 16
 
@@ -105,11 +106,13 @@ def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fal
 
     Raises:
         OSError: with the errno that the kernel answered, or of a protocol that it does not have.
+        TimeoutError: no answer came, though each request asks for one.
     """
     with inside(netns):
         asking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
     found: list[bytes] = []
     with asking:
+        asking.settimeout(_PATIENCE)
         flags = _NLM_F_REQUEST | (_NLM_F_DUMP if dump else _NLM_F_ACK)
         asking.send(_HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body)
         while True:

@@ -16,6 +16,7 @@ What TCP learns of a peer's path is never kept (net.ipv4.tcp_no_metrics_save): o
 
 import errno
 import os
+import re
 import socket
 import struct
 from collections.abc import Sequence
@@ -57,11 +58,12 @@ def make_as_new(wiring: Wiring) -> None:
         _forget_neighbours(wiring, namespace)
         if namespace.role is Role.SEGMENT:
             continue
-        if namespace.role is Role.NODE:
-            _try(netns, _NETLINK_NETFILTER, _CTNETLINK_DELETE, bytes(4))
         _destroy_waiting_sockets(netns)
         _flush_route_exceptions(netns)
         _renew_routes(wiring, namespace, ends[namespace.name])
+    for namespace in wiring.plan.namespaces:  # when nobody has anything left to say that could be tracked
+        if namespace.role is Role.NODE:
+            _try(wiring.namespaces[namespace.name], _NETLINK_NETFILTER, _CTNETLINK_DELETE, bytes(4))
 
 
 def _renew_routes(wiring: Wiring, namespace: Namespace, ends: Sequence[LinkEnd]) -> None:
@@ -100,10 +102,25 @@ def _flush_route_exceptions(netns: NetNs) -> None:
 
 
 def _destroy_waiting_sockets(netns: NetNs) -> None:
+    """The look for them walks the whole machine's table of sockets (inet_diag), so it is taken only where there are."""
+    if not _has_waiting_sockets(netns):
+        return
     for family in (socket.AF_INET, socket.AF_INET6):
         head = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, 1 << _TCP_TIME_WAIT)
         for answer in _try(netns, _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, head + bytes(48), dump=True):
             _try(netns, _NETLINK_SOCK_DIAG, _SOCK_DESTROY, head + answer[_DIAG_SOCKET_ID])
+
+
+def _has_waiting_sockets(netns: NetNs) -> bool:
+    """Whether the namespace's own count of sockets in TIME_WAIT, of both families, is not 0 (sockstat, proc(5))."""
+    with inside(netns):
+        fd = os.open("/proc/thread-self/net/sockstat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            said = os.read(fd, 1 << 12)
+        finally:
+            os.close(fd)
+    match = re.search(rb"^TCP:.* tw (\d+)", said, re.MULTILINE)
+    return match is None or int(match[1]) > 0
 
 
 def _forget_neighbours(wiring: Wiring, namespace: Namespace) -> None:

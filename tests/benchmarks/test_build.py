@@ -6,11 +6,13 @@ Ratios of medians of interleaved runs: both sides meet the same machine, however
 import gc
 import os
 import resource
+import socket
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -21,7 +23,9 @@ from scenario_cases import host, node, pods, scenario
 
 from lab.client import LabProcess
 from lab.kernel.launcher import Launcher
+from lab.kernel.netlink import ask
 from lab.kernel.realise import realise
+from lab.kernel.reset import make_as_new
 from lab.plan.model import Plan
 from lab.plan.topology import draw
 
@@ -36,42 +40,57 @@ def lab_of(nodes: int, replicas: int) -> Plan:
     return draw(scenario([node(name) for name in names], [pods("p", *names, replicas=replicas)], [host("client")]))
 
 
-async def floor_and_ours(_: Launcher) -> list[list[float]]:
-    """Seconds of each round: the tape, then ``realise``. All labs stay open: to close one slows the next."""
+async def floor_and_ours(_: Launcher) -> dict[str, list[list[float]]]:
+    """Wall and processor seconds of the tape and of ``realise``, round by round, each first in every other round.
+
+    All labs stay open: to close one slows the next.
+    """
     plan = lab_of(nodes=3, replicas=12)
     tape = record(plan)
-    taken: list[list[float]] = []
+    taken: dict[str, list[list[float]]] = {"floor": [], "ours": []}
     gc.disable()
     with ExitStack() as stack:
-        for _round in range(ROUNDS + 1):
-            marks = [time.perf_counter()]
-            stack.enter_context(play(tape))
-            marks.append(time.perf_counter())
-            stack.enter_context(realise(plan))
-            marks.append(time.perf_counter())
-            taken.append([marks[1] - marks[0], marks[2] - marks[1]])
-    return taken[1:]
+        for number in range(ROUNDS + 1):
+            ways: list[tuple[str, Callable[[], AbstractContextManager[object]]]] = [
+                ("floor", lambda: play(tape)),
+                ("ours", lambda: realise(plan)),
+            ]
+            for name, make in ways if number % 2 else reversed(ways):
+                wall, processor = time.perf_counter(), time.process_time()
+                stack.enter_context(make())
+                taken[name].append([time.perf_counter() - wall, time.process_time() - processor])
+    return {name: rounds[1:] for name, rounds in taken.items()}
 
 
 def test_a_lab_stands_within_twice_the_kernels_own_time(record_property: Record) -> None:
-    rounds = sandboxed(floor_and_ours)
-    floor, ours = (median(each) * 1000 for each in zip(*rounds, strict=True))
-    said = f"3 nodes, 12 pods, host, router: floor {floor:.1f} ms, ours {ours:.1f} ms, ratio {ours / floor:.2f}"
+    """By processor time, and by the clock.
+
+    Other processes can make a round wait for the kernel's network lock, so by the clock either the medians or the best
+    rounds must hold; what waits for a grace period of its own fails both.
+    """
+    found = sandboxed(floor_and_ours)
+    walls, processors = ([[each[kind] * 1000 for each in found[name]] for name in ("floor", "ours")] for kind in (0, 1))
+    said = f"3 nodes, 12 pods, host, router: floor {median(walls[0]):.1f} ms, ours {median(walls[1]):.1f} ms"
+    ratios = {
+        "processor": median(processors[1]) / median(processors[0]),
+        "clock": min(median(walls[1]) / median(walls[0]), min(walls[1]) / min(walls[0])),
+    }
+    said += "".join(f", {name} {ratio:.2f}" for name, ratio in ratios.items())
     record_property("build", said)
-    assert ours <= 2 * floor, said
+    assert max(ratios.values()) <= 2, said
 
 
 async def growth(_: Launcher) -> list[list[float]]:
-    """Seconds for a small and a large lab, interleaved, and how many namespaces each has."""
+    """Processor seconds for a small and a large lab, interleaved, and how many namespaces each has."""
     small, large = lab_of(nodes=5, replicas=50), lab_of(nodes=20, replicas=200)
     taken = []
     gc.disable()
     with ExitStack() as stack:
         for _round in range(3):
-            marks = [time.perf_counter()]
+            marks = [time.process_time()]
             for plan in (small, large):
                 stack.enter_context(realise(plan))
-                marks.append(time.perf_counter())
+                marks.append(time.process_time())
             taken.append([marks[1] - marks[0], marks[2] - marks[1]])
     return [[len(small.namespaces), len(large.namespaces)], *taken]
 
@@ -111,3 +130,26 @@ def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def processor_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+async def resets(_: Launcher) -> list[list[float]]:
+    """Processor seconds of each round: an answered message to every namespace, then all that a reset asks."""
+    plan = lab_of(nodes=3, replicas=12)
+    taken = []
+    with realise(plan) as wiring:
+        for _round in range(ROUNDS + 1):
+            marks = [time.process_time()]
+            for netns in wiring.namespaces.values():
+                ask(netns, socket.NETLINK_ROUTE, 18, struct.pack("=BxHiII", 0, 0, 1, 0, 0))  # RTM_GETLINK of lo
+            marks.append(time.process_time())
+            make_as_new(wiring)
+            marks.append(time.process_time())
+            taken.append([marks[1] - marks[0], marks[2] - marks[1]])
+    return taken[1:]
+
+
+def test_a_wire_is_soon_as_new(record_property: Record) -> None:
+    one, whole = (median(each) * 1000 for each in zip(*sandboxed(resets), strict=True))
+    said = f"3 nodes, 12 pods: one message a namespace {one:.1f} ms, a reset {whole:.1f} ms of processor time"
+    record_property("reset", said)
+    assert whole <= max(5, 10 * one), said

@@ -85,10 +85,12 @@ async def before_and_after(launcher: Launcher) -> dict[str, Any]:
         addresses = await run(launcher, wiring, "node-a", "ip -j addr")
         make_as_new(wiring)
         again = await look(launcher, wiring)
+        rest = await run(launcher, wiring, *LOOKS["conntrack"])
         return {
             "fresh": fresh,
             "dirtied": dirtied,
             "again": again,
+            "rest": rest,
             "same": json.loads(addresses) == json.loads(await run(launcher, wiring, "node-a", "ip -j addr")),
         }
 
@@ -97,5 +99,5 @@ async def before_and_after(launcher: Launcher) -> dict[str, Any]:
 def test_a_reset_leaves_nothing_of_any_kind(ordinary: bool) -> None:
     found = sandboxed(before_and_after, ordinary=ordinary)
     assert [what for what, count in found["dirtied"].items() if count == 0] == ["TCP metrics"], "these are never kept"
-    assert found["again"] == found["fresh"] == dict.fromkeys(LOOKS, 0)
+    assert found["again"] == found["fresh"] == dict.fromkeys(LOOKS, 0), found["rest"]
     assert found["same"], "the plan's own addresses stay"
