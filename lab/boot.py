@@ -8,17 +8,24 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
+from typing import Final
 
 from lab.errors import CapabilityError
 from lab.kernel.launcher_child import fork_launcher
+from lab.kernel.limits import raise_descriptor_limit
 from lab.kernel.sandbox import enter
 
 __all__ = ["main"]
+
+_REPORT_SECONDS: Final = 5.0
 
 
 def main() -> None:
     """Become keeper, init, launcher and lab process, each in its turn."""
     client = socket.socket(fileno=int(sys.argv[1]))
+    _forget_inherited_signals()
+    raise_descriptor_limit()
     rootless = os.geteuid() != 0
     try:
         enter(client)
@@ -26,18 +33,30 @@ def main() -> None:
         _report(client, error)
         os._exit(int(error.exit_code))
     launcher = fork_launcher(client)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     from lab.process import serve  # noqa: PLC0415 - heavy, and nobody's business but the lab process's
 
     serve(client, launcher, rootless=rootless)
 
 
+def _forget_inherited_signals() -> None:
+    """Start from no blocked signal and the usual actions, whatever the client's were; exec(2) passes both on.
+
+    Init learns of dead children by SIGCHLD, and everybody ends by SIGTERM: a client that blocks or ignores them must
+    not make a sandbox that never ends.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def _report(client: socket.socket, error: CapabilityError) -> None:
-    from lab.channel import Channel  # noqa: PLC0415 - only on the way out
+    from lab.channel import Channel, ChannelClosedError  # noqa: PLC0415 - only on the way out
     from lab.faults import fault_of  # noqa: PLC0415
     from lab.messages import Answer, Failed  # noqa: PLC0415
+    from lab.timing import Deadline  # noqa: PLC0415
 
-    Channel(client).send(Failed(fault_of(error)), Answer)
+    with suppress(TimeoutError, ChannelClosedError):  # a client that does not listen does not need to know
+        Channel(client).send(Failed(fault_of(error)), Answer, Deadline.after(_REPORT_SECONDS))
 
 
 if __name__ == "__main__":

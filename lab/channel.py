@@ -53,11 +53,18 @@ class Channel:
         """Close the socket; the other side reads end-of-file."""
         self._socket.close()
 
-    def send(self, message: object, hint: Any) -> None:
-        """Send one message. Raises ``ChannelClosedError`` when nobody is there to read it."""
-        self._socket.settimeout(None)
+    def send(self, message: object, hint: Any, deadline: Deadline) -> None:
+        """Send one message.
+
+        Raises:
+            TimeoutError: the other side did not take all of it by the deadline; nothing sensible can follow.
+            ChannelClosedError: nobody is there to read it.
+        """
+        self._socket.settimeout(max(deadline.remaining, 0.001))  # 0 would mean: do not block
         try:
             self._socket.sendall(_frame(message, hint))
+        except TimeoutError:
+            raise
         except OSError as error:
             raise ChannelClosedError(str(error)) from error
 

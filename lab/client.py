@@ -36,6 +36,7 @@ Wanted = TypeVar("Wanted")
 _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
 _LOG_LINES: Final = 40
+_LOG_BYTES: Final = 64 * 1024
 
 
 class LabProcess:
@@ -57,6 +58,7 @@ class LabProcess:
         self._channel = Channel(ours)
         self._ready: Ready | None = None
         self._refused: LabError | None = None
+        self.closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +85,8 @@ class LabProcess:
         if self._ready is None:
             try:
                 answer = self._receive("get ready", Deadline.after(_START_SECONDS))
+                if isinstance(answer, Failed):
+                    raise raised(answer.fault)
             except LabError as error:
                 self._refused = error
                 raise
@@ -96,16 +100,20 @@ class LabProcess:
 
         Raises:
             LabError: the one that the lab process met, with its own words.
-            InternalError: the lab process is gone, silent, or answers something else.
+            InternalError: the lab process is gone, silent, or answers something else; then, and when this call is
+                interrupted, it is closed: an answer that comes late would be taken for that to the next request.
         """
         self.ready()
         what = f"answer {type(request).__name__}"
         try:
-            self._channel.send(request, Request)
-        except ChannelClosedError as error:
-            raise self._gone(what) from error
-        answer = self._receive(what, deadline)
+            answer = self._exchange(request, what, deadline)
+        except BaseException:
+            self.close()
+            raise
+        if isinstance(answer, Failed):
+            raise raised(answer.fault)
         if not isinstance(answer, wanted):
+            self.close()
             raise InternalError(f"the lab process answered {type(request).__name__} with {type(answer).__name__}")
         return answer
 
@@ -114,25 +122,34 @@ class LabProcess:
 
         End-of-file is the order to end; a lab process that does not follow it is killed, and its sandbox with it.
         """
+        self.closed = True
         self._channel.close()
-        try:
-            self._child.wait(_CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                self._child.send_signal(signal.SIGKILL)
-            self._child.wait()
+        # End-of-file; then SIGTERM to the keeper, which kills init and waits until the kernel has killed all below it;
+        # then, for a keeper that is stopped itself, SIGKILL.
+        for blow in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                self._child.wait(_CLOSE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._child.send_signal(blow)
+        self._child.wait()
         self._log.close()
+
+    def _exchange(self, request: Request, what: str, deadline: Deadline) -> object:
+        try:
+            self._channel.send(request, Request, deadline)
+        except ChannelClosedError as error:
+            raise self._gone(what) from error
+        except TimeoutError:
+            raise InternalError(f"the lab process did not take the request to {what}{self._last_words()}") from None
+        return self._receive(what, deadline)
 
     def _receive(self, what: str, deadline: Deadline) -> object:
         try:
-            answer = self._channel.receive(Answer, deadline)
+            return self._channel.receive(Answer, deadline)
         except ChannelClosedError as error:
             raise self._gone(what) from error
         except TimeoutError:
             raise InternalError(f"the lab process did not {what} in time{self._last_words()}") from None
-        if isinstance(answer, Failed):
-            raise raised(answer.fault)
-        return answer
 
     def _gone(self, what: str) -> InternalError:
         with suppress(subprocess.TimeoutExpired):
@@ -142,7 +159,9 @@ class LabProcess:
     def _last_words(self) -> str:
         """The last lines that it wrote to its standard error, for a bug report."""
         self._log.flush()
-        text = os.pread(self._log.fileno(), 1 << 20, 0).decode(errors="replace").splitlines()
+        size = os.fstat(self._log.fileno()).st_size
+        tail = os.pread(self._log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES))
+        text = tail.decode(errors="replace").splitlines()
         return ":\n  " + "\n  ".join(text[-_LOG_LINES:]) if text else ""
 
 

@@ -9,6 +9,7 @@ is in its sandbox: ``Ready``, or ``Failed`` when it cannot be.
 
 from dataclasses import dataclass, field
 
+from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
 from lab.plan.errand import Errand
@@ -21,6 +22,8 @@ __all__ = [
     "Built",
     "Dump",
     "Dumped",
+    "Examine",
+    "Examined",
     "Execute",
     "Executed",
     "Failed",
@@ -69,7 +72,12 @@ class Execute:
     seconds: float = 30.0
 
 
-Request = Build | Send | Dump | Execute
+@dataclass(frozen=True, slots=True)
+class Examine:
+    """Try what this machine can do for a lab. Answer: ``Examined``."""
+
+
+Request = Build | Send | Dump | Execute | Examine
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,13 @@ class Executed:
 
 
 @dataclass(frozen=True, slots=True)
+class Examined:
+    """What the machine can do, and what not."""
+
+    capabilities: tuple[Capability, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """An error that is to be raised again on the client's side; ``kind`` is the class of ``lab.errors``."""
 
@@ -135,4 +150,4 @@ class Failed:
     fault: Fault
 
 
-Answer = Ready | Built | Sent | Dumped | Executed | Failed
+Answer = Ready | Built | Sent | Dumped | Executed | Examined | Failed

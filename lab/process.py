@@ -16,7 +16,9 @@ from typing import Any
 from lab.channel import AsyncChannel, ChannelClosedError
 from lab.errors import InternalError, LabError
 from lab.faults import fault_of
+from lab.kernel.capabilities import examine
 from lab.kernel.launcher import Launcher
+from lab.kernel.limits import limit_reached
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
     Answer,
@@ -24,6 +26,8 @@ from lab.messages import (
     Built,
     Dump,
     Dumped,
+    Examine,
+    Examined,
     Execute,
     Executed,
     Failed,
@@ -84,6 +88,20 @@ async def _first_of(*ways: Coroutine[Any, Any, object]) -> None:
         task.result()
 
 
+def _owned(error: LabError | OSError, request: Request) -> LabError:
+    """The error with its owner: the machine's where a limit of it is at the bottom. Raises what is a bug of ours."""
+    lacking = limit_reached(error)
+    if lacking is not None:
+        return lacking
+    match error:
+        case LabError():
+            return error
+        case TimeoutError():
+            return InternalError(f"{type(request).__name__}: {error}")
+        case _:
+            raise error
+
+
 class _Desk:
     """Takes requests, and knows the lab that stands."""
 
@@ -105,19 +123,19 @@ class _Desk:
                     return Dumped(await self._standing().dump(node))
                 case Execute():
                     return await self._execute(request)
-        except LabError as error:
-            return Failed(fault_of(error))
-        except TimeoutError as error:
-            return Failed(fault_of(InternalError(f"{type(request).__name__}: {error}")))
+                case Examine():
+                    return Examined(await examine(self._launcher))
+        except (LabError, OSError) as error:
+            return Failed(fault_of(_owned(error, request)))
 
     async def _build(self, request: Build) -> Built:
         if self._variant is None:
             self._variant = await choose_iptables(self._launcher)
         self._labs += 1
         lab = await Lab.build(self._labs, request, self._launcher, self._variant)
-        if self._lab is not None:
-            await self._lab.close()
-        self._lab = lab
+        before, self._lab = self._lab, lab
+        if before is not None:
+            await before.close()
         return Built(self._variant.version, lab.stages)
 
     async def _execute(self, request: Execute) -> Executed:

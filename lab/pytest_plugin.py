@@ -20,6 +20,7 @@ import os
 import types
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,7 @@ __all__ = [
     "lab_verdict",
     "pytest_addoption",
     "pytest_collect_file",
+    "pytest_configure",
 ]
 
 _SUFFIX: Final = ".lab.yaml"
@@ -55,6 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=ENGINES[0],
         help="the engine to run in every node: %(choices)s (default: %(default)s)",
     )
+    group.addoption(
+        "--lab-required",
+        action="store_true",
+        help="fail when there are scenarios and this machine could run none of them (in CI, where skips go unseen)",
+    )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
@@ -62,6 +69,53 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioF
     if file_path.name.endswith(_SUFFIX):
         return ScenarioFile.from_parent(parent, path=file_path)
     return None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """How many probes were set up, and how many of these were skipped."""
+
+    probes: int = 0
+    skipped: int = 0
+
+    @property
+    def nothing_ran(self) -> bool:
+        """Whether there were probes, and every one of them was skipped."""
+        return 0 < self.probes == self.skipped
+
+
+_TALLY: Final = pytest.StashKey[_Tally]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch what becomes of probes: under xdist in the controller, which hears of all of them."""
+    if config.getoption("lab_required") and not hasattr(config, "workerinput"):
+        config.stash[_TALLY] = _Tally()
+        config.pluginmanager.register(_Watch(config.stash[_TALLY]), "proxylab-required")
+
+
+class _Watch:
+    """The hooks behind ``--lab-required``."""
+
+    def __init__(self, tally: _Tally) -> None:
+        self._tally = tally
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a probe when it has been set up."""
+        if report.when == "setup" and f"{_SUFFIX}::" in report.nodeid:
+            self._tally.probes += 1
+            self._tally.skipped += report.skipped
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """A run that proved nothing must not look like one that held."""
+        if self._tally.nothing_ran and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say why the run failed, when nothing in it did."""
+        if self._tally.nothing_ran:
+            count = self._tally.probes
+            terminalreporter.write_line(f"--lab-required: this machine could run none of {count} probes", red=True)
 
 
 class ScenarioFile(pytest.Module):

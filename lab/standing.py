@@ -4,7 +4,6 @@ Owns: the order wire, store, engines, synced, taps; and the way back.
 Must not: judge, speak to the client, or know more than one lab.
 """
 
-import asyncio
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from lab.kernel.xtables import TableReader
 from lab.messages import Build, Stage
 from lab.plan.errand import Detour, Errand
 from lab.plan.model import Role, Route
-from lab.timing import Deadline
+from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
@@ -72,13 +71,16 @@ class Lab:
                 for namespace in request.plan.namespaces
                 if namespace.role is Role.NODE
             }
-            engines = {name: make_engine(request.engine, name, store, tool) for name, tool in tools.items()}
+            engines = {
+                name: make_engine(request.engine, name, store, tool, wiring.namespaces[name])
+                for name, tool in tools.items()
+            }
             revision = max((store.apply(thing) for thing in request.objects), default=0)
             deadline = Deadline.after(_SYNC_SECONDS)
             for engine in engines.values():
                 stack.push_async_callback(engine.stop)
-            await asyncio.gather(*(engine.start() for engine in engines.values()))
-            await asyncio.gather(*(engine.wait_synced(revision, deadline) for engine in engines.values()))
+            await together(engine.start() for engine in engines.values())
+            await together(engine.wait_synced(revision, deadline) for engine in engines.values())
             stages.append(_Mark("synchronise", time.monotonic()))
 
             meters = {name: _meter(wiring.namespaces[name], tool, variant) for name, tool in tools.items()}

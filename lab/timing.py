@@ -6,10 +6,13 @@ Must not: sleep for a fixed time in the hope that something has happened meanwhi
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-__all__ = ["Deadline", "DeadlineExceededError", "wait_until"]
+__all__ = ["Deadline", "DeadlineExceededError", "together", "wait_until"]
+
+Result = TypeVar("Result")
 
 
 class DeadlineExceededError(TimeoutError):
@@ -53,3 +56,20 @@ async def wait_until(condition: Callable[[], bool], deadline: Deadline, why: str
             raise DeadlineExceededError(f"gave up waiting: {why}")
         await asyncio.sleep(min(pause, deadline.remaining))
         pause = min(0.01, pause * 2 or 0.0005)
+
+
+async def together(ways: Iterable[Coroutine[Any, Any, Result]]) -> tuple[Result, ...]:
+    """Run coroutines side by side and return their results, in order.
+
+    When one of them fails the others are cancelled, and the failure is raised once all have ended: none of them is
+    left running on descriptors that its caller then closes, as ``asyncio.gather`` would.
+
+    Raises:
+        Exception: the first failure, as it was raised.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(way) for way in ways]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return tuple(task.result() for task in tasks)

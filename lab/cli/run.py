@@ -45,6 +45,7 @@ _COLOURS: Final = {
     help="The engine to run in every node.",
 )
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
+@click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -56,6 +57,7 @@ def command(
     files: tuple[Path, ...],
     engine: str,
     names: tuple[str, ...],
+    trace: bool,
     verbose: bool,
     quiet: bool,
     output: str,
@@ -76,7 +78,7 @@ def command(
     with (make_session or Session)(EngineChoice(engine)) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
-            results.append(_run(session, engine, scenario, probes))
+            results.append(_run(session, engine, scenario, probes, trace=trace))
     if output == "json":
         click.echo(to_json(results))
     else:
@@ -111,7 +113,7 @@ def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
     return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
 
 
-def _run(session: Session, engine: str, scenario: Scenario, probes: Iterable[Probe]) -> ScenarioResult:
+def _run(session: Session, engine: str, scenario: Scenario, probes: Iterable[Probe], *, trace: bool) -> ScenarioResult:
     """One scenario from its first namespace to its last, whatever happens in it."""
     begin = time.monotonic()
     judged: list[ProbeVerdict] = []
@@ -119,7 +121,7 @@ def _run(session: Session, engine: str, scenario: Scenario, probes: Iterable[Pro
     try:
         with closing(session.open(scenario)) as lab:
             for probe in probes:
-                judged.append(lab.probe(probe))  # noqa: PERF401 - what was judged before a fault is kept
+                judged.append(lab.probe(probe, trace=trace))  # noqa: PERF401 - what was judged before a fault is kept
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:

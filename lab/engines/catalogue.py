@@ -5,18 +5,27 @@ Must not: run anything, or decide which engine a scenario gets.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from lab.cluster.store import Store
+from lab.control.servers import NodeServers
+from lab.engines.embedded.around import Node, NodeWork, proxy_sysctls
 from lab.engines.embedded.loader import RulesRefusedError
 from lab.engines.embedded.pace import Periods
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.sync import EmbeddedEngine
+from lab.engines.embedded.udp import UdpReconciler
 from lab.engines.names import ENGINES
 from lab.engines.protocol import Engine, EngineChoice
 from lab.errors import InternalError
-from lab.ip import Family
+from lab.ip import Family, Protocol
+from lab.kernel.addresses import read_addresses
+from lab.kernel.conntrack import Conntrack
+from lab.kernel.netns import NetNs
 from lab.kernel.rules import IptablesTool, RestoreRefusedError
+from lab.kernel.sysctl import read_sysctl, write_sysctls
+from lab.plan.model import Sysctl
 
 __all__ = ["make_engine"]
 
@@ -40,18 +49,57 @@ class _ToolLoader:
         return await self._tool.save(family)
 
 
-def _embedded_iptables(choice: EngineChoice, node: str, store: Store, tool: IptablesTool) -> Engine:
-    settings = ProxySettings.of(choice.configuration, choice.cluster_cidrs)
-    periods = Periods(least=choice.configuration.min_sync_period, sync=choice.configuration.sync_period)
-    return EmbeddedEngine(node, store, _ToolLoader(tool), settings, periods=periods)
+class _Flows:
+    """``FlowTable`` by the kernel room's conntrack."""
+
+    def __init__(self, netns: NetNs) -> None:
+        self._conntrack = Conntrack(netns)
+
+    def forget_udp(self, family: Family, is_stale: UdpReconciler) -> int:
+        entries = self._conntrack.entries(family, Protocol.UDP.number)
+        return self._conntrack.delete([entry for entry in entries if is_stale(entry)])
+
+    def close(self) -> None:
+        self._conntrack.close()
 
 
-_MAKERS: Final[Mapping[str, Callable[[EngineChoice, str, Store, IptablesTool], Engine]]] = {
+def _embedded_iptables(choice: EngineChoice, node: str, store: Store, tool: IptablesTool, netns: NetNs) -> Engine:
+    configuration, families = choice.configuration, (Family.IPV4,)
+    settings = ProxySettings.of(configuration, choice.cluster_cidrs)
+    if read_sysctl(netns, "net.netfilter.nf_conntrack_tcp_be_liberal") not in (None, "0"):
+        settings = replace(settings, conntrack_tcp_be_liberal=True)
+    flows = _Flows(netns)
+
+    def write(sysctls: Mapping[str, str]) -> None:
+        write_sysctls(netns, [Sysctl(name, value) for name, value in sysctls.items()])
+
+    work = NodeWork(
+        Node(flows=flows, servers=NodeServers(netns), write_sysctls=write, close=flows.close),
+        settings,
+        sysctls=proxy_sysctls(settings, configuration.conntrack, families),
+        healthz=configuration.healthz,
+        metrics=configuration.metrics,
+    )
+    return EmbeddedEngine(
+        node,
+        store,
+        _ToolLoader(tool),
+        settings,
+        families=families,
+        interface_addresses=lambda: read_addresses(netns) if settings.node_port_addresses else (),
+        periods=Periods(least=configuration.min_sync_period, sync=configuration.sync_period),
+        surroundings=work,
+    )
+
+
+_Maker = Callable[[EngineChoice, str, Store, IptablesTool, NetNs], Engine]
+
+_MAKERS: Final[Mapping[str, _Maker]] = {
     "embedded/iptables": _embedded_iptables,
 }
 
 
-def make_engine(choice: EngineChoice, node: str, store: Store, tool: IptablesTool) -> Engine:
+def make_engine(choice: EngineChoice, node: str, store: Store, tool: IptablesTool, netns: NetNs) -> Engine:
     """The engine of that choice for one node, not yet started.
 
     Raises:
@@ -60,4 +108,4 @@ def make_engine(choice: EngineChoice, node: str, store: Store, tool: IptablesToo
     maker = _MAKERS.get(choice.name)
     if maker is None:
         raise InternalError(f"no engine {choice.name!r}; there are {', '.join(ENGINES)}")
-    return maker(choice, node, store, tool)
+    return maker(choice, node, store, tool, netns)

@@ -1,50 +1,127 @@
-"""Connection tracking of one namespace: forgetting all of it.
+"""Connection tracking of one namespace: reading entries, deleting them, and forgetting all.
 
 Owns: the encoding of ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
-Must not: decide when entries may go.
+Must not: decide which entries may stay.
+
+A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces.
 """
 
 import errno
 import os
 import socket
 import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 
-from lab.errors import CapabilityError
+from lab.errors import CapabilityError, InternalError
+from lab.ip import Family, IPAddress
+from lab.kernel.dumps import Dump, attribute, attributes, nested
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["flush"]
+__all__ = ["Conntrack", "Entry"]
 
 _NETLINK_NETFILTER: Final = 12
-_NLM_F_REQUEST: Final = 0x1
-_NLM_F_ACK: Final = 0x4
-_NLMSG_ERROR: Final = 2
-_IPCTNL_MSG_CT_DELETE: Final = 1 << 8 | 2  # NFNL_SUBSYS_CTNETLINK, then the message
-_HEADER: Final = struct.Struct("=IHHII")  # struct nlmsghdr
+_CT_GET: Final = 1 << 8 | 1
+_CT_DELETE: Final = 1 << 8 | 2
+_CTA_TUPLE_ORIG: Final = 1
+_CTA_TUPLE_REPLY: Final = 2
+_CTA_ID: Final = 12
+_CTA_TUPLE_IP: Final = 1
+_CTA_TUPLE_PROTO: Final = 2
+_CTA_IP_SRC: Final = {Family.IPV4: 1, Family.IPV6: 3}
+_CTA_IP_DST: Final = {Family.IPV4: 2, Family.IPV6: 4}
+_CTA_PROTO_NUM: Final = 1
+_CTA_PROTO_SRC_PORT: Final = 2
+_CTA_PROTO_DST_PORT: Final = 3
+_FAMILIES: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 _NFGENMSG: Final = struct.Struct("=BBH")
-_SECONDS: Final = 10.0
 
 
-def flush(netns: NetNs) -> None:
-    """Delete every entry of a namespace: a deletion that names no tuple is one of all (``ctnetlink_del_conntrack``).
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One connection.
 
-    The kernel is done when it acknowledges: whatever is sent then is a new connection, and asks the rules.
-
-    Raises:
-        CapabilityError: the kernel does not let conntrack be flushed; nf_conntrack_netlink may be missing.
+    Attributes:
+        source: the sender's address and port.
+        destination: what the sender dialled.
+        reply_source: who answers; another than ``destination`` where the destination was translated.
+        identity: the attributes by which the kernel finds it again.
     """
-    with inside(netns):
-        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
-    with opened:
-        opened.settimeout(_SECONDS)
-        body = _NFGENMSG.pack(socket.AF_UNSPEC, 0, 0)
-        flags = _NLM_F_REQUEST | _NLM_F_ACK
-        opened.send(_HEADER.pack(_HEADER.size + len(body), _IPCTNL_MSG_CT_DELETE, flags, 1, 0) + body)
-        answer = opened.recv(4096)
-    _, kind, _, _, _ = _HEADER.unpack_from(answer)
-    code = -struct.unpack_from("=i", answer, _HEADER.size)[0] if kind == _NLMSG_ERROR else errno.EPROTO
-    if code:
-        raise CapabilityError(
-            f"flushing the connection tracking of {netns.name} ({os.strerror(code)})",
-            "load the kernel module nf_conntrack_netlink: 'modprobe nf_conntrack_netlink' as root",
-        )
+
+    family: Family
+    source: tuple[IPAddress, int]
+    destination: tuple[IPAddress, int]
+    reply_source: tuple[IPAddress, int]
+    identity: bytes
+
+
+class Conntrack:
+    """The connection-tracking table of one namespace."""
+
+    def __init__(self, netns: NetNs) -> None:
+        self._name = netns.name
+        with inside(netns):
+            opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+        self._dump = Dump(opened)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._dump.close()
+
+    def entries(self, family: Family, protocol: int) -> list[Entry]:
+        """The entries of one family and transport protocol, which must be one with ports. Raises ``InternalError``."""
+        try:
+            bodies = self._dump.all(_CT_GET, _NFGENMSG.pack(_FAMILIES[family], 0, 0))
+        except OSError as error:
+            raise InternalError(f"{self._name}: conntrack cannot be read ({error.strerror})") from error
+        return [entry for body in bodies if (entry := _entry(body, family, protocol)) is not None]
+
+    def flush(self) -> None:
+        """Delete every entry: a deletion that names no tuple is one of all (``ctnetlink_del_conntrack``).
+
+        Raises:
+            CapabilityError: the kernel does not let conntrack be flushed; nf_conntrack_netlink may be missing.
+        """
+        code = self._dump.ask(_CT_DELETE, _NFGENMSG.pack(socket.AF_UNSPEC, 0, 0))
+        if code:
+            raise CapabilityError(
+                f"flushing the connection tracking of {self._name} ({os.strerror(code)})",
+                "load the kernel module nf_conntrack_netlink: 'modprobe nf_conntrack_netlink' as root",
+            )
+
+    def delete(self, entries: Iterable[Entry]) -> int:
+        """Delete entries and return how many of them were still there. Raises ``InternalError``."""
+        deleted = 0
+        for entry in entries:
+            code = self._dump.ask(_CT_DELETE, _NFGENMSG.pack(_FAMILIES[entry.family], 0, 0) + entry.identity)
+            if code not in (0, errno.ENOENT):
+                raise InternalError(f"{self._name}: a conntrack entry cannot be deleted ({os.strerror(code)})")
+            deleted += code == 0
+        return deleted
+
+
+def _entry(body: bytes, family: Family, protocol: int) -> Entry | None:
+    found = dict(attributes(body, _NFGENMSG.size))
+    original = _ends(found[_CTA_TUPLE_ORIG], family, protocol)
+    reply = _ends(found[_CTA_TUPLE_REPLY], family, protocol)
+    if original is None or reply is None:
+        return None
+    identity = attribute(_CTA_TUPLE_ORIG, found[_CTA_TUPLE_ORIG], nest=True)
+    if _CTA_ID in found:  # so that an entry made meanwhile for the same flow is left alone
+        identity += attribute(_CTA_ID, found[_CTA_ID])
+    return Entry(family, *original, reply[0], identity)
+
+
+def _ends(data: bytes, family: Family, protocol: int) -> tuple[tuple[IPAddress, int], tuple[IPAddress, int]] | None:
+    """Source and destination of a tuple, if it is of that protocol."""
+    parts = nested(data)
+    transport = nested(parts[_CTA_TUPLE_PROTO])
+    if transport[_CTA_PROTO_NUM][0] != protocol:
+        return None
+    addresses = nested(parts[_CTA_TUPLE_IP])
+    return (
+        (ip_address(addresses[_CTA_IP_SRC[family]]), int.from_bytes(transport[_CTA_PROTO_SRC_PORT])),
+        (ip_address(addresses[_CTA_IP_DST[family]]), int.from_bytes(transport[_CTA_PROTO_DST_PORT])),
+    )

@@ -26,6 +26,9 @@ __all__ = ["Completed", "Launcher"]
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
+_AT_ONCE: Final = 32
+
+
 @dataclass(frozen=True, slots=True)
 class Completed:
     """A command that has ended. ``status`` is its exit code, or minus the number of the signal that ended it."""
@@ -43,6 +46,8 @@ class Launcher:
         self._channel = channel
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._number = 0
+        # More at once would fill the channel, or the descriptors that an ordinary user may have in flight (unix(7)).
+        self._room = asyncio.Semaphore(_AT_ONCE)
         self.gone: asyncio.Event = asyncio.Event()
 
     def attach(self) -> None:
@@ -99,19 +104,25 @@ class Launcher:
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         try:
-            self._send({"run": number, **request}, fds)
-            async with asyncio.timeout(deadline.remaining):
-                return await ended
+            async with asyncio.timeout(deadline.remaining), self._room:
+                self._send({"run": number, **request}, fds)
+                try:
+                    return await ended
+                except asyncio.CancelledError:  # of the deadline, or of whoever wanted this command
+                    self._send({"kill": number}, ())
+                    raise
         except TimeoutError:
-            self._send({"kill": number}, ())
             command = " ".join(request["argv"])
             raise TimeoutError(f"{command} in {request['hostname']} did not end in time and was killed") from None
         finally:
             self._waiting.pop(number, None)
 
     def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        data = json.dumps(message).encode()
+        if len(data) > MESSAGE_LIMIT:
+            raise InternalError(f"a command line of {len(data)} bytes; the launcher takes {MESSAGE_LIMIT}")
         try:
-            socket.send_fds(self._channel, [json.dumps(message).encode()], list(fds))
+            socket.send_fds(self._channel, [data], list(fds))
         except OSError as error:
             raise InternalError(f"the launcher does not answer ({error})") from error
 

@@ -7,8 +7,9 @@ command is a fork of it.
 Why a child: starting a command means to fork, and a fork of the lab process, with its event loop and its hundreds of
 descriptors, is slow and full of traps. The launcher is forked once, early, and then forks a command in half a
 millisecond. Each command enters the network namespace it is given, and the mount and UTS namespaces of its place: its
-hostname is the place's name, its /run is private to the place (iptables keeps its lock there), its process group is its
-own. Those two namespaces are made by the first command of a place and kept open here.
+hostname is the place's name, its /run is private to the place (iptables keeps its lock there), its /sys and its
+resolv.conf are the place's (``kernel.place``), its process group is its own. Those two namespaces are made by the first
+command of a place and kept open here.
 
 If the launcher dies, the lab process sees end-of-file and closes the lab; if the lab process dies, init ends and the
 kernel ends the launcher.
@@ -30,13 +31,11 @@ from lab.kernel.linux import (
     CLONE_NEWNET,
     CLONE_NEWNS,
     CLONE_NEWUTS,
-    MS_NODEV,
-    MS_NOSUID,
     die_with_parent,
-    mount,
     setns,
     unshare,
 )
+from lab.kernel.place import furnish
 
 __all__ = ["ENDED", "MESSAGE_LIMIT", "fork_launcher"]
 
@@ -91,10 +90,10 @@ def _serve(channel: socket.socket) -> NoReturn:
 def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, int]) -> bool:
     """Carry out one request. False when the lab process has gone."""
     try:
-        data, fds, _, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 4)
+        data, fds, flags, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 4)
     except OSError:
         return False
-    if not data:
+    if not data or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):  # gone, or speaking another protocol than ours
         return False
     for fd in fds:
         os.set_inheritable(fd, False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too (cpython 3.11)
@@ -157,20 +156,21 @@ def _start(request: dict[str, Any], fds: Sequence[int], places: dict[str, _Place
 def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, launcher: socket.socket) -> NoReturn:
     """Turn this fresh child into the command."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+    # Python ignores SIGPIPE and SIGXFSZ; without the latter RLIMIT_FSIZE would end no command that floods its output.
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.setpgid(0, 0)
     die_with_parent()
     netns, *standard = fds
     if place is None:
         unshare(CLONE_NEWNS | CLONE_NEWUTS)
-        mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m")
         socket.sethostname(request["hostname"])
     else:
         setns(place.mounts, CLONE_NEWNS)
         setns(place.names, CLONE_NEWUTS)
     setns(netns, CLONE_NEWNET)
     if place is None:
+        furnish()
         launcher.send(b".")
         launcher.recv(1)  # the launcher opens our namespaces by our pid; until then we must not end
     for target, fd in enumerate(standard):

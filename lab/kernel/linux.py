@@ -20,8 +20,10 @@ __all__ = [
     "MS_NOEXEC",
     "MS_NOSUID",
     "MS_PRIVATE",
+    "MS_RDONLY",
     "MS_REC",
     "die_with_parent",
+    "forgo_machine_capabilities",
     "mount",
     "setns",
     "unshare",
@@ -35,6 +37,7 @@ CLONE_NEWPID: Final = 0x20000000
 CLONE_NEWNET: Final = 0x40000000
 
 # include/uapi/linux/mount.h
+MS_RDONLY: Final = 0x1
 MS_NOSUID: Final = 0x2
 MS_NODEV: Final = 0x4
 MS_NOEXEC: Final = 0x8
@@ -42,7 +45,15 @@ MS_BIND: Final = 0x1000
 MS_REC: Final = 0x4000
 MS_PRIVATE: Final = 0x40000
 
-_PR_SET_PDEATHSIG: Final = 1  # include/uapi/linux/prctl.h
+# include/uapi/linux/prctl.h
+_PR_SET_PDEATHSIG: Final = 1
+_PR_CAPBSET_DROP: Final = 24
+
+# include/uapi/linux/capability.h: what a lab never needs and root could hurt the machine with.
+_CAP_SYS_MODULE: Final = 16
+_CAP_SYS_RAWIO: Final = 17
+_CAP_SYS_BOOT: Final = 22
+_CAP_SYS_TIME: Final = 25
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -81,3 +92,12 @@ def die_with_parent() -> None:
     inherited socket or pipe whose end-of-file tells the same.
     """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0), "prctl")
+
+
+def forgo_machine_capabilities() -> None:
+    """Let no program started from here load modules, touch hardware, reboot, or set the clock (capabilities(7)).
+
+    Taken out of the bounding set, so that root regains them by no exec(2). iptables, for one, would run modprobe.
+    """
+    for capability in (_CAP_SYS_MODULE, _CAP_SYS_RAWIO, _CAP_SYS_BOOT, _CAP_SYS_TIME):
+        _check(_libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0), "prctl")

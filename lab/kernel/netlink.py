@@ -14,9 +14,9 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from lab.errors import InternalError
+from lab.errors import CapabilityError, InternalError, LabError
 from lab.kernel.netns import NetNs, inside
-from lab.kernel.requests import Request
+from lab.kernel.requests import RTM_GETLINK, Request
 
 __all__ = ["RouteSocket"]
 
@@ -31,7 +31,10 @@ _NLM_F_CAPPED: Final = 0x100
 _NLMSGERR_ATTR_MSG: Final = 1
 
 _HEADER: Final = struct.Struct("=IHHII")  # struct nlmsghdr
-_BATCH: Final = 64  # acknowledgements of a batch must fit the socket's receive buffer, 208 KiB for an ordinary user
+# What a batch is answered with must fit the socket's receive buffer, 208 KiB for an ordinary user, of which an
+# acknowledgement takes 1 KiB and a link some 6 (skb->truesize). What does not fit is lost (ENOBUFS, netlink(7)).
+_BATCH: Final = 64
+_BATCH_OF_LINKS: Final = 16
 
 
 class RouteSocket:
@@ -53,10 +56,15 @@ class RouteSocket:
         """Carry out ``requests`` in order.
 
         Raises:
+            CapabilityError: the kernel lacks what a request says it needs.
             InternalError: naming the first request that the kernel refused, its errno and the kernel's own words.
         """
-        for start in range(0, len(requests), _BATCH):
-            self._send_batch(requests[start : start + _BATCH])
+        size = _BATCH_OF_LINKS if any(request.kind == RTM_GETLINK for request in requests) else _BATCH
+        try:
+            for start in range(0, len(requests), size):
+                self._send_batch(requests[start : start + size])
+        except OSError as error:
+            raise InternalError(f"{self._name}: route netlink failed: {error}") from error
 
     def _send_batch(self, requests: Sequence[Request]) -> None:
         waiting: dict[int, Request] = {}
@@ -70,7 +78,7 @@ class RouteSocket:
                 request.body,
             )
         self._socket.sendmsg(parts)
-        refused: InternalError | None = None
+        refused: LabError | None = None
         while waiting:
             data = self._socket.recv(1 << 18)
             for kind, flags, sequence, body in _messages(data):
@@ -79,13 +87,15 @@ class RouteSocket:
                 request = waiting.pop(sequence)
                 code = -struct.unpack_from("=i", body)[0]
                 if code and refused is None:
-                    words = _kernel_words(body, flags)
-                    refused = InternalError(
-                        f"{self._name}: the kernel refused to {request.what}: "
-                        f"{errno.errorcode.get(code, code)} ({os.strerror(code)}){words}"
-                    )
+                    refused = self._refusal(request, code, _kernel_words(body, flags))
         if refused is not None:
             raise refused
+
+    def _refusal(self, request: Request, code: int, words: str) -> LabError:
+        if request.needs is not None and code == errno.EOPNOTSUPP:
+            return CapabilityError(*request.needs)
+        name = errno.errorcode.get(code, code)
+        return InternalError(f"{self._name}: the kernel refused to {request.what}: {name} ({os.strerror(code)}){words}")
 
 
 def _messages(data: bytes) -> list[tuple[int, int, int, bytes]]:

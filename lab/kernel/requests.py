@@ -30,9 +30,11 @@ from lab.plan.model import (
 )
 
 __all__ = [
+    "RTM_GETLINK",
     "Request",
     "add_address",
     "add_bridge",
+    "add_device",
     "add_forwarding_entry",
     "add_neighbour",
     "add_route",
@@ -52,7 +54,7 @@ _NLM_F_REPLACE: Final = 0x100
 _NLM_F_EXCL: Final = 0x200
 _NLM_F_CREATE: Final = 0x400
 _RTM_NEWLINK: Final = 16
-_RTM_GETLINK: Final = 18
+RTM_GETLINK: Final = 18
 _RTM_SETLINK: Final = 19
 _RTM_NEWADDR: Final = 20
 _RTM_NEWROUTE: Final = 24
@@ -123,12 +125,16 @@ _NDTMSG: Final = struct.Struct("=Bxxx")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One message without its ``struct nlmsghdr``, and the words for it, should the kernel refuse it."""
+    """One message without its ``struct nlmsghdr``, and the words for it, should the kernel refuse it.
+
+    ``needs`` names what a kernel may lack and its cure: EOPNOTSUPP is then the machine's fault and not the plan's.
+    """
 
     what: str
     kind: int
     flags: int
     body: bytes
+    needs: tuple[str, str] | None = None
 
 
 def _family(address: IPAddress | IPNetwork) -> int:
@@ -152,6 +158,12 @@ def add_bridge(bridge: Bridge) -> Request:
         bridge.index, nla.text(_IFLA_IFNAME, bridge.device), nla.mac(_IFLA_ADDRESS, bridge.mac), _kind("bridge")
     )
     return Request(f"make the bridge {bridge.device}", _RTM_NEWLINK, _NEW, body)
+
+
+def add_device(device: str, kind: str, index: int) -> Request:
+    """Make a device of a kind that needs no more than a name, such as ``dummy``."""
+    body = _link(index, nla.text(_IFLA_IFNAME, device), _kind(kind))
+    return Request(f"make the {kind} device {device}", _RTM_NEWLINK, _NEW, body)
 
 
 def add_veth(link: Veth, peer: NetNs) -> Request:
@@ -194,7 +206,8 @@ def add_vxlan(vxlan: Vxlan, underlay: int) -> Request:
             nla.short(_IFLA_VXLAN_PORT, vxlan.port),
         ),
     )
-    return Request(f"make the VXLAN device {vxlan.device}", _RTM_NEWLINK, _NEW, body)
+    needs = ("VXLAN devices", "load the kernel's module as root: 'modprobe vxlan'")
+    return Request(f"make the VXLAN device {vxlan.device}", _RTM_NEWLINK, _NEW, body, needs)
 
 
 def set_up(device: Device, master: int | None = None) -> Request:
@@ -225,7 +238,7 @@ def set_loopback_up() -> Request:
 
 def get_link(device: Device) -> Request:
     """Ask for one device, which makes the kernel handle its pending carrier event at once (rtnl_getlink)."""
-    return Request(f"read {device.device}", _RTM_GETLINK, 0, _link(device.index))
+    return Request(f"read {device.device}", RTM_GETLINK, 0, _link(device.index))
 
 
 def add_address(address: Address, index: int) -> Request:

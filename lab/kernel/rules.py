@@ -10,7 +10,6 @@ as far as the machine lets it. So each is tried, in an empty namespace, with eve
 engine uses.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +18,7 @@ from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs, make_netns
-from lab.timing import Deadline
+from lab.timing import Deadline, together
 
 __all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables"]
 
@@ -137,11 +136,9 @@ class IptablesTool:
             EngineError: iptables-save failed.
         """
         command = self._variant.command(family, "save")
-        saved = await asyncio.gather(
-            *(
-                _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
-                for table in _TABLES
-            )
+        saved = await together(
+            _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
+            for table in _TABLES
         )
         for done in saved:
             if done.status != 0:

@@ -42,6 +42,7 @@ from lab.kernel.linux import (
     MS_PRIVATE,
     MS_REC,
     die_with_parent,
+    forgo_machine_capabilities,
     mount,
     unshare,
 )
@@ -110,6 +111,7 @@ def _furnish() -> None:
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
         mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m")
         socket.sethostname(_HOSTNAME)
+        forgo_machine_capabilities()
     except OSError as error:
         raise _no_namespaces(error) from error
 
@@ -170,8 +172,10 @@ def _exit_if_hung_up(fd: int) -> None:
 def _keep(init: int, client: socket.socket, leash: int) -> NoReturn:
     """Be the keeper: hold the leash until init is gone, and pass its status on.
 
-    SIGTERM keeps its default action: the keeper dies at once, and by PR_SET_PDEATHSIG everything else with it.
+    On SIGTERM init is killed, and with it everything in its pid namespace; the kernel lets init be reaped only when all
+    of that has ended (zap_pid_ns_processes), so the keeper's own end says that nothing is left.
     """
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(init, signal.SIGKILL))
     client.close()
     _, status = os.waitpid(init, 0)
     os.close(leash)

@@ -1,4 +1,4 @@
-"""Writing sysctls of the calling thread's network namespace.
+"""Writing and reading sysctls of a network namespace.
 
 Owns: the translation of a dotted name to a path below /proc/sys, and what a missing or refused key means.
 Must not: choose names or values (``plan.sysctls`` does), or write outside ``net``.
@@ -11,7 +11,7 @@ from lab.errors import CapabilityError, InternalError
 from lab.kernel.netns import NetNs, inside
 from lab.plan.model import Sysctl
 
-__all__ = ["write_sysctls"]
+__all__ = ["read_sysctl", "write_sysctls"]
 
 
 def _path(name: str) -> str:
@@ -46,3 +46,16 @@ def write_sysctls(netns: NetNs, sysctls: Sequence[Sysctl]) -> None:
                     f"{sysctl.name}: {sysctl.value!r} could not be written to it in {netns.name} ({error.strerror})",
                     "use a kernel that has it per network namespace, or take it out of the scenario",
                 ) from error
+
+
+def read_sysctl(netns: NetNs, name: str) -> str | None:
+    """The value of one sysctl in ``netns``, ``None`` where this kernel has none of that name."""
+    with inside(netns):
+        try:
+            fd = os.open(_path(name), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            return os.read(fd, 4096).decode().strip()
+        finally:
+            os.close(fd)

@@ -85,8 +85,11 @@ _IPV6_CONF: Final[Mapping[str, str]] = {
     "accept_source_route": "0",
     "autoconf": "0",
     "dad_transmits": "0",
+    "hop_limit": "64",
+    "ignore_routes_with_linkdown": "0",
     "proxy_ndp": "0",
     "router_solicitations": "0",
+    "use_oif_addrs_only": "0",
     "use_tempaddr": "0",
 }
 

@@ -3,9 +3,9 @@
 Owns: which lines a run has at each verbosity, in which order, and which words of them may be coloured.
 Must not: print, know escape codes, or decide whether there is colour (the caller does, and honours NO_COLOR).
 
-The lines of a run, top to bottom: a line for each scenario, with ``-v`` one for each of its probes; the explanation of
-each probe that failed or stayed inconclusive; each scenario that was skipped, with the cure, and each that ended in an
-error; one line that sums up.
+The lines of a run, top to bottom: a line for each scenario, with ``-v`` one for each of its probes; the traces, if any
+were made; the explanation of each probe that failed or stayed inconclusive; each scenario that was skipped, with the
+cure, and each that ended in an error; one line that sums up.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lab.verdict.columns import wrapped
 from lab.verdict.explain import explain, summary
+from lab.verdict.journey import journey
 from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
 from lab.verdict.words import amount
 
@@ -51,7 +52,7 @@ def run_lines(
             if verbosity > 0:
                 lines += _probes(result, paint)
     if verbosity >= 0:
-        for block in _blocks(results, paint):
+        for block in (*_journeys(results), *_blocks(results, paint)):
             lines += ["", *block]
         lines.append("")
     lines.append(_summary(results))
@@ -102,6 +103,13 @@ def _blocks(results: Sequence[ScenarioResult], paint: Painter) -> Iterator[list[
         if result.fault is not None:
             message = (f"  {line}" for line in result.fault.message.splitlines())
             yield [f"{_named(result)}: {paint('ERROR', Judgement.FAIL)}", *message]
+
+
+def _journeys(results: Sequence[ScenarioResult]) -> Iterator[list[str]]:
+    """The traces, for those who asked for them."""
+    for probe in _probes_of(results):
+        if probe.traced is not None:
+            yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.errand, probe.traced)]
 
 
 def _named(result: ScenarioResult) -> str:

@@ -13,13 +13,14 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
 from lab.errors import InternalError
 from lab.ip import Protocol
-from lab.kernel.conntrack import flush
+from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
@@ -110,7 +111,8 @@ class Runner:
             CapabilityError: the kernel does not let conntrack be flushed.
         """
         for netns in self._netns_by_name.values():
-            flush(netns)
+            with closing(Conntrack(netns)) as conntrack:
+                conntrack.flush()
         self._ports.restart()
 
     async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:

@@ -15,7 +15,7 @@ from lab.verdict.model import Judgement, Verdict
 from lab.verdict.rules import Rule, ending, read_all, translations, within
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["cause"]
+__all__ = ["cause", "why_masqueraded"]
 
 _REWRITING = frozenset({"MASQUERADE", "SNAT"})
 _MARKING_SUFFIX = "MARK-MASQ"
@@ -131,16 +131,33 @@ def _why_marked(marking: Iterable[Rule], endpoint_hit: IPAddress, client: IPAddr
     A rule for packets from one endpoint to itself explains nothing but those, and nothing else explains those.
     """
     for rule in marking:
-        tested = next(((values[0], negated) for name, values, negated in rule.options if name == "-s" and values), None)
-        from_itself = tested is not None and not tested[1] and _host(tested[0]) == str(client)
-        if from_itself and endpoint_hit == client:
-            return f" because the client is the endpoint: {_rule(rule)}"
-        if from_itself or endpoint_hit == client:
+        if _is_from_itself(rule, client) is not (endpoint_hit == client):
             continue
-        if tested is not None and tested[1] and not within(client, tested[0]):
-            return f" because the client is not in {tested[0]}: {_rule(rule)}"
-        return f" because of {_rule(rule)}"
+        return f"{why_masqueraded(rule, client) or ' because of'} {_rule(rule)}"
     return ""
+
+
+def why_masqueraded(rule: Rule, client: IPAddress) -> str:
+    """Why a rule that counted marks a packet of ``client`` for masquerading, if its matches say so.
+
+    Returns:
+        A clause that begins with a blank and ends with a colon; empty if the matches do not say why.
+    """
+    if _is_from_itself(rule, client):
+        return " because the client is the endpoint:"
+    values, negated = _source_test(rule)
+    if negated and values and not within(client, values[0]):
+        return f" because the client is not in {values[0]}:"
+    return ""
+
+
+def _source_test(rule: Rule) -> tuple[tuple[str, ...], bool]:
+    return next(((values, negated) for name, values, negated in rule.options if name == "-s"), ((), False))
+
+
+def _is_from_itself(rule: Rule, client: IPAddress) -> bool:
+    values, negated = _source_test(rule)
+    return bool(values) and not negated and _host(values[0]) == str(client)
 
 
 def _host(text: str) -> str:

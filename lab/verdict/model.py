@@ -61,6 +61,9 @@ class Verdict:
 class ProbeVerdict:
     """All verdicts of one probe, with what they rest on, so that they can be explained and judged again.
 
+    ``traced`` is what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
+    rests on it. ``None`` if nobody asked for it.
+
     Raises:
         InternalError: if an expectation of the probe has no verdict. What nobody looked at must never look green.
     """
@@ -69,6 +72,7 @@ class ProbeVerdict:
     errand: Errand
     verdicts: tuple[Verdict, ...]
     evidence: Evidence
+    traced: Evidence | None = None
 
     def __post_init__(self) -> None:
         judged = {verdict.expectation for verdict in self.verdicts}

@@ -37,12 +37,12 @@ class Rule:
     @property
     def comment(self) -> str:
         """What its writer said about it."""
-        return self._value("--comment")
+        return self.value("--comment")
 
     @property
     def translates_to(self) -> tuple[IPAddress, int] | None:
         """Where a DNAT rule sends its packets, if it is to one address and port."""
-        host, _, port = self._value("--to-destination").rpartition(":")
+        host, _, port = self.value("--to-destination").rpartition(":")
         try:
             return ip_address(host.strip("[]")), int(port)
         except ValueError:
@@ -59,7 +59,8 @@ class Rule:
                 named.add(name)
         return {"-p", "--dport"} <= named and not named.isdisjoint({"-d", "--dst-type"})
 
-    def _value(self, wanted: str) -> str:
+    def value(self, wanted: str) -> str:
+        """The first value of an option; empty if the rule has no such option."""
         return next((values[0] for name, values, _ in self.options if name == wanted and values), "")
 
 

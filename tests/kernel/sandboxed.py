@@ -113,7 +113,12 @@ def main() -> None:
         launcher.attach()
         return await getattr(module, name)(launcher)
 
-    result = asyncio.run(run())
+    try:
+        result = asyncio.run(run())
+    except CapabilityError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        os._exit(77)
     if result is not None:
         sys.stdout.write(json.dumps(result))
         sys.stdout.flush()

@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 
+from lab.errors import InternalError
 from lab.kernel.launcher import Launcher
+from lab.kernel.linux import mount
 from lab.kernel.realise import realise
 from lab.timing import Deadline
 
@@ -94,11 +97,105 @@ async def many_at_once(launcher: Launcher) -> list[str]:
         done = await asyncio.gather(
             *(
                 launcher.run(netns, ["echo", str(number)], place="pod-1", deadline=Deadline.after(20))
-                for number in range(50)
+                for number in range(300)
             )
         )
         return [one.stdout.decode().strip() for one in done]
 
 
-def test_fifty_commands_at_once_keep_their_answers_apart() -> None:
-    assert sandboxed(many_at_once) == [str(number) for number in range(50)]
+@BOTH
+def test_hundreds_of_commands_at_once_keep_their_answers_apart(ordinary: bool) -> None:
+    assert sandboxed(many_at_once, ordinary=ordinary) == [str(number) for number in range(300)]
+
+
+async def too_long_a_command(launcher: Launcher) -> list[str]:
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+        try:
+            await launcher.run(netns, ["echo", "x" * 200_000], place="pod-1", deadline=Deadline.after(20))
+            words = "it ran"
+        except InternalError as error:
+            words = str(error)
+        after = await launcher.run(netns, ["echo", "alive"], place="pod-1", deadline=Deadline.after(20))
+        return [words, after.stdout.decode()]
+
+
+def test_a_command_line_that_is_too_long_harms_nobody() -> None:
+    words, after = sandboxed(too_long_a_command)
+    assert "a command line of 200" in words
+    assert after == "alive\n"
+
+
+async def nobody_waits(launcher: Launcher) -> str:
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+        sleeper = asyncio.create_task(
+            launcher.run(
+                netns, ["sh", "-c", "echo $$ >/run/pid; sleep 1000"], place="pod-1", deadline=Deadline.after(99)
+            )
+        )
+        waits = "until test -s /run/pid; do :; done"
+        await launcher.run(netns, ["sh", "-c", waits], place="pod-1", deadline=Deadline.after(20))
+        sleeper.cancel()
+        waits = "while kill -0 $(cat /run/pid) 2>/dev/null; do :; done; echo gone"
+        done = await launcher.run(netns, ["sh", "-c", waits], place="pod-1", deadline=Deadline.after(20))
+        return done.stdout.decode()
+
+
+def test_a_command_that_nobody_waits_for_any_more_is_killed() -> None:
+    assert sandboxed(nobody_waits) == "gone\n"
+
+
+async def surroundings(launcher: Launcher) -> dict[str, str]:
+    with realise(small_plan()) as wiring:
+
+        async def run(place: str, *argv: str) -> str:
+            done = await launcher.run(wiring.namespaces[place], argv, place=place, deadline=Deadline.after(10))
+            return f"{done.status}:{(done.stdout + done.stderr).decode().strip()}"
+
+        return {
+            "devices": await run("node-a", "sh", "-c", "ls /sys/class/net | sort | xargs"),
+            "resolv.conf": await run("pod-1", "cat", "/etc/resolv.conf"),
+            "elsewhere": await run("pod-2", "cat", "/etc/resolv.conf"),
+            "other files": await run("pod-1", "head", "-c", "4", "/etc/passwd"),
+            "add": await run("pod-1", "ip", "netns", "add", "inner"),
+            "exec": await run("pod-1", "ip", "netns", "exec", "inner", "sh", "-c", "ls /sys/class/net; ip -br link"),
+            "list": await run("pod-1", "ip", "netns", "list"),
+            "not there": await run("pod-2", "ip", "netns", "list"),
+        }
+
+
+@BOTH
+def test_people_find_their_usual_surroundings(ordinary: bool) -> None:
+    found = sandboxed(surroundings, ordinary=ordinary)
+    assert found["devices"] == "0:eth0 lo pod-1 pod-2", "a node's own devices, not the machine's"
+    assert found["resolv.conf"] == found["elsewhere"] == "0:# This lab has no name server."
+    assert found["other files"] == "0:root"
+    assert found["add"] == "0:"
+    assert found["exec"].startswith("0:lo\nlo ")
+    assert found["list"] == "0:inner"
+    assert found["not there"] == "0:", "what one place names, no other sees"
+
+
+async def resolv_confs(launcher: Launcher) -> dict[str, str]:
+    """What a command reads where the machine's own resolv.conf is a link to nowhere, a file, or missing."""
+    found = {}
+    with realise(small_plan()) as wiring:
+        for number, target in enumerate(("/run/systemd/resolve/stub-resolv.conf", "/var/no/such", "file", "missing")):
+            mount("tmpfs", "/etc", "tmpfs")  # in the sandbox's own mount namespace, which the launcher shares
+            Path("/etc/other").write_text("other")
+            if target == "file":
+                Path("/etc/resolv.conf").write_text("nameserver 192.0.2.53")
+            elif target != "missing":
+                Path("/etc/resolv.conf").symlink_to(target)
+            argv = ["sh", "-c", "cat /etc/resolv.conf /etc/other"]
+            done = await launcher.run(
+                wiring.namespaces["pod-1"], argv, place=f"pod-1/{number}", deadline=Deadline.after(10)
+            )
+            found[target] = (done.stdout + done.stderr).decode()
+    return found
+
+
+@BOTH
+def test_a_place_has_its_own_resolv_conf_whatever_the_machines_is(ordinary: bool) -> None:
+    assert set(sandboxed(resolv_confs, ordinary=ordinary).values()) == {"# This lab has no name server.\nother"}

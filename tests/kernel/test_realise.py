@@ -14,7 +14,7 @@ from lab.kernel.carry import make_links_carry
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.realise import Wiring, realise
-from lab.plan.model import Route, Sysctl
+from lab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth
 from lab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
@@ -153,6 +153,29 @@ async def a_link_that_is_down(launcher: Launcher) -> str:
 
 def test_a_link_over_which_no_frame_arrives_is_named() -> None:
     assert "pod-2" in sandboxed(a_link_that_is_down)
+
+
+def many_ports(count: int) -> Plan:
+    links = tuple(
+        Veth(
+            LinkEnd("fabric", f"port-{number}", 1000 + number, f"02:01:00:00:00:{number:02x}", "nodes"),
+            LinkEnd(f"pod-{number}", "eth0", 2000 + number, f"02:02:00:00:00:{number:02x}"),
+        )
+        for number in range(count)
+    )
+    pods = tuple(Namespace(name=f"pod-{number}", role=Role.POD) for number in range(count))
+    fabric = Namespace(name="fabric", role=Role.SEGMENT, bridges=(Bridge("nodes", 10, "02:00:00:00:00:0a"),))
+    return Plan(namespaces=(fabric, *pods), links=links)
+
+
+async def a_bridge_with_many_ports(_: Launcher) -> int:
+    with realise(many_ports(120)) as wiring:
+        return len(wiring.namespaces)
+
+
+@BOTH
+def test_answers_about_many_ports_fit_the_socket(ordinary: bool) -> None:
+    assert sandboxed(a_bridge_with_many_ports, ordinary=ordinary) == 121
 
 
 async def a_sysctl_nobody_has(_: Launcher) -> str:

@@ -6,17 +6,21 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from machine import descendants
 from sandboxed import ROOT, USERS, sandboxed
+from small_plan import small_plan
 
 from lab.client import LabProcess
+from lab.engines.protocol import EngineChoice
 from lab.errors import InternalError
 from lab.kernel.launcher import Launcher
-from lab.messages import Execute, Executed
+from lab.kernel.realise import realise
+from lab.messages import Build, Built, Execute, Executed
 from lab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
@@ -80,6 +84,119 @@ def test_a_lab_process_that_dies_is_reported_with_its_last_words() -> None:
             time.sleep(0.001)
         with pytest.raises(InternalError, match="the lab process ended before it could answer Execute"):
             process.request(Execute("node-a", ("true",)), Executed, Deadline.after(10))
+
+
+def build(process: LabProcess) -> None:
+    process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(60))
+
+
+def expect_gone(pids: Iterable[int]) -> None:
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_lab_process_that_answers_too_late_is_never_asked_again() -> None:
+    process = LabProcess()
+    build(process)
+    pids = set(descendants(process.pid))
+    with pytest.raises(InternalError, match="did not answer Execute in time"):
+        process.request(Execute("pod-1", ("sleep", "3")), Executed, Deadline.after(0.1))
+    assert process.closed
+    expect_gone(pids)
+
+
+def test_an_interrupted_client_does_not_take_an_old_answer_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = LabProcess()
+    build(process)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process._channel, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        process.request(Execute("pod-1", ("true",)), Executed, Deadline.after(10))
+    assert process.closed
+
+
+def test_a_lab_process_that_is_stopped_takes_no_request_and_is_closed_all_the_same() -> None:
+    process = LabProcess()
+    process.ready()
+    pids = set(descendants(process.pid))
+    (init,) = descendants(process.pid)[process.pid]
+    (lab_process,) = descendants(init)[init]
+    os.kill(lab_process, signal.SIGSTOP)
+    with pytest.raises(InternalError, match="did not take the request"):
+        process.request(Execute("pod-1", ("x" * 4_000_000,)), Executed, Deadline.after(0.2))
+    expect_gone(pids)
+
+
+def test_a_client_s_blocked_signals_are_not_the_sandbox_s() -> None:
+    program = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+import time
+from small_plan import small_plan
+from lab.client import LabProcess
+from lab.engines.protocol import EngineChoice
+from lab.messages import Build, Built
+from lab.timing import Deadline
+process = LabProcess()
+process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(30))
+began = time.monotonic()
+process.close()
+print("closed" if time.monotonic() - began < 4 else "hung")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/kernel"},
+    )
+    assert done.stdout == "closed\n", done.stderr
+
+
+def test_too_few_descriptors_are_the_machine_s_lack() -> None:
+    program = """
+from small_plan import small_plan
+from lab.client import LabProcess
+from lab.engines.protocol import EngineChoice
+from lab.errors import CapabilityError
+from lab.messages import Build, Built
+from lab.timing import Deadline
+try:
+    LabProcess().request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(30))
+except CapabilityError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        ["prlimit", "--nofile=24:24", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/kernel"},
+    )
+    assert "this machine lacks file descriptors for a lab of this size (the limit is 24); raise" in done.stdout, done
+
+
+async def what_a_command_may_do(launcher: Launcher) -> dict[str, Any]:
+    with realise(small_plan()) as wiring:
+        done = await launcher.run(
+            wiring.namespaces["pod-1"], ["cat", "/proc/self/status"], place="pod-1", deadline=Deadline.after(10)
+        )
+        status = dict(line.split(":\t", 1) for line in done.stdout.decode().splitlines() if ":\t" in line)
+        return {"bounding": int(status["CapBnd"], 16), "ignored": int(status["SigIgn"], 16)}
+
+
+@BOTH
+def test_a_command_can_load_no_module_and_ignores_no_signal(ordinary: bool) -> None:
+    found = sandboxed(what_a_command_may_do, ordinary=ordinary)
+    for capability in (16, 17, 22, 25):  # SYS_MODULE, SYS_RAWIO, SYS_BOOT, SYS_TIME
+        assert not found["bounding"] >> capability & 1
+    assert found["bounding"] >> 12 & 1, "NET_ADMIN is what a lab is about"
+    assert found["ignored"] == 0
 
 
 # Inside a user namespace of its own, where these switches are that namespace's and not the machine's.

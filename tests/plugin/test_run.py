@@ -47,6 +47,24 @@ def test_what_the_machine_lacks_is_a_skip_with_its_cure(project: Project) -> Non
     result.stdout.fnmatch_lines(["SKIPPED*needs user namespaces; ask an administrator for them"])
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2", "--dist", "loadfile")], ids=["one process", "two workers"])
+def test_where_the_lab_is_required_a_machine_that_can_run_nothing_fails(
+    project: Project, workers: tuple[str, ...]
+) -> None:
+    project.scenario("x.lab.yaml", "one", "two", name="lacking")
+    result = project.run("--lab-required", *workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines(["--lab-required: this machine could run none of 2 probes"])
+
+
+def test_where_the_lab_is_required_single_skips_are_still_skips(project: Project) -> None:
+    project.scenario("x.lab.yaml", "holds", "skips it")
+    result = project.run("--lab-required")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1, skipped=1)
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [("refused", "*engine on node-a: its rules were refused*"), ("crowded", "*no address is left*")],

@@ -107,9 +107,13 @@ class FakeLab:
         self._session = session
         self.scenario = scenario
 
-    def probe(self, probe: Probe) -> ProbeVerdict:
-        self._session.note(f"probe {probe.name}")
+    def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
+        self._session.note(f"{'trace' if trace else 'probe'} {probe.name}")
         return verdict_on(probe)
+
+    def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
+        self._session.note(f"trace {probe.source.name} to {probe.target}")
+        return verdict_on(probe).errand, Evidence(sent=1)
 
     def close(self) -> None:
         self._session.note(f"close {self.scenario.name}")

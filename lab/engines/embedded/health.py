@@ -15,11 +15,17 @@ __all__ = ["Health"]
 
 
 class Health:
-    """The health of one node's proxy. All moments are those of the engine's clock, in seconds."""
+    """The health of one node's proxy. All moments are those of the engine's clock, in seconds.
+
+    Attributes:
+        node_eligible: whether there is a Node object, so that balancers may send traffic here.
+        last_synced: when each family was last brought in step; ``None`` before the first time.
+    """
 
     def __init__(self, families: Sequence[Family], sync_period: float) -> None:
         self._patience = 2 * sync_period
         self._waiting_since: dict[Family, float | None] = dict.fromkeys(families)
+        self.node_eligible = False
         self.last_synced: dict[Family, float | None] = dict.fromkeys(families)
 
     def queued(self, now: float) -> None:
@@ -34,6 +40,10 @@ class Health:
         since = self._waiting_since[family]
         if since is not None and since <= began:
             self._waiting_since[family] = None
+
+    def all_healthy(self, now: float) -> bool:
+        """Whether it keeps up in every family."""
+        return all(self.is_healthy(family, now) for family in self._waiting_since)
 
     def is_healthy(self, family: Family, now: float) -> bool:
         """Whether no change of that family has waited too long."""

@@ -7,6 +7,7 @@ Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from lab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from lab.ip import IPNetwork
@@ -61,6 +62,8 @@ class ProxySettings:
         node_port_addresses: node ports are served on local addresses in these networks; none of a family means all.
         node_port_primary: node ports are served on the node's primary address only.
         localhost_node_ports: serve IPv4 node ports on loopback addresses too.
+        forget_stale_udp: which UDP flows are forgotten when endpoints go: ``always`` those that lead to no serving
+            endpoint; ``1.36`` (which means 1.32 to 1.36.1) only those of Services that still have one.
         random_fully: let masquerading draw source ports fully at random (iptables 1.6.2 and later can).
         conntrack_tcp_be_liberal: whether ``nf_conntrack_tcp_be_liberal`` was set when the proxy started. Out-of-window
             packets are then not INVALID, and the rule against them is left out (kubernetes#120354).
@@ -72,6 +75,7 @@ class ProxySettings:
     node_port_addresses: tuple[IPNetwork, ...] = ()
     node_port_primary: bool = False
     localhost_node_ports: bool = True
+    forget_stale_udp: Literal["always", "1.36"] = "always"
     random_fully: bool = True
     conntrack_tcp_be_liberal: bool = False
 

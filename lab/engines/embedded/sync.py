@@ -203,6 +203,7 @@ class EmbeddedEngine:
         revision = self._store.revision
         cluster = ClusterView(self._store.list(Service), self._store.list(EndpointSlice))
         node = self._facts()
+        self.health.node_eligible = self._store.get(Key("Node", "", self._node_name)) is not None
         moved, self._zone = self._zone not in (None, node.zone), node.zone
         if full:
             self._full_at = self._clock.now() + self._periods.full

@@ -248,3 +248,47 @@ def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["x.lab.yaml: ok, 1 probe", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "dialled"),
+    [
+        (("echo",), "service='echo', namespace='default', port=None, via=<Front.CLUSTER_IP"),
+        (("default/echo:80", "--via", "nodePort", "--node", "node-a"), "port=80, via=<Front.NODE_PORT"),
+        (("client:9",), "PodTarget(pod='client', port=9)"),
+        (("192.0.2.1:53",), "AddressTarget(address=IPv4Address('192.0.2.1'), port=53)"),
+        (("[2001:db8::1]:53",), "AddressTarget(address=IPv6Address('2001:db8::1'), port=53)"),
+    ],
+)
+def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[str, ...], dialled: str) -> None:
+    caller.scenario("x.lab.yaml", "never sent")
+    code, output, _ = caller.type("trace", "x.lab.yaml", "client", *arguments)
+    assert (code, output) == (ExitCode.OK, "no rule of any node saw the packet\n")
+    (traced,) = [event for event in caller.events() if event.startswith("trace")]
+    assert traced.startswith("trace client to ")
+    assert dialled in traced
+    assert not [event for event in caller.events() if event.startswith("probe")]
+
+
+@pytest.mark.parametrize(
+    ("sender", "target", "said"),
+    [
+        ("client", "nobody", "'nobody' is no Service and no pod; there are echo, client; or ADDRESS:PORT"),
+        ("client", "nobody:80", "'nobody' is no Service, pod, host or address of the scenario"),
+        ("node-a", "echo", "'node-a' is a node; a packet can be traced from a pod or an outside host"),
+    ],
+)
+def test_trace_says_what_it_cannot_send(caller: Caller, sender: str, target: str, said: str) -> None:
+    caller.scenario("x.lab.yaml", "never sent")
+    code, output, errors = caller.type("trace", "x.lab.yaml", sender, target)
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert said in errors
+
+
+def test_run_traces_each_probe_if_asked_to(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", "fails")
+    caller.type("run", "--trace", "x.lab.yaml")
+    assert [event for event in caller.events() if event.startswith(("probe", "trace"))] == [
+        "trace holds",
+        "trace fails",
+    ]

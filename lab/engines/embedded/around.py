@@ -1,0 +1,159 @@
+"""What the embedded engine does on its node besides rules.
+
+Owns: ``NodeWork``: sysctls, forgotten UDP flows, health-check node ports, the proxy's own health and metrics servers.
+Must not: open sockets or write files itself; whoever does is handed in.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from typing import Protocol
+
+from lab.cluster.configuration import ConntrackTimeouts, SocketAddress
+from lab.cluster.objects import Key
+from lab.control.http import Answer, Handler
+from lab.engines.embedded.answers import health_check_ports, healthz, local_endpoints, metrics, service_health
+from lab.engines.embedded.health import Health
+from lab.engines.embedded.metrics import SyncMetrics
+from lab.engines.embedded.ports import ServicePortInfo
+from lab.engines.embedded.settings import ProxySettings
+from lab.engines.embedded.surroundings import Served
+from lab.engines.embedded.udp import FlowTable, UdpReconciler
+from lab.ip import Family, IPAddress
+
+__all__ = ["NodeWork", "Servers", "proxy_sysctls"]
+
+ANYWHERE: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address(0), Family.IPV6: IPv6Address(0)}
+LOOPBACK = IPv4Network("127.0.0.0/8")
+
+
+class Servers(Protocol):
+    """HTTP servers in the node."""
+
+    async def serve(self, wanted: Mapping[tuple[IPAddress, int], Handler]) -> tuple[str, ...]:
+        """Serve these places and no others; a line for each that cannot be had."""
+
+    async def close(self) -> None:
+        """Serve nothing any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The node as the engine may act on it."""
+
+    flows: FlowTable
+    servers: Servers
+    write_sysctls: Callable[[Mapping[str, str]], None]
+    close: Callable[[], None]
+
+
+def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families: Sequence[Family]) -> dict[str, str]:
+    """The sysctls that kube-proxy writes at its start (cmd/kube-proxy/app/server_linux.go); 0 leaves a timeout alone.
+
+    ``nf_conntrack_max`` is not among them: it belongs to the machine, and is read-only in a network namespace.
+    """
+    wanted = {
+        "net.netfilter.nf_conntrack_tcp_timeout_established": timeouts.tcp_established,
+        "net.netfilter.nf_conntrack_tcp_timeout_close_wait": timeouts.tcp_close_wait,
+        "net.netfilter.nf_conntrack_udp_timeout": timeouts.udp,
+        "net.netfilter.nf_conntrack_udp_timeout_stream": timeouts.udp_stream,
+    }
+    written = {name: str(int(seconds)) for name, seconds in wanted.items() if seconds}
+    if timeouts.tcp_be_liberal:
+        written["net.netfilter.nf_conntrack_tcp_be_liberal"] = "1"
+    if Family.IPV4 in families and settings.localhost_node_ports and _node_ports_on_loopback(settings):
+        # Without it the kernel drops what is translated from 127.0.0.1 to an endpoint, as a martian.
+        written["net.ipv4.conf.all.route_localnet"] = "1"
+    return written
+
+
+def _node_ports_on_loopback(settings: ProxySettings) -> bool:
+    if settings.node_port_primary:
+        return False
+    chosen = [cidr for cidr in settings.node_port_addresses if isinstance(cidr, IPv4Network)]
+    return not chosen or any(cidr.overlaps(LOOPBACK) for cidr in chosen)
+
+
+class NodeWork:
+    """``Surroundings`` of a proxy on one node.
+
+    Args:
+        node: what the engine may act on.
+        settings: of the proxy.
+        sysctls: what is written at the start.
+        healthz: where the proxy's health is served.
+        metrics: where its metrics are.
+        clock: seconds of the engine's clock.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        settings: ProxySettings,
+        *,
+        sysctls: Mapping[str, str],
+        healthz: SocketAddress,
+        metrics: SocketAddress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._node = node
+        self._sysctls = sysctls
+        self._healthz, self._metrics = healthz, metrics
+        self._clock = clock
+        self._forget_all = settings.forget_stale_udp == "always"
+        self._reconcilers: dict[Family, UdpReconciler] = {}
+        self._served = Served()
+        self._own: dict[tuple[IPAddress, int], Handler] = {}
+        self._health: Health | None = None
+        self._counted: SyncMetrics | None = None
+
+    async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
+        """Write the sysctls and serve the proxy's own health and metrics. Raises ``CapabilityError``."""
+        self._health, self._counted = health, metrics
+        self._node.write_sysctls(self._sysctls)
+        self._own = {
+            (self._healthz.address, self._healthz.port): self._answer_health,
+            (self._metrics.address, self._metrics.port): self._answer_metrics,
+        }
+        return await self._node.servers.serve(self._own)
+
+    async def follow(self, served: Served) -> tuple[str, ...]:
+        """Forget stale UDP flows, and open and close health-check node ports."""
+        self._served = served
+        lines = []
+        for family, ports in served.ports.items():
+            reconciler = self._reconcilers.setdefault(family, UdpReconciler(forget_all=self._forget_all))
+            if reconciler.update(ports) and (forgotten := self._node.flows.forget_udp(family, reconciler)):
+                lines.append(f"{family}: {forgotten} UDP flows to endpoints that are gone were forgotten")
+                if self._counted is not None:
+                    self._counted.forgot(family, forgotten)
+        wanted = dict(self._own)
+        for family, ports in served.ports.items():
+            for service, port in health_check_ports(ports).items():
+                wanted[ANYWHERE[family], port] = self._service_handler(family, service)
+        return (*lines, *await self._node.servers.serve(wanted))
+
+    async def close(self) -> None:
+        """Close the servers. Sysctls stay as they are."""
+        await self._node.servers.close()
+        self._node.close()
+
+    def _ports(self, family: Family) -> Sequence[ServicePortInfo]:
+        return self._served.ports.get(family, ())
+
+    def _service_handler(self, family: Family, service: Key) -> Handler:
+        def answer(_path: str) -> Answer:
+            healthy = self._health is not None and self._health.all_healthy(self._clock())
+            return service_health(service, local_endpoints(self._ports(family), service), healthy=healthy)
+
+        return answer
+
+    def _answer_health(self, path: str) -> Answer:
+        if self._health is None:
+            return Answer(503)
+        return healthz(path, self._health, self._clock(), datetime.now(UTC))
+
+    def _answer_metrics(self, path: str) -> Answer:
+        return Answer(503) if self._counted is None else metrics(path, self._counted, "iptables")

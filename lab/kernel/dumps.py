@@ -1,0 +1,100 @@
+"""Netlink dumps read attribute by attribute.
+
+Owns: sending one request, gathering what the kernel answers until it is done, and walking attributes.
+Must not: know what the attributes mean (``kernel.conntrack`` and ``kernel.addresses`` do).
+"""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+__all__ = ["Dump", "attribute", "attributes", "nested"]
+
+# include/uapi/linux/netlink.h
+_NLMSG_ERROR: Final = 2
+_NLMSG_DONE: Final = 3
+_NLM_F_REQUEST: Final = 0x1
+_NLM_F_ACK: Final = 0x4
+_NLM_F_DUMP: Final = 0x300
+_NLM_F_DUMP_INTR: Final = 0x10
+_NLA_F_NESTED: Final = 0x8000
+_NLA_TYPE_MASK: Final = 0x3FFF
+_HEADER: Final = struct.Struct("=IHHII")
+_ATTRIBUTE: Final = struct.Struct("=HH")
+_MOST: Final = 1 << 16
+_ROUNDS: Final = 5
+
+
+class Dump:
+    """A netlink socket for requests and dumps, used by one caller at a time."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def all(self, kind: int, body: bytes) -> list[bytes]:
+        """The body of every object of a dump, of which none was missed. Raises ``OSError``."""
+        for _ in range(_ROUNDS):
+            self._send(kind, _NLM_F_DUMP, body)
+            found, interrupted = self._gather()
+            if not interrupted:
+                break
+        return found
+
+    def ask(self, kind: int, body: bytes) -> int:
+        """Carry out one request and return the kernel's errno, or 0."""
+        self._send(kind, _NLM_F_ACK, body)
+        while True:
+            for answer, _, _, content in _messages(self._socket.recv(_MOST)):
+                if answer == _NLMSG_ERROR:
+                    return -int(struct.unpack_from("=i", content)[0])
+
+    def _send(self, kind: int, flags: int, body: bytes) -> None:
+        header = _HEADER.pack(_HEADER.size + len(body), kind, flags | _NLM_F_REQUEST, 1, 0)
+        self._socket.send(header + body)
+
+    def _gather(self) -> tuple[list[bytes], bool]:
+        found: list[bytes] = []
+        interrupted = False
+        while True:
+            for kind, flags, _, content in _messages(self._socket.recv(_MOST)):
+                interrupted = interrupted or bool(flags & _NLM_F_DUMP_INTR)
+                if kind == _NLMSG_DONE:
+                    return found, interrupted
+                if kind == _NLMSG_ERROR:
+                    code = -struct.unpack_from("=i", content)[0] or errno.EPROTO
+                    raise OSError(code, os.strerror(code))
+                found.append(content)
+
+
+def attribute(kind: int, content: bytes, *, nest: bool = False) -> bytes:
+    """One attribute, padded to four bytes."""
+    head = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(content), kind | (_NLA_F_NESTED if nest else 0))
+    return head + content + b"\0" * (-len(content) % 4)
+
+
+def attributes(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The attributes from ``offset`` on, each with its content."""
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        yield kind & _NLA_TYPE_MASK, data[offset + _ATTRIBUTE.size : offset + length]
+        offset += max(_ATTRIBUTE.size, length + 3 & ~3)
+
+
+def nested(data: bytes) -> dict[int, bytes]:
+    """The attributes of a nest, by their type."""
+    return dict(attributes(data))
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    offset = 0
+    while offset + _HEADER.size <= len(data):
+        length, kind, flags, sequence, _ = _HEADER.unpack_from(data, offset)
+        yield kind, flags, sequence, data[offset + _HEADER.size : offset + length]
+        offset += length + 3 & ~3

@@ -1,0 +1,184 @@
+"""The whole way of one packet in words: hop by hop, rule by rule, there and back.
+
+Owns: the lines of a trace, at most 80 columns wide where words allow it.
+Must not: say what no rule, tap or kernel said; colour anything.
+
+Left out is what decides nothing: policies, returns at the end of a chain, and jumps into a chain of which no rule
+matched. A line ``now A > B`` stands where the addresses are no longer what they were a step before.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+
+from lab.plan.errand import Errand
+from lab.verdict.causes import why_masqueraded
+from lab.verdict.columns import table
+from lab.verdict.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
+from lab.verdict.rules import Rule, read
+from lab.verdict.words import endpoint
+
+__all__ = ["journey"]
+
+_INDENT = "  "
+_MARKING = "MARK-MASQ"
+_ENDINGS = frozenset({"DROP", "REJECT"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """One packet on its way through one node."""
+
+    steps: tuple[TraceStep, ...]
+
+    @property
+    def first(self) -> TraceStep:
+        return self.steps[0]
+
+
+def journey(errand: Errand, evidence: Evidence) -> tuple[str, ...]:
+    """The way of a traced packet.
+
+    Args:
+        errand: whose only flow was traced.
+        evidence: with ``steps``.
+
+    Returns:
+        Lines without line ends and without colour; none if nothing was traced.
+    """
+    passages = list(_passages(evidence.steps))
+    if not passages:
+        return ()
+    lines = ["the way of one packet, rule by rule:"]
+    for place in _in_order(evidence.observations, passages):
+        if isinstance(place, Observation):
+            lines.append(_sighting(place))
+        else:
+            lines += _through(errand, place)
+    return tuple(lines)
+
+
+def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
+    """Steps divided by place, packet and, for the same packet in the same node again, by the chain it begins with."""
+    for _, same in groupby(steps, key=lambda step: (step.place, step.packet)):
+        together: list[TraceStep] = []
+        for step in same:
+            if together and step.chain == "PREROUTING" and together[-1].chain == "POSTROUTING":
+                yield _Passage(tuple(together))
+                together = []
+            together.append(step)
+        yield _Passage(tuple(together))
+
+
+def _in_order(observations: Sequence[Observation], passages: Sequence[_Passage]) -> list[Observation | _Passage]:
+    """Sightings and passages by time. A packet that the node made itself has none, and follows the request."""
+    last = max((step.at for passage in passages for step in passage.steps if step.packet is Packet.REQUEST), default=0)
+    timed: list[tuple[int, Observation | _Passage]] = [(seen.at, seen) for seen in observations]
+    timed += [(passage.first.at or last + 1, passage) for passage in passages]
+    return [place for _, place in sorted(timed, key=lambda each: each[0])]
+
+
+def _sighting(seen: Observation) -> str:
+    verb = "sends" if seen.direction is Direction.OUT else "gets"
+    what = f"{seen.packet} {seen.icmp[0]}/{seen.icmp[1]}" if seen.icmp else str(seen.packet)
+    return f"{_INDENT}{seen.place} {verb} the {what} {_ends(seen)}"
+
+
+def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
+    first = passage.first
+    way = f"in by {first.in_device}" if first.in_device else "made there"
+    yield f"{_INDENT}{first.place}: the {first.packet} {_ends(first)}, {way}"
+    rows: list[tuple[str, str, str]] = []
+    ends = _ends(first)
+    for step, following in zip_longest(passage.steps, passage.steps[1:]):
+        if _ends(step) != ends:
+            ends = _ends(step)
+            rows.append(("", "", f"now {ends}"))
+        words = _words(errand, step)
+        if words and not _came_to_nothing(step, following):
+            rows.append((step.table, _short(step.chain), words))
+    last = passage.steps[-1]
+    ended = _rule(last)
+    if last.kind == "policy" and last.chain == "FORWARD":
+        rows.append((last.table, last.chain, "it ends here, by the policy of the chain"))
+    elif last.out_device and (ended is None or ended.target not in _ENDINGS):
+        rows.append(("", "", f"out by {last.out_device}"))
+    if rows:
+        yield from table(rows, _INDENT * 2)
+
+
+def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:
+    """Whether a rule only led into a chain of which no rule matched."""
+    rule = _rule(step)
+    return (
+        rule is not None
+        and following is not None
+        and following.kind == "return"
+        and not following.text
+        and following.chain == rule.target
+    )
+
+
+def _words(errand: Errand, step: TraceStep) -> str:
+    """What a rule did, for those who do not read iptables; empty for what decides nothing."""
+    rule = _rule(step)
+    if rule is None or not rule.target:
+        return ""
+    if rule.target in _TOLD:
+        return _TOLD[rule.target](rule, step)
+    if rule.target.endswith(_MARKING):
+        return f"masquerades{_why(rule, errand)}"
+    return f"goes to {_short(rule.target)}{_because(rule)}"
+
+
+def _rule(step: TraceStep) -> Rule | None:
+    return read(RuleCount(step.place, step.table, step.chain, step.text, 1)) if step.text else None
+
+
+def _translated(rule: Rule, _: TraceStep) -> str:
+    to = rule.translates_to
+    return f"translates the destination to {endpoint(*to) if to else rule.value('--to-destination')}"
+
+
+def _marked(rule: Rule, step: TraceStep) -> str:
+    """What MARK makes of the mark (xt_mark, ``--set-xmark value/mask``: clear the mask's bits, then xor the value)."""
+    value, _, mask = rule.value("--set-xmark").partition("/")
+    try:
+        new = (step.mark & ~int(mask or "0xffffffff", 16)) ^ int(value, 16)
+    except ValueError:
+        return "changes its mark"
+    return f"changes its mark from {step.mark:#x} to {new:#x}"
+
+
+_TOLD: dict[str, Callable[[Rule, TraceStep], str]] = {
+    "ACCEPT": lambda rule, _: f"lets it pass{_because(rule)}",
+    "DNAT": _translated,
+    "DROP": lambda rule, _: f"drops it{_because(rule)}",
+    "MARK": _marked,
+    "MASQUERADE": lambda _, step: f"gives it the address of {step.out_device or 'its way out'} as its source",
+    "REJECT": lambda rule, _: f"rejects it with {rule.value('--reject-with') or 'an ICMP error'}{_because(rule)}",
+    "RETURN": lambda rule, _: f"sends it back to the chain before{_because(rule)}",
+    "SNAT": lambda rule, _: f"gives it the source {rule.value('--to-source')}",
+}
+"""Targets of iptables-extensions(8) in words."""
+
+
+def _why(rule: Rule, errand: Errand) -> str:
+    why = why_masqueraded(rule, errand.sender.address)
+    return why.rstrip(":") if why else _because(rule)
+
+
+def _because(rule: Rule) -> str:
+    return f': "{rule.comment}"' if rule.comment else ""
+
+
+def _short(chain: str) -> str:
+    """A chain's name without the end of its hash: eight characters tell the chains of a scenario apart."""
+    parts = chain.split("-")
+    hashed = len(parts) > 2 and len(parts[-1]) == 16 and parts[-1].isalnum() and parts[-1].isupper()
+    return f"{'-'.join(parts[:-1])}-{parts[-1][:6]}…" if hashed else chain
+
+
+def _ends(seen: Observation | TraceStep) -> str:
+    source, destination = endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port)
+    return f"{source} > {destination}"

@@ -1,0 +1,95 @@
+"""The doctor finds what others find who try the same, and says what to do where nothing works."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from sandboxed import ROOT, USERS, checkout_for, python_of
+
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+
+
+def doctor(*argv: str, ordinary: bool = False, within: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    with checkout_for(ordinary=ordinary) as (root, become):
+        return subprocess.run(
+            [*become, *within, python_of(root), "-m", "lab", "doctor", *argv],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": str(root)},
+        )
+
+
+def found(**how: Any) -> dict[str, dict[str, Any]]:
+    done = doctor("-o", "json", **how)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {each["name"]: each for each in json.loads(done.stdout)["capabilities"]}
+
+
+def works(*argv: str) -> bool:
+    """Whether a command succeeds in a network namespace of its own."""
+    return subprocess.run(["unshare", "--net", *argv], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other side of the comparison needs root")
+def test_it_finds_what_others_find() -> None:
+    capabilities = found()
+    sctp = "import socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132)"
+    assert {name: capabilities[name]["works"] for name in ("dummy devices", "VXLAN devices", "SCTP sockets")} == {
+        "dummy devices": works("ip", "link", "add", "d", "type", "dummy"),
+        "VXLAN devices": works("ip", "link", "add", "v", "type", "vxlan", "id", "1", "dstport", "8472"),
+        "SCTP sockets": works(sys.executable, "-c", sctp),
+    }
+
+
+@BOTH
+def test_what_labs_are_built_of_is_there_and_every_lack_has_a_cost_and_a_cure(ordinary: bool) -> None:
+    capabilities = found(ordinary=ordinary)
+    assert [name for name, each in capabilities.items() if each["required"]] == [
+        "a sandbox",
+        "/proc",
+        "veth pairs",
+        "bridges",
+        "packet sockets",
+    ]
+    assert [name for name, each in capabilities.items() if each["required"] and not each["works"]] == []
+    assert [
+        name for name, each in capabilities.items() if not each["works"] and not (each["cost"] and each["cure"])
+    ] == []
+
+
+def test_the_text_names_each_lack_with_its_cure() -> None:
+    text = doctor().stdout
+    for name, each in found().items():
+        assert name in text
+        assert (f"cure: {each['cure']}" in text) is not each["works"] or not each["cure"]
+    assert "labs can be built here" in text
+
+
+# Root without capabilities, in a user namespace that allows no other.
+CAGE = 'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
+
+
+def test_without_a_sandbox_that_is_the_one_finding() -> None:
+    cage = ("unshare", "--user", "--map-root-user", "sh", "-c", CAGE, "sh")
+    done = doctor("-o", "json", within=cage)
+    document = json.loads(done.stdout)
+    assert done.returncode == 4
+    assert document["labs"] is False
+    assert [each["name"] for each in document["capabilities"]] == ["a sandbox"]
+    assert "sysctl -w user.max_user_namespaces" in document["capabilities"][0]["cure"]
+    text = doctor(within=cage)
+    assert text.returncode == 4
+    assert "no lab can be built here: a sandbox missing" in text.stdout
+
+
+def test_the_lines_for_ci_need_no_lab() -> None:
+    done = doctor("--ci", within=("env", "PATH=/nonexistent"))
+    assert done.returncode == 0
+    for word in ("GitHub Actions", "GitLab", "docker run", "apparmor_restrict_unprivileged_userns"):
+        assert word in done.stdout
+    assert str(ROOT) not in done.stdout

@@ -1,0 +1,220 @@
+"""What the embedded engine does on a real node besides rules: UDP flows, sysctls, HTTP servers, the canary."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, slice_of
+from sandboxed import sandboxed
+
+from lab.cluster.configuration import ConntrackTimeouts, ProxyConfiguration
+from lab.cluster.objects import Node, ServicePort
+from lab.cluster.store import Store
+from lab.engines.catalogue import make_engine
+from lab.engines.protocol import Engine, EngineChoice
+from lab.ip import Family, Protocol
+from lab.kernel.addresses import read_addresses
+from lab.kernel.conntrack import Conntrack
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import NetNs, inside, make_netns
+from lab.kernel.rules import IptablesTool, choose_iptables
+from lab.kernel.sysctl import read_sysctl
+from lab.timing import Deadline, wait_until
+
+A = Addresses(Family.IPV4)
+PORTS = (ServicePort(name="dns", protocol=Protocol.UDP, port=53, target_port=5353),)
+DNS = echo(A, name="dns", ports=PORTS)
+FRONT = (str(A.of("cluster", 20)), 53)
+ENDS = tuple(str(A.of("pod", number)) for number in (10, 11))
+
+
+@dataclass
+class Stage:
+    netns: NetNs
+    store: Store
+    engine: Engine
+    tool: IptablesTool
+
+    async def apply(self, *things: Any) -> None:
+        for thing in things:
+            self.store.apply(thing)
+        await self.engine.wait_synced(self.store.revision, Deadline.after(10))
+
+
+@asynccontextmanager
+async def staged(launcher: Launcher, **configuration: Any) -> AsyncIterator[Stage]:
+    """A node that is its own network: the pods' addresses stand on its loopback device."""
+    netns = make_netns(HERE)
+    commands = (
+        "ip link set lo up; ip route add 10.96.0.0/16 dev lo; for a in 10 11; do ip addr add 10.42.0.$a/32 dev lo; done"
+    )
+    done = await launcher.run(netns, ["sh", "-ec", commands], place="t", deadline=Deadline.after(10))
+    assert done.status == 0, done.stderr
+    tool = IptablesTool(launcher, netns, "t", await choose_iptables(launcher))
+    store = Store()
+    store.apply(Node(name=HERE, addresses=(A.of("pod", 10),)))
+    choice = EngineChoice(configuration=ProxyConfiguration(min_sync_period=0.01, **configuration))
+    engine = make_engine(choice, HERE, store, tool, netns)
+    await engine.start()
+    try:
+        yield Stage(netns, store, engine, tool)
+    finally:
+        await engine.stop()
+        launcher.forget(["t"])
+        netns.close()
+
+
+def udp_socket(netns: NetNs) -> socket.socket:
+    with inside(netns):
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    return made
+
+
+async def heard(client: socket.socket, pods: dict[str, socket.socket]) -> str:
+    """Which pod gets the client's next datagram."""
+    client.send(b"?")
+    waiting = {asyncio.ensure_future(asyncio.get_running_loop().sock_recv(pod, 9)): ip for ip, pod in pods.items()}
+    done, pending = await asyncio.wait(waiting, timeout=2, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    return waiting[done.pop()] if done else "nobody"
+
+
+def tracked(netns: NetNs) -> list[str]:
+    """Who answers the flows to the Service's front."""
+    table = Conntrack(netns)
+    try:
+        flows = table.entries(Family.IPV4, Protocol.UDP.number)
+    finally:
+        table.close()
+    return [str(flow.reply_source[0]) for flow in flows if flow.destination == (A.of("cluster", 20), 53)]
+
+
+async def udp_story(launcher: Launcher) -> dict[str, Any]:
+    async with staged(launcher) as stage:
+        pods = {}
+        for ip in ENDS:
+            pods[ip] = udp_socket(stage.netns)
+            pods[ip].bind((ip, 5353))
+        first, second = (slice_of(DNS, A, endpoint(A, number)) for number in (10, 11))
+        await stage.apply(DNS, first)
+        client = udp_socket(stage.netns)
+        client.connect(FRONT)
+        said: dict[str, Any] = {"at first": await heard(client, pods), "tracked": tracked(stage.netns)}
+        await stage.apply(second)
+        said["forgotten"] = tracked(stage.netns)
+        said["moved"] = await heard(client, pods)
+        await stage.apply(replace(second, endpoints=()))
+        said["without endpoint"] = tracked(stage.netns)
+        await stage.apply(second)
+        said["back"] = await heard(client, pods)
+        stage.store.delete(DNS.key)
+        await stage.apply()
+        said["without Service"] = tracked(stage.netns)
+        return said
+
+
+def test_a_udp_flow_follows_its_service() -> None:
+    assert sandboxed(udp_story) == {
+        "at first": ENDS[0],
+        "tracked": [ENDS[0]],
+        "forgotten": [],
+        "moved": ENDS[1],
+        "without endpoint": [],
+        "back": ENDS[1],
+        "without Service": [],
+    }
+
+
+async def get(netns: NetNs, port: int, path: str) -> tuple[int, dict[str, str], str]:
+    with inside(netns):
+        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    opened.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", port))
+    reader, writer = await asyncio.open_connection(sock=opened)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    status, *lines = head.split("\r\n")
+    return int(status.split()[1]), dict(line.lower().split(": ", 1) for line in lines), body
+
+
+async def http_story(launcher: Launcher) -> dict[str, Any]:
+    async with staged(launcher) as stage:
+        balanced = load_balancer(A, **LOCAL_OUTSIDE, health_check_node_port=30999)
+        ends = (endpoint(A, 10), endpoint(A, 11, ready=False, terminating=True), endpoint(A, 12, "node-b"))
+        await stage.apply(balanced, slice_of(balanced, A, *ends))
+        said: dict[str, Any] = {}
+        status, headers, body = await get(stage.netns, 30999, "/anything")
+        said["one here"] = [status, headers["x-load-balancing-endpoint-weight"], json.loads(body)]
+        await stage.apply(slice_of(balanced, A, ends[2]))
+        status, headers, body = await get(stage.netns, 30999, "/")
+        said["none here"] = [status, headers["x-load-balancing-endpoint-weight"], json.loads(body)["localEndpoints"]]
+        stage.store.delete(balanced.key)
+        await stage.apply()
+        try:
+            await get(stage.netns, 30999, "/")
+        except ConnectionRefusedError:
+            said["without Service"] = "refused"
+        status, _, body = await get(stage.netns, 10256, "/healthz")
+        said["healthz"] = [status, json.loads(body)["nodeEligible"]]
+        stage.store.delete(Node(name=HERE).key)
+        await stage.apply()
+        said["without Node"] = [(await get(stage.netns, 10256, path))[0] for path in ("/healthz", "/livez", "/x")]
+        said["mode"] = (await get(stage.netns, 10249, "/proxyMode"))[2]
+        said["metrics"] = (
+            "kubeproxy_sync_proxy_rules_last_timestamp_seconds" in ((await get(stage.netns, 10249, "/metrics"))[2])
+        )
+        return said
+
+
+def test_the_nodes_servers_answer_as_kube_proxys() -> None:
+    service = {"namespace": "default", "name": "echo"}
+    assert sandboxed(http_story) == {
+        "one here": [200, "1", {"service": service, "localEndpoints": 1, "serviceProxyHealthy": True}],
+        "none here": [503, "0", 0],
+        "without Service": "refused",
+        "healthz": [200, True],
+        "without Node": [503, 200, 404],
+        "mode": "iptables",
+        "metrics": True,
+    }
+
+
+async def node_story(launcher: Launcher) -> dict[str, Any]:
+    timeouts = ConntrackTimeouts(tcp_established=77, tcp_close_wait=0, udp=5)
+    async with staged(launcher, conntrack=timeouts, sync_period=0.2) as stage:
+        prefix = "net.netfilter.nf_conntrack_"
+        names = ["tcp_timeout_established", "udp_timeout"]
+        said: dict[str, Any] = {name: read_sysctl(stage.netns, prefix + name) for name in names}
+        said["route_localnet"] = read_sysctl(stage.netns, "net.ipv4.conf.all.route_localnet")
+        said["nothing of that name"] = read_sysctl(stage.netns, "net.ipv4.no_such_thing")
+        said["addresses"] = sorted(map(str, read_addresses(stage.netns)))
+        before = stage.engine.logs()
+        flush = "*nat\nCOMMIT\n*filter\nCOMMIT\n*mangle\nCOMMIT\n"
+        tool = (await choose_iptables(launcher)).command(Family.IPV4, "restore")
+        await launcher.run(stage.netns, [tool], place="t", stdin=flush.encode(), deadline=Deadline.after(10))
+
+        def mended() -> bool:
+            return any("full sync" in line for line in stage.engine.logs()[len(before) :])
+
+        await wait_until(mended, Deadline.after(10), "the rules to stand again")
+        said["mended"] = "-A KUBE-FORWARD" in await stage.engine.dump()
+        return said
+
+
+def test_sysctls_are_written_and_a_flush_is_mended() -> None:
+    assert sandboxed(node_story) == {
+        "tcp_timeout_established": "77",
+        "udp_timeout": "5",
+        "route_localnet": "1",
+        "nothing of that name": None,
+        "addresses": ["10.42.0.10", "10.42.0.11", "127.0.0.1", "::1"],
+        "mended": True,
+    }

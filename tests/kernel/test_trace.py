@@ -1,0 +1,69 @@
+"""A traced packet: every rule that it met, there and back, and no other packet's."""
+
+from typing import Any
+
+import pytest
+from sandboxed import sandboxed
+from test_traffic import stage
+from traffic_plan import VIP, errand, nat
+
+from lab.ip import Protocol
+from lab.kernel.launcher import Launcher
+from lab.verdict.evidence import Evidence, Packet
+
+BOTH = (Protocol.TCP, Protocol.UDP)
+
+
+def redirect(protocol: Protocol) -> str:
+    """All to one pod, by way of a chain, and masqueraded."""
+    head = f"-p {protocol.value.lower()}"
+    return nat(
+        ":SERVICES - [0:0]",
+        "-A PREROUTING -j SERVICES",
+        f"-A SERVICES {head} --dport 81 -j RETURN",
+        f"-A SERVICES {head} -d {VIP} --dport 80 -j DNAT --to-destination 10.244.0.11:8080",
+        "-A POSTROUTING -j MASQUERADE",
+    )
+
+
+def told(evidence: Evidence) -> list[list[Any]]:
+    return [
+        [s.packet, s.table, s.chain, s.kind, s.text, f"{s.source}", f"{s.destination}", s.in_device, s.out_device]
+        for s in evidence.steps
+        if s.table != "mangle"
+    ]
+
+
+async def traced(launcher: Launcher) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    async with stage(launcher) as lab:
+        for protocol in BOTH:
+            await lab.rules(redirect(protocol))
+            result[protocol] = told(await lab.runner.run(errand(protocol), trace=True))
+            result[f"{protocol} again"] = len((await lab.runner.run(errand(protocol), trace=True)).steps)
+            result[f"{protocol} untraced"] = len((await lab.runner.run(errand(protocol))).steps)
+        await lab.rules("*filter\n-A FORWARD -p udp -j REJECT\nCOMMIT\n")
+        result["rejected"] = told(await lab.runner.run(errand(Protocol.UDP), trace=True))
+    return result
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as whoever runs", "ordinary user"])
+def test_every_rule_is_told_there_and_back(ordinary: bool) -> None:
+    found = sandboxed(traced, ordinary=ordinary)
+    for protocol in BOTH:
+        steps = found[protocol]
+        rules = [(packet, chain, text.partition(" -j ")[2]) for packet, _, chain, kind, text, *_ in steps if text]
+        assert rules == [
+            (Packet.REQUEST, "PREROUTING", "SERVICES"),
+            (Packet.REQUEST, "SERVICES", "DNAT --to-destination 10.244.0.11:8080"),
+            (Packet.REQUEST, "POSTROUTING", "MASQUERADE"),
+        ]
+        forward = {packet: tuple(ends) for packet, _, chain, _, _, *ends in steps if chain == "FORWARD"}
+        assert forward[Packet.REQUEST] == ("10.244.0.10", "10.244.0.11", "client", "echo-1")
+        assert forward[Packet.REPLY] == ("10.244.0.11", "10.244.0.10", "echo-1", "client")
+        assert [packet for packet, *_ in steps] == sorted((packet for packet, *_ in steps), key=[*Packet].index)
+        assert found[f"{protocol} again"] >= len(steps)
+        assert found[f"{protocol} untraced"] == 0
+    ending = [(packet, chain) for packet, _, chain, _, text, *_ in found["rejected"] if "REJECT" in text]
+    assert ending == [(Packet.REQUEST, "FORWARD")]
+    assert {packet for packet, *_ in found["rejected"]} == {Packet.REQUEST, Packet.PORT_UNREACHABLE}

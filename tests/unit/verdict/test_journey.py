@@ -1,0 +1,116 @@
+"""A trace in words."""
+
+from ipaddress import ip_address
+from typing import Any
+
+from fake_lab import verdict_on
+from scenario_cases import front, probe
+
+from lab.ip import Protocol
+from lab.verdict.evidence import Direction, Evidence, Observation, Packet, TraceStep
+from lab.verdict.journey import journey
+
+CLIENT, VIP, GATEWAY = ip_address("10.244.0.2"), ip_address("10.96.0.1"), ip_address("10.244.0.1")
+ERRAND = verdict_on(probe("p", "c", front())).errand
+SEP = "KUBE-SEP-AAAABBBBCCCCDDDD"
+
+
+def step(table: str, chain: str, text: str = "", kind: str = "rule", at: int = 2, **changes: Any) -> TraceStep:
+    fields: dict[str, Any] = {
+        "place": "node-a",
+        "packet": Packet.REQUEST,
+        "source": CLIENT,
+        "source_port": 1024,
+        "destination": VIP,
+        "destination_port": 80,
+        "in_device": "c",
+    }
+    return TraceStep(table=table, chain=chain, kind=kind, text=text, at=at, **(fields | changes))
+
+
+def seen(place: str, direction: Direction, at: int, source: Any = CLIENT, destination: Any = VIP) -> Observation:
+    ends = (source, 1024, destination, 80)
+    return Observation(0, place, "eth0", direction, Packet.REQUEST, Protocol.TCP, *ends, at)
+
+
+def said(*steps: TraceStep, observations: tuple[Observation, ...] = ()) -> list[str]:
+    return list(journey(ERRAND, Evidence(sent=1, steps=steps, observations=observations)))
+
+
+HAIRPIN = (
+    step("nat", "PREROUTING", '-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES'),
+    step("nat", SEP, f"-A {SEP} -s 10.244.0.2/32 -m comment --comment default/echo -j KUBE-MARK-MASQ"),
+    step("nat", "KUBE-MARK-MASQ", "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"),
+    step("nat", "KUBE-MARK-MASQ", kind="return", mark=0x4000),
+    step("nat", SEP, f"-A {SEP} -p tcp -j DNAT --to-destination 10.244.0.2:8080", mark=0x4000),
+    step("filter", "FORWARD", "-A FORWARD -j KUBE-NOTHING", destination=CLIENT, destination_port=8080, out_device="c"),
+    step("filter", "KUBE-NOTHING", kind="return", destination=CLIENT, destination_port=8080, out_device="c"),
+    step("filter", "FORWARD", kind="policy", destination=CLIENT, destination_port=8080, out_device="c"),
+    step(
+        "nat",
+        "POSTROUTING",
+        "-A POSTROUTING -j MASQUERADE --random-fully",
+        destination=CLIENT,
+        destination_port=8080,
+        out_device="c",
+    ),
+)
+
+
+def test_a_hairpin_is_told_from_hop_to_hop() -> None:
+    observations = (seen("c", Direction.OUT, 1), seen("c", Direction.IN, 3, GATEWAY, CLIENT))
+    assert said(*HAIRPIN, observations=observations) == [
+        "the way of one packet, rule by rule:",
+        "  c sends the request 10.244.0.2:1024 > 10.96.0.1:80",
+        "  node-a: the request 10.244.0.2:1024 > 10.96.0.1:80, in by c",
+        '    nat  PREROUTING        goes to KUBE-SERVICES: "kubernetes service portals"',
+        "    nat  KUBE-SEP-AAAABB…  masquerades because the client is the endpoint",
+        "    nat  KUBE-MARK-MASQ    changes its mark from 0x0 to 0x4000",
+        "    nat  KUBE-SEP-AAAABB…  translates the destination to 10.244.0.2:8080",
+        "                           now 10.244.0.2:1024 > 10.244.0.2:8080",
+        "    nat  POSTROUTING       gives it the address of c as its source",
+        "                           out by c",
+        "  c gets the request 10.244.0.1:1024 > 10.244.0.2:80",
+    ]
+
+
+def test_a_client_outside_the_pods_network_is_told_so() -> None:
+    text = "-A KUBE-SVC-X ! -s 10.245.0.0/16 -p tcp -j KUBE-MARK-MASQ"
+    assert said(step("nat", "KUBE-SVC-X", text))[-1].endswith("masquerades because the client is not in 10.245.0.0/16")
+
+
+def test_a_rule_that_says_no_reason_is_quoted() -> None:
+    text = '-A KUBE-EXT-X -m comment --comment "masquerade traffic" -j KUBE-MARK-MASQ'
+    assert said(step("nat", "KUBE-EXT-X", text))[-1].endswith('masquerades: "masquerade traffic"')
+
+
+def test_the_end_of_a_packet_is_told_and_no_way_out() -> None:
+    text = '-A FORWARD -m comment --comment "no endpoints" -j REJECT --reject-with icmp-port-unreachable'
+    (*_, last) = said(step("filter", "FORWARD", text, out_device="eth0"))
+    assert last == '    filter  FORWARD  rejects it with icmp-port-unreachable: "no endpoints"'
+
+
+def test_a_policy_that_ends_a_packet_is_told() -> None:
+    (*_, last) = said(step("filter", "FORWARD", kind="policy", out_device="eth0"))
+    assert last == "    filter  FORWARD  it ends here, by the policy of the chain"
+
+
+def test_the_same_node_twice_is_two_hops() -> None:
+    first, again = step("nat", "POSTROUTING", at=2), step("nat", "PREROUTING", at=3)
+    assert sum(line.startswith("  node-a:") for line in said(first, again)) == 2
+
+
+def test_what_a_node_makes_itself_follows_the_request() -> None:
+    icmp = step("filter", "OUTPUT", at=0, packet=Packet.PORT_UNREACHABLE, in_device="", out_device="c")
+    lines = said(icmp, step("filter", "FORWARD", "-A FORWARD -j REJECT"))
+    assert "the port-unreachable" in lines[-2]
+    assert lines[-2].endswith("made there")
+
+
+def test_nothing_traced_is_nothing_said() -> None:
+    assert said() == []
+
+
+def test_no_line_is_wider_than_a_terminal() -> None:
+    lines = said(*HAIRPIN)
+    assert max(map(len, lines)) <= 80
