@@ -1,7 +1,7 @@
-"""Connection tracking of one namespace: reading entries, deleting them, and forgetting all.
+"""Connection tracking of one namespace: reading entries and deleting them.
 
 Owns: the encoding of ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
-Must not: decide which entries may stay.
+Must not: decide which entries may stay, or when all of them may go.
 
 A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces.
 """
@@ -20,7 +20,7 @@ from lab.ip import Family, IPAddress
 from lab.kernel.dumps import Dump, attribute, attributes, nested
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Conntrack", "Entry"]
+__all__ = ["Conntrack", "Entry", "flush"]
 
 _NETLINK_NETFILTER: Final = 12
 _CT_GET: Final = 1 << 8 | 1
@@ -78,8 +78,20 @@ class Conntrack:
             raise InternalError(f"{self._name}: conntrack cannot be read ({error.strerror})") from error
         return [entry for body in bodies if (entry := _entry(body, family, protocol)) is not None]
 
+    def delete(self, entries: Iterable[Entry]) -> int:
+        """Delete entries and return how many of them were still there. Raises ``InternalError``."""
+        deleted = 0
+        for entry in entries:
+            code = self._dump.ask(_CT_DELETE, _NFGENMSG.pack(_FAMILIES[entry.family], 0, 0) + entry.identity)
+            if code not in (0, errno.ENOENT):
+                raise InternalError(f"{self._name}: a conntrack entry cannot be deleted ({os.strerror(code)})")
+            deleted += code == 0
+        return deleted
+
     def flush(self) -> None:
         """Delete every entry: a deletion that names no tuple is one of all (``ctnetlink_del_conntrack``).
+
+        The kernel is done when it acknowledges: whatever is sent then is a new connection, and asks the rules.
 
         Raises:
             CapabilityError: the kernel does not let conntrack be flushed; nf_conntrack_netlink may be missing.
@@ -91,15 +103,14 @@ class Conntrack:
                 "load the kernel module nf_conntrack_netlink: 'modprobe nf_conntrack_netlink' as root",
             )
 
-    def delete(self, entries: Iterable[Entry]) -> int:
-        """Delete entries and return how many of them were still there. Raises ``InternalError``."""
-        deleted = 0
-        for entry in entries:
-            code = self._dump.ask(_CT_DELETE, _NFGENMSG.pack(_FAMILIES[entry.family], 0, 0) + entry.identity)
-            if code not in (0, errno.ENOENT):
-                raise InternalError(f"{self._name}: a conntrack entry cannot be deleted ({os.strerror(code)})")
-            deleted += code == 0
-        return deleted
+
+def flush(netns: NetNs) -> None:
+    """Delete every entry of a namespace. Raises ``CapabilityError``."""
+    conntrack = Conntrack(netns)
+    try:
+        conntrack.flush()
+    finally:
+        conntrack.close()
 
 
 def _entry(body: bytes, family: Family, protocol: int) -> Entry | None:

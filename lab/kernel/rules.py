@@ -126,6 +126,12 @@ class IptablesTool:
         argv = (self._variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
         return (await _run(self._launcher, self._netns, self._place, argv, b"")).status == 0
 
+    async def drop_nft_table(self, family: Family, name: str) -> None:
+        """Delete the nftables table of that name. Where there is none, or no nft, there is nothing to delete."""
+        kind = "ip" if family is Family.IPV4 else "ip6"
+        argv = ("nft", f"add table {kind} {name}; delete table {kind} {name}")
+        await _run(self._launcher, self._netns, self._place, argv, b"")
+
     async def save(self, family: Family) -> str:
         """The rules of mangle, filter and nat with their counters, as iptables-save prints them.
 
