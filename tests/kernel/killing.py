@@ -150,9 +150,16 @@ def strike(run: Run, role: str, stage: str, blow: signal.Signals, dice: random.R
         launcher = run.look().get("launcher")
         while launcher is None and run.client.poll() is None:
             launcher = run.look().get("launcher")
-        run.wait_for(
-            lambda: is_loading(launcher) or run.client.poll() is not None, "a node's rules to be loaded", pause=0
-        )
+        load = 0
+
+        def seen() -> bool:
+            nonlocal load
+            load = loading(launcher)
+            return load > 0 or run.client.poll() is not None
+
+        run.wait_for(seen, "a node's rules to be loaded", pause=0)
+        if role == "command":
+            return hit(load, blow)
     moment = time.monotonic() + (0 if role == "command" else dice.uniform(0, SPAN[stage]))
     victims: dict[str, int] = {}
 
@@ -161,23 +168,30 @@ def strike(run: Run, role: str, stage: str, blow: signal.Signals, dice: random.R
         return time.monotonic() >= moment and (role in victims or run.client.poll() is not None)
 
     run.wait_for(due, f"a {role} to strike at", pause=0)
+    return hit(victims.get(role, 0), blow)
+
+
+def hit(pid: int, blow: signal.Signals) -> bool:
+    """Strike, and tell whether there was still somebody: one who is dead but not yet waited for feels nothing."""
+    if state_of(pid) in {"", "Z", "X"}:
+        return False
     try:
-        os.kill(victims[role], blow)
-    except (KeyError, ProcessLookupError):
+        os.kill(pid, blow)
+    except ProcessLookupError:
         return False
     return True
 
 
-def is_loading(launcher: int | None) -> bool:
-    """Whether a command of the launcher's is an iptables-restore in a node; the trial before the first lab is not."""
+def loading(launcher: int | None) -> int:
+    """The launcher's command that is an iptables-restore in a node, or 0; the trial before the first lab is none."""
     try:
         for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
             command = Path(f"/proc/{child}/cmdline").read_bytes()
             if b"-restore" in command and b"--counters" in command:
-                return True
+                return int(child)
     except OSError:
-        return False
-    return False
+        return 0
+    return 0
 
 
 def expect_nothing_left(run: Run, before: Machine, ours: set[str]) -> None:

@@ -5,6 +5,7 @@ from typing import get_args
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from lab.cluster.objects import EndpointSlice, KubeObject, Node, Pod, Service
 from lab.codec import decode, dumps, encode, loads
@@ -17,31 +18,31 @@ st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False
 st.register_type_strategy(Mapping, lambda hint: st.dictionaries(*map(st.from_type, get_args(hint)), max_size=3))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.from_type(Evidence))
 def test_evidence(evidence: Evidence) -> None:
     assert loads(dumps(evidence, Evidence), Evidence) == evidence
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.from_type(Plan))
 def test_plan(plan: Plan) -> None:
     assert loads(dumps(plan, Plan), Plan) == plan
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.from_type(Errand))
 def test_errand(errand: Errand) -> None:
     assert loads(dumps(errand, Errand), Errand) == errand
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.from_type(Scenario))
 def test_scenario(scenario: Scenario) -> None:
     assert loads(dumps(scenario, Scenario), Scenario) == scenario
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.lists(st.one_of(*map(st.from_type, (Service, EndpointSlice, Node, Pod)))).map(tuple))
 def test_cluster_objects(objects: tuple[KubeObject, ...]) -> None:
     hint = tuple[KubeObject, ...]

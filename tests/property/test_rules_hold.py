@@ -9,6 +9,7 @@ from ipaddress import ip_address, ip_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_loader import BUILT_IN, MemoryLoader, fresh
+from thoroughness import examples as many
 
 from lab.cluster.objects import (
     Endpoint,
@@ -29,7 +30,7 @@ from lab.engines.embedded.settings import BridgeInterface, ClusterCIDR, NodeCIDR
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 
 # No deadline: how long an example takes says more about the machine than about the rules.
-examples = settings(max_examples=50, deadline=None)
+examples = settings(max_examples=many(20), deadline=None)
 
 NODES = ("node-a", "node-b", "")
 ZONES = ("blue", "green")

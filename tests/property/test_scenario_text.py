@@ -7,6 +7,7 @@ import pytest
 from broken_scenarios import BASE, broken_scenarios
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from lab.errors import ScenarioError
 from lab.scenario.load import parse_scenario
@@ -85,13 +86,13 @@ def read(text: str) -> None:
         assert len(problem) < 1100, problem
 
 
-@settings(max_examples=300, deadline=IN_TIME)
+@settings(max_examples=examples(100), deadline=IN_TIME)
 @given(st.text())
 def test_any_text(text: str) -> None:
     read(text)
 
 
-@settings(max_examples=300, deadline=IN_TIME)
+@settings(max_examples=examples(100), deadline=IN_TIME)
 @given(st.lists(st.sampled_from([*SNIPPETS, *WORDS]), max_size=40).map("".join))
 def test_any_yaml_like_text(text: str) -> None:
     read(text)
@@ -109,30 +110,28 @@ def mutated(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=500, deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
 @given(mutated())
 def test_mutated_scenarios(text: str) -> None:
     read(text)
 
 
+PLACES = [match.span(1) for match in re.finditer(r"(?:: |- |, |\[)([\w./-]+|\{\})", BASE)]
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.sampled_from(WORDS), st.text(max_size=5).map(repr)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(WORDS), inner, max_size=3)),
+    max_leaves=5,
+)
+
+
 @st.composite
 def with_another_value(draw: st.DrawFn) -> str:
     """The base scenario with one value, wherever it stands, exchanged for one of any kind."""
-    places = [match.span(1) for match in re.finditer(r"(?:: |- |, |\[)([\w./-]+|\{\})", BASE)]
-    start, end = draw(st.sampled_from(places))
-    scalar = st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(), st.sampled_from(WORDS), st.text(max_size=5).map(repr)
-    )
-    value = draw(
-        st.recursive(
-            scalar,
-            lambda inner: st.one_of(
-                st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(WORDS), inner, max_size=3)
-            ),
-            max_leaves=5,
-        )
-    )
-    return BASE[:start] + flow(value) + BASE[end:]
+    start, end = draw(st.sampled_from(PLACES))
+    return BASE[:start] + flow(draw(VALUES)) + BASE[end:]
 
 
 def flow(value: object) -> str:
@@ -148,7 +147,7 @@ def flow(value: object) -> str:
             return str(value)
 
 
-@settings(max_examples=200, deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
 @given(with_another_value())
 def test_values_of_any_kind_in_any_place(text: str) -> None:
     read(text)

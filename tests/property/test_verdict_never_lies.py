@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from recorded import World
+from thoroughness import examples
 
 from lab.scenario.model import Manner, Outcome, Preserved, Spread
 from lab.verdict.evidence import Direction, Evidence, FenceReport, Observation, Packet, RuleCount, TapLoss
@@ -324,7 +325,7 @@ def spoilt(world: World) -> st.SearchStrategy[dict[str, object]]:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_no_pass_that_the_definition_forbids(case: tuple[World, Evidence]) -> None:
     world, evidence = case
@@ -339,7 +340,7 @@ def test_no_pass_that_the_definition_forbids(case: tuple[World, Evidence]) -> No
         assert not lies, f"{each.expectation} passed, but: {lies}"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(cases())
 def test_every_verdict_can_be_explained_in_80_columns(case: tuple[World, Evidence]) -> None:
     world, evidence = case
