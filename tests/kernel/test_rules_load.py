@@ -14,11 +14,13 @@ from rule_cases import CASES, Addresses, Case
 
 from lab.engines.embedded.iptables.cleanup import cleanup_text
 from lab.engines.embedded.iptables.held import Held, read_held
+from lab.engines.embedded.iptables.legacy import V1_23
 from lab.engines.embedded.iptables.meaning import differences, read_rules
 from lab.engines.embedded.iptables.names import Table
-from lab.engines.embedded.iptables.render import render
+from lab.engines.embedded.iptables.render import CURRENT, render
 from lab.engines.embedded.iptables.restore import RestoreText, restore
 from lab.engines.embedded.iptables.rules import Ruleset
+from lab.engines.embedded.iptables.shape import Shape
 from lab.ip import Family
 
 VARIANTS = ("nft", "legacy")
@@ -65,8 +67,8 @@ def load_and_save(
     return run([*commands, *(f"{save_command} -c -t {table}" for table in Table)])
 
 
-def ruleset(case: Case, family: Family) -> Ruleset:
-    return render(case.cluster, case.node, case.settings, family)
+def ruleset(case: Case, family: Family, shape: Shape = CURRENT) -> Ruleset:
+    return render(case.cluster, case.node, case.settings, family, shape)
 
 
 def rule_count(text: RestoreText) -> int:
@@ -147,13 +149,17 @@ def test_a_refusal_is_traced_to_line_and_service(variant: str, wrong: str, tmp_p
         assert "Service default/echo" in explained
 
 
+@pytest.mark.parametrize("shape", [CURRENT, V1_23], ids=["current", "v1.23"])
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("family", list(Family), ids=str)
-def test_the_kernel_means_what_was_written_in_every_case(family: Family, variant: str, tmp_path: Path) -> None:
+def test_the_kernel_means_what_was_written_in_every_case(
+    family: Family, variant: str, shape: Shape, tmp_path: Path
+) -> None:
     """Each case into a namespace of its own, and back."""
     ready(family, variant)
     restore_command, save_command = tool(family, variant, "restore"), tool(family, variant, "save")
-    texts = {name: restore(ruleset(make(Addresses(family)), family), Held()).text for name, make in CASES.items()}
+    cases = {name: make(Addresses(family)) for name, make in CASES.items()}
+    texts = {name: restore(ruleset(case, family, shape), Held()).text for name, case in cases.items()}
     commands = []
     for name, text in texts.items():
         file, back = tmp_path / f"{name}.rules", tmp_path / f"{name}.saved"
