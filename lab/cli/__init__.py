@@ -26,6 +26,7 @@ _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 _VERBS: Final = {
     "check": "Say every mistake of scenario files, and run nothing.",
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
+    "judge": "Judge recorded probes again, from their evidence alone.",
     "run": "Run scenarios on this machine's kernel and judge every probe.",
     "trace": "Send one packet through a scenario's lab and tell its way, rule by rule.",
 }

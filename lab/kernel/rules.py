@@ -4,7 +4,7 @@ Owns: the choice among the iptables variants of this machine, and ``IptablesTool
 Must not: write a rule of its own; texts come from an engine.
 
 iptables comes in two variants that do not see each other's rules: ``legacy`` (x_tables, the kernel's ip_tables) and
-``nft`` (the same rules translated to nf_tables). Which of them works depends on what the kernel can do: nobody in a
+``nft`` (the same rules translated to nf_tables). Which of them works depends on what the kernel can do. Nobody in a
 user namespace can load a module, but the kernel itself loads some when they are asked for by name (``request_module``),
 as far as the machine lets it. So each is tried, in an empty namespace, with every table, match and target that the
 engine uses.

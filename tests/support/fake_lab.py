@@ -116,5 +116,9 @@ class FakeLab:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).errand, Evidence(sent=1)
 
+    def bundle(self, verdict: ProbeVerdict, engine: str) -> dict[str, bytes]:
+        self._session.note(f"bundle {verdict.probe.name} {engine}")
+        return {"case.json": b"{}", "rules/node-a.txt": b""}
+
     def close(self) -> None:
         self._session.note(f"close {self.scenario.name}")
