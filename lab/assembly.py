@@ -55,12 +55,13 @@ def assemble(scenario: Scenario) -> Assembly:
     plan = draw(scenario)
     services = _allocated(scenario)
     nodes, pods = _cluster(scenario, allocate_addresses(scenario))
-    slices = derive_slices(services, pods, nodes)
+    given = {(each.namespace, each.service) for each in scenario.slices}
+    derived = derive_slices([each for each in services if (each.namespace, each.name) not in given], pods, nodes)
     errands = resolve(scenario, plan, services)
     return Assembly(
         scenario=scenario,
         plan=plan,
-        objects=(*nodes, *pods, *services, *slices),
+        objects=(*nodes, *pods, *services, *derived, *scenario.slices),
         errands=errands,
         expected_sources=_expected_sources(scenario, plan, errands),
     )
@@ -86,12 +87,15 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
     )
     pods = tuple(
         Pod(
+            namespace=group.namespace,
             name=name,
             labels=group.labels,
             node_name=group.node_of(ordinal),
             addresses=addresses.pod[name],
             ports=group.ports,
             ready=group.ready,
+            serving=group.serving,
+            terminating=group.terminating,
         )
         for group in scenario.pods
         for ordinal, name in enumerate(group.pod_names)

@@ -8,7 +8,7 @@ A scenario file is a ``pytest.Module`` and a probe a ``pytest.Function``: fixtur
 plugins treat them as they treat Python tests. Three fixtures carry the run, and are the place to stand in for it:
 
 * ``lab_session``, once per worker: the lab process, started when the first item needs it.
-* ``lab_open``, once per file: the lab of that scenario.
+* ``lab_open``: the lab of the item's scenario, or of its case; closed when an item needs another, or the file ends.
 * ``lab_verdict``, once per item: the probe, sent and judged.
 
 So evidence is gathered while an item is set up, and its call only holds the verdict against the expectation: what came
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from lab.engines.names import ENGINES, IPTABLES
-from lab.errors import CapabilityError, EngineError, ScenarioError
+from lab.engines.names import ENGINES, IPTABLES, mode_of
+from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
 from lab.scenario.model import Probe, Scenario
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ProbeItem",
     "ScenarioFile",
+    "lab_of_file",
     "lab_open",
     "lab_session",
     "lab_verdict",
@@ -127,29 +128,30 @@ class _Watch:
 class ScenarioFile(pytest.Module):
     """One scenario file. A ``Module`` and not a ``File``, since only modules can hold module-scoped fixtures."""
 
-    scenario: Scenario
-
     def _getobj(self) -> types.ModuleType:
         return types.ModuleType(self.path.name.removesuffix(_SUFFIX))
 
     def collect(self) -> Iterable[pytest.Item]:
         """The scenario's probes, in the order of the file. Raises ``CollectError`` with every mistake in it."""
+        from lab.scenario.cases import cases  # noqa: PLC0415 - a scenario's own room
         from lab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for those who have scenarios
 
         try:
-            self.scenario = load_scenario(Path(os.path.relpath(self.path)))
+            scenario = load_scenario(Path(os.path.relpath(self.path)))
         except ScenarioError as error:
             raise self.CollectError("\n".join(error.problems)) from None
-        for probe in self.scenario.probes:
-            yield ProbeItem.from_parent(self, name=probe.name, callobj=_hold, probe=probe)
+        for case in cases(scenario, mode_of(self.config.getoption("lab_engine"))):
+            for probe in case.probes:
+                yield ProbeItem.from_parent(self, name=probe.name, callobj=_hold, probe=probe, scenario=case)
 
 
 class ProbeItem(pytest.Function):
-    """One probe of a scenario."""
+    """One probe of a scenario, or of one case of it."""
 
-    def __init__(self, *, probe: Probe, **arguments: Any) -> None:
+    def __init__(self, *, probe: Probe, scenario: Scenario, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.probe: Final = probe
+        self.scenario: Final = scenario
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """The probe's own line in the YAML file; pytest counts lines from 0."""
@@ -168,14 +170,49 @@ def lab_session(pytestconfig: pytest.Config) -> "Iterator[Session]":
         yield session
 
 
+class _Labs:
+    """The labs of one scenario file: a lab for each case of its matrix, one at a time."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._case: str | None = None
+        self._lab: OpenLab | None = None
+        self._failed: dict[str, LabError] = {}
+
+    def of(self, scenario: Scenario) -> "OpenLab":
+        """The lab of a case; what keeps it from being opened is told to each of its items."""
+        if self._lab is not None and self._case == scenario.case.id:
+            return self._lab
+        self.close()
+        if scenario.case.id in self._failed:
+            raise self._failed[scenario.case.id]
+        try:
+            self._lab = self._session.open(scenario)
+        except LabError as error:
+            self._failed[scenario.case.id] = error
+            raise
+        self._case = scenario.case.id
+        return self._lab
+
+    def close(self) -> None:
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            lab.close()
+
+
 @pytest.fixture(scope="module")
-def lab_open(request: pytest.FixtureRequest, lab_session: "Session") -> "Iterator[OpenLab]":
-    """The lab of the scenario file, closed after its last item."""
+def lab_of_file(lab_session: "Session") -> Iterator[_Labs]:
+    """The labs of the scenario file, the last of which is closed after the last item."""
+    with closing(_Labs(lab_session)) as labs:
+        yield labs
+
+
+@pytest.fixture
+def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
+    """The lab of the item's scenario, or of its case."""
     scenario: Scenario = request.node.scenario
     with _in_its_own_words(scenario.file):
-        lab = lab_session.open(scenario)
-    with closing(lab):
-        yield lab
+        return lab_of_file.of(scenario)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ _VERBS: Final = {
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
     "judge": "Judge recorded probes again, from their evidence alone.",
     "run": "Run scenarios on this machine's kernel and judge every probe.",
+    "schema": "Print the format of scenarios as JSON Schema.",
     "trace": "Send one packet through a scenario's lab and tell its way, rule by rule.",
 }
 

@@ -23,8 +23,12 @@ FILES: Final = click.argument(
 )
 
 
-def load_all(files: Iterable[Path]) -> list[Scenario]:
+def load_all(files: Iterable[Path], *, to_run: bool = True) -> list[Scenario]:
     """The scenarios of the files, and of every ``*.lab.yaml`` below the directories among them, each once.
+
+    Args:
+        files: files and directories.
+        to_run: refuse what this version cannot run; those who only look at scenarios need not.
 
     Raises:
         ScenarioError: with the mistakes of all files, not only of the first.
@@ -33,7 +37,7 @@ def load_all(files: Iterable[Path]) -> list[Scenario]:
     problems: list[str] = []
     for file in dict.fromkeys(_expand(files)):
         try:
-            scenarios.append(load_scenario(file))
+            scenarios.append(load_scenario(file, to_run=to_run))
         except ScenarioError as error:
             problems += error.problems
     if problems:

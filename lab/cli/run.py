@@ -16,10 +16,11 @@ import click
 from lab.cli.color import wants_color
 from lab.cli.evidence import folder_of, keep
 from lab.cli.files import FILES, load_all
-from lab.engines.names import ENGINES, IPTABLES
+from lab.engines.names import ENGINES, IPTABLES, mode_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
+from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario
 from lab.session import Session
 from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
@@ -85,7 +86,7 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    scenarios = load_all(files)
+    scenarios = [case for scenario in load_all(files) for case in cases(scenario, mode_of(engine))]
     chosen = list(_choose(scenarios, names))
     if not chosen:
         click.echo(_nothing_chosen(scenarios, names), err=True)
@@ -117,9 +118,14 @@ def _paint(word: str, judgement: Judgement) -> str:
 def _choose(scenarios: Iterable[Scenario], names: Sequence[str]) -> Iterable[tuple[Scenario, tuple[Probe, ...]]]:
     """The scenarios that have probes of these names, with those probes; without names, everything."""
     for scenario in scenarios:
-        probes = tuple(probe for probe in scenario.probes if not names or probe.name in names)
+        probes = tuple(probe for probe in scenario.probes if not names or _is_called(probe, scenario, names))
         if probes:
             yield scenario, probes
+
+
+def _is_called(probe: Probe, scenario: Scenario, names: Sequence[str]) -> bool:
+    """Whether a probe has one of the names: as it stands in the file, or with its case."""
+    return probe.name in names or probe.name.removesuffix(f"[{scenario.case.id}]") in names
 
 
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:

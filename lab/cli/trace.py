@@ -15,10 +15,11 @@ from typing import Final
 import click
 
 from lab.cli.files import load_all
-from lab.engines.names import ENGINES
+from lab.engines.names import ENGINES, mode_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import ExitCode
 from lab.ip import Protocol
+from lab.scenario.cases import cases
 from lab.scenario.model import (
     AddressTarget,
     Expect,
@@ -73,7 +74,10 @@ def command(
 
     Example: proxylab trace scenarios/clusterip/from-a-pod.lab.yaml client echo
     """
-    (scenario,) = load_all((file,))
+    (written,) = load_all((file,))
+    scenario = next(iter(cases(written, mode_of(engine))), None)
+    if scenario is None:
+        raise click.UsageError(f"FILE: the scenario has no case for {mode_of(engine)}")
     probe = Probe(
         name=f"{sender} to {target}",
         source=Source(name=sender),

@@ -18,7 +18,7 @@ from lab.cluster.objects import Key, Service, ServicePort, ServiceType, TrafficP
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork
 
-__all__ = ["NODE_PORTS", "allocate_services"]
+__all__ = ["NODE_PORTS", "allocate_services", "needs_health_check"]
 
 NODE_PORTS = range(30000, 32768)
 """The default of kube-apiserver's ``--service-node-port-range``."""
@@ -130,7 +130,7 @@ class _Allocation:
             if port.node_port:
                 self._claim_node_port(service, f"spec.ports[{index}].nodePort", port.node_port, str(service.key))
         if service.health_check_node_port:
-            if _needs_health_check(service):
+            if needs_health_check(service):
                 self._claim_node_port(
                     service,
                     "spec.healthCheckNodePort",
@@ -202,7 +202,7 @@ class _Allocation:
         return tuple(completed)
 
     def _health_check_port_of(self, service: Service) -> int:
-        if service.health_check_node_port or not _needs_health_check(service):
+        if service.health_check_node_port or not needs_health_check(service):
             return service.health_check_node_port
         return self._next_node_port(service, "spec.healthCheckNodePort")
 
@@ -213,7 +213,8 @@ class _Allocation:
         return number or 0
 
 
-def _needs_health_check(service: Service) -> bool:
+def needs_health_check(service: Service) -> bool:
+    """Whether the Service has a health-check node port: ``externalTrafficPolicy: Local`` behind a balancer."""
     return service.type is ServiceType.LOAD_BALANCER and service.external_traffic_policy is TrafficPolicy.LOCAL
 
 

@@ -5,30 +5,21 @@ Must not: know an engine.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, ProxyConfiguration
 from lab.ip import IPNetwork
+from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
 from lab.scenario.problems import Problems
 from lab.scenario.schema.base import ignored_keys
 from lab.scenario.schema.kubeproxy import PRIMARY, ConntrackShape, DetectLocalShape, IptablesShape, KubeProxyShape
 from lab.scenario.validation import validated
 
-__all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "read_configuration"]
+__all__ = ["CONFIGURATION_VERSION", "read_configuration"]
 
-CONFIGURATION_KIND = "KubeProxyConfiguration"
 CONFIGURATION_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
 
 _DEFAULT = ProxyConfiguration()
-
-
-@dataclass(frozen=True, slots=True)
-class Configured:
-    """What a file says of its proxies; ``ignored`` are the keys that are there and have no effect."""
-
-    configuration: ProxyConfiguration | None = None
-    ignored: tuple[str, ...] = ()
 
 
 def read_configuration(documents: Sequence[Place], problems: Problems) -> Configured:

@@ -4,57 +4,79 @@ Owns: the checks of ``expect`` against the rest of the probe and the scenario.
 Must not: judge (``lab.verdict`` does).
 """
 
+from lab.scenario.conntrack import check_conntrack
 from lab.scenario.document import Place
-from lab.scenario.model import Outcome
-from lab.scenario.problems import listed
+from lab.scenario.model import Front, Outcome, Spread
+from lab.scenario.problems import Problems, listed
 from lab.scenario.references import ready_pods, service_id
-from lab.scenario.schema.probe import NodeDeviceShape, ServiceTargetShape
+from lab.scenario.schema.expect import ExpectShape, NodeDeviceShape
+from lab.scenario.schema.probe import SendShape, ServiceTargetShape
 from lab.scenario.subject import Subject
 from lab.spread import flows_needed
 
-__all__ = ["check_expectation"]
+__all__ = ["check_expectations"]
 
 
-def check_expectation(subject: Subject) -> None:
-    """Note why an expectation cannot be met, or not be judged."""
-    expect, place, problems = subject.probe.expect, subject.place["expect"], subject.problems
-    if expect is None:
+def check_expectations(subject: Subject) -> None:
+    """Note why the expectation of a probe, or one of its exceptions, cannot be met or not be judged."""
+    if subject.probe.expect is not None:
+        _check(subject, subject.probe.expect, subject.place["expect"])
+    for index, exception in enumerate(subject.probe.exceptions):
+        if exception is not None:
+            _check(subject, exception.expect, subject.place["except"][index]["expect"])
+
+
+def _check(subject: Subject, expect: ExpectShape, place: Place) -> None:
+    inventory, problems = subject.inventory, subject.problems
+    _check_outcome(expect, place, problems)
+    _check_http(subject, expect, place)
+    if isinstance(expect.source, NodeDeviceShape) and expect.source.node not in inventory.nodes:
+        spot = place["source"]["node"].spot
+        inventory.refuse(spot, expect.source.node, "a node", inventory.nodes, problems)
+    if expect.at is not None:
+        name = expect.at.partition("/")[0]
+        if name not in inventory.senders:
+            inventory.refuse(place["at"].spot, name, "a node", inventory.nodes, problems)
+    if expect.conntrack is not None:
+        check_conntrack(expect.conntrack, place["conntrack"], inventory, problems)
+    _check_backends(subject, expect.backends or [], place["backends"])
+    if expect.outcome is Outcome.DELIVERED and expect.spread is not None:
+        _check_spread(subject, expect, place["spread"])
+
+
+def _check_outcome(expect: ExpectShape, place: Place, problems: Problems) -> None:
+    """What goes together with an outcome, and what does not."""
+    if expect.outcome is None:
+        if expect.http is None:
+            problems.add(place["outcome"].key, "is missing")
         return
-    delivered = expect.outcome is Outcome.DELIVERED
-    if delivered and expect.source is None:
-        what = "is missing: with delivered, say whom the backend sees"
-        problems.add(place["source"].key, what, allowed="allowed: preserved, an address, or {node, device}")
-    if delivered and expect.at is not None:
-        problems.add(place["at"].key, "a flow that is delivered ends at its backend", allowed="leave it out")
-    if not delivered:
-        for key in [key for key in ("backends", "source", "spread") if place[key].exists]:
+    if expect.outcome is not Outcome.DELIVERED:
+        for key in [key for key in ("backends", "source", "spread", "reply", "http") if place[key].exists]:
             what = f"nothing arrives when flows are {expect.outcome}"
             problems.add(place[key].key, what, allowed="only with delivered")
-    if isinstance(expect.source, NodeDeviceShape) and expect.source.node not in subject.inventory.nodes:
-        spot = place["source"]["node"].spot
-        subject.inventory.refuse(spot, expect.source.node, "a node", subject.inventory.nodes, problems)
+        return
+    if expect.source is None and expect.http is None:
+        what = "is missing: with delivered, say whom the backend sees"
+        problems.add(place["source"].key, what, allowed="allowed: preserved, an address, or {node, device}")
     if expect.at is not None:
-        _check_end(subject, expect.at, place["at"])
-    _check_backends(subject, expect.backends or [], place["backends"])
-    if delivered and expect.spread is not None:
-        _check_spread(subject, expect.backends or [], place["spread"])
+        problems.add(place["at"].key, "a flow that is delivered ends at its backend", allowed="leave it out")
 
 
-def _check_end(subject: Subject, at: str, place: Place) -> None:
-    inventory = subject.inventory
-    name = at.partition("/")[0]
-    if name in inventory.senders:
-        what = "not yet: this version cannot prove that a flow ends at a pod or host"
-        subject.problems.add(place.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
-    elif name not in inventory.nodes:
-        inventory.refuse(place.spot, name, "a node", inventory.nodes, subject.problems)
+def _check_http(subject: Subject, expect: ExpectShape, place: Place) -> None:
+    target, problems = subject.probe.target, subject.problems
+    via = target.via if isinstance(target, ServiceTargetShape) else None
+    if via is Front.HEALTH_CHECK_NODE_PORT and expect.http is None and expect.outcome is Outcome.DELIVERED:
+        problems.add(place["http"].key, "is missing: a health-check node port answers by HTTP", allowed="{status: 200}")
+    if expect.http is not None and expect.http.local_endpoints is not None and via is not Front.HEALTH_CHECK_NODE_PORT:
+        what = "only a health-check node port tells of local endpoints"
+        problems.add(place["http"]["localEndpoints"].key, what, allowed="leave it out")
 
 
 def _check_backends(subject: Subject, backends: list[str], place: Place) -> None:
     inventory, send = subject.inventory, subject.probe.send
     seen: set[str] = set()
     for index, name in enumerate(backends):
-        if name not in inventory.pods:
+        if name not in inventory.backends:
             inventory.refuse(place[index].spot, name, "a pod", inventory.pods, subject.problems)
         elif name in seen:
             subject.problems.add(place[index].spot, f"{name} stands twice")
@@ -64,27 +86,63 @@ def _check_backends(subject: Subject, backends: list[str], place: Place) -> None
         subject.problems.add(place.spot, what, allowed=f"needed: {len(backends)}, since each of them must be reached")
 
 
-def _check_spread(subject: Subject, backends: list[str], place: Place) -> None:
+def _check_spread(subject: Subject, expect: ExpectShape, place: Place) -> None:
     target, send, problems = subject.probe.target, subject.probe.send, subject.problems
     if target is None or send is None:
         return
     if not isinstance(target, ServiceTargetShape):
         problems.add(place.key, "only a Service spreads flows", allowed="leave it out")
         return
-    count = len(backends) or _endpoints(subject, target)
-    if count is None:
+    if _check_affinity(subject, expect, target, place):
         return
+    if isinstance(expect.spread, dict):
+        _check_shares(subject, expect.spread, expect.backends, place)
+    count = len(expect.spread) if isinstance(expect.spread, dict) else len(expect.backends or [])
+    known = count or _endpoints(subject, target)
+    if known is not None and expect.spread is not Spread.STICKY:
+        _check_power(subject, send, known, place)
+
+
+def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTargetShape, place: Place) -> bool:
+    """Whether the spread contradicts the Service's session affinity; notes it."""
+    service = subject.manifests.services.get(service_id(target.service, target.namespace))
+    if service is None:
+        return False
+    if expect.spread is Spread.STICKY and service.affinity_timeout is None:
+        what = f"Service {service.name} has no session affinity: nothing makes flows stick"
+        subject.problems.add(place.spot, what, allowed="needed: sessionAffinity: ClientIP")
+        return True
+    if expect.spread is not Spread.STICKY and service.affinity_timeout is not None:
+        what = f"Service {service.name} has sessionAffinity ClientIP: all flows of a client go to one backend"
+        subject.problems.add(place.spot, what, allowed="allowed: sticky")
+        return True
+    return False
+
+
+def _check_shares(subject: Subject, shares: dict[str, float], backends: list[str] | None, place: Place) -> None:
+    inventory = subject.inventory
+    for name in shares:
+        if name not in inventory.backends:
+            inventory.refuse(place[name].key, name, "a pod", inventory.pods, subject.problems)
+        elif backends is not None and name not in backends:
+            subject.problems.add(place[name].key, f"{name} is none of the backends", allowed=listed(backends))
+
+
+def _check_power(subject: Subject, send: SendShape, count: int, place: Place) -> None:
     if count < 2:
-        problems.add(place.spot, f"the number of backends is {count}", allowed="needed: two or more")
+        subject.problems.add(place.spot, f"the number of backends is {count}", allowed="needed: two or more")
     elif send.flows < (needed := flows_needed(count)):
         flows = subject.place["send"]["flows"]
         what = f"send.flows is {send.flows}, too few to show an uneven spread over {count} backends"
-        problems.add(flows.spot if flows.exists else place.spot, what, allowed=f"needed: {needed}")
+        subject.problems.add(flows.spot if flows.exists else place.spot, what, allowed=f"needed: {needed}")
 
 
 def _endpoints(subject: Subject, target: ServiceTargetShape) -> int | None:
-    """The number of ready pods behind the Service, or ``None`` where that cannot be known."""
-    service = subject.manifests.services.get(service_id(target.service, target.namespace))
-    if service is None or subject.inventory.doubtful:
+    """The number of ready endpoints of the Service, or ``None`` where that cannot be known."""
+    wanted = service_id(target.service, target.namespace)
+    service = subject.manifests.services.get(wanted)
+    if service is None or subject.inventory.doubtful or not subject.manifests.complete:
         return None
+    if (given := subject.manifests.endpoints(wanted)) is not None:
+        return given
     return ready_pods(service, subject.parts)

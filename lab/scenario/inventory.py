@@ -1,20 +1,20 @@
 """Who is who in a scenario: nodes, pods and outside hosts share one name space.
 
-Owns: ``Inventory``, and the checks of nodes, pods, hosts and the network against each other.
+Owns: ``Inventory``, and the checks of pods and of names against each other.
 Must not: look at Services or probes.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 
+from lab.ip import Family
 from lab.scenario.document import Place, Spot
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
-from lab.scenario.schema.scenario import PodShape
+from lab.scenario.schema.machines import PodShape
 from lab.scenario.schema.syntax import is_label
 
-__all__ = ["MOST_PODS", "Inventory", "check_network", "pod_names", "take_inventory"]
+__all__ = ["MOST_PODS", "Inventory", "pod_names", "take_inventory"]
 
 MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""
@@ -41,6 +41,11 @@ class Inventory:
     @property
     def senders(self) -> tuple[str, ...]:
         """Every name that a probe can send from."""
+        return (*self.pods, *self.hosts, *self.nodes)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Every name that can stand behind a Service: outside hosts do by EndpointSlices that the author gives."""
         return (*self.pods, *self.hosts)
 
     def is_doubtful(self, name: str) -> bool:
@@ -80,7 +85,6 @@ def take_inventory(parts: Parts, problems: Problems) -> Inventory:
         parts: the scenario's well-formed parts.
         problems: takes names that collide, and pods that are wrong in themselves or on nodes that are not there.
     """
-    spec = parts.place["spec"]
     sound = _within_bounds(parts, problems)
     pods: dict[str, str] = {}
     for name, pod in sound.items():
@@ -95,7 +99,7 @@ def take_inventory(parts: Parts, problems: Problems) -> Inventory:
     )
     _check_names(parts, sound, problems)
     for name, pod in sound.items():
-        _check_pod(name, pod, spec["pods"][name], inventory, problems)
+        _check_pod(name, pod, parts.at("pods", name), inventory, problems)
     return inventory
 
 
@@ -106,7 +110,7 @@ def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
     for name, pod in parts.pods.items():
         count += 1 if pod is None else pod.replicas or 1
         if count > MOST_PODS:
-            place = parts.place["spec"]["pods"][name]
+            place = parts.at("pods", name)
             problems.add(place.key, f"this makes {count} pods", allowed=f"allowed: {MOST_PODS} in all")
             break
         if pod is not None:
@@ -115,15 +119,14 @@ def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
 
 
 def _check_names(parts: Parts, sound: Mapping[str, PodShape], problems: Problems) -> None:
-    spec = parts.place["spec"]
     owners: dict[str, tuple[str, Place]] = {}
-    bearers = [(name, "a node", spec["nodes"][name]) for name in parts.nodes]
+    bearers = [(name, "a node", parts.at("nodes", name)) for name in parts.nodes]
     for name, pod in sound.items():
-        place = spec["pods"][name]
+        place = parts.at("pods", name)
         bearers.append((name, "a pod" if pod.replicas is None else "a group of pods", place))
         if pod.replicas is not None:
             bearers += [(each, f"a pod of {name}", place) for each in pod_names(name, pod)]
-    bearers += [(name, "an outside host", spec["hosts"][name]) for name in parts.hosts]
+    bearers += [(name, "an outside host", parts.at("hosts", name)) for name in parts.hosts]
     for name, kind, place in bearers:
         if name not in owners:
             owners[name] = (kind, place)
@@ -145,6 +148,29 @@ def _check_pod(name: str, pod: PodShape, place: Place, inventory: Inventory, pro
     for index, node in enumerate(pod.nodes or []):
         if node not in inventory.nodes:
             inventory.refuse(place["nodes"][index].spot, node, "a node", inventory.nodes, problems)
+    _check_addresses(pod, place, problems)
+    _check_ports(pod, place, problems)
+
+
+def _check_addresses(pod: PodShape, place: Place, problems: Problems) -> None:
+    """A pod's fixed addresses, and what goes together with where it lives."""
+    if pod.addresses and (pod.replicas is not None or pod.host_network):
+        what = "pods on their node's network have its addresses" if pod.host_network else "replicas differ in address"
+        problems.add(place["addresses"].key, what, allowed="leave it out")
+    families = [Family.of(address) for address in pod.addresses]
+    for index, family in enumerate(families):
+        if family in families[:index]:
+            problems.add(place["addresses"][index].spot, f"a second {family} address", allowed="one of each family")
+    if pod.shared_netns and pod.replicas is None:
+        problems.add(place["sharedNetns"].key, "a single pod shares with nobody", allowed="only with replicas")
+    if pod.shared_netns and pod.host_network:
+        problems.add(place["sharedNetns"].key, "pods on their node's network share it already", allowed="leave it out")
+    if pod.serving is not None and not pod.terminating and pod.serving != pod.ready:
+        what = f"a pod that does not terminate is serving when it is ready, and ready is {shown(pod.ready)}"
+        problems.add(place["serving"].spot, what, allowed="say ready, or terminating: true")
+
+
+def _check_ports(pod: PodShape, place: Place, problems: Problems) -> None:
     numbers: set[tuple[str, int]] = set()
     names: set[str] = set()
     for index, port in enumerate(pod.ports):
@@ -155,26 +181,3 @@ def _check_pod(name: str, pod: PodShape, place: Place, inventory: Inventory, pro
         if port.name in names:
             problems.add(at["name"].spot, f"{shown(port.name)} stands twice", allowed="the names of ports are unique")
         names |= {port.name} if port.name else set()
-
-
-def check_network(parts: Parts, problems: Problems) -> None:
-    """Note networks that overlap. Whether they have room enough, the plan finds out.
-
-    Args:
-        parts: the scenario's well-formed parts.
-        problems: takes what is wrong.
-    """
-    network = parts.network
-    if network is None:
-        return
-    place = parts.place["spec"]["network"]
-    networks = {
-        "podCIDR": network.pod_cidr,
-        "serviceCIDR": network.service_cidr,
-        "nodeCIDR": network.node_cidr,
-        "outsideCIDR": network.outside_cidr,
-    }
-    for (one, first), (other, second) in combinations(networks.items(), 2):
-        if first.overlaps(second):
-            written = other if place[other].exists else one
-            problems.add(place[written].spot, f"{one} {first} and {other} {second} overlap", allowed="keep them apart")

@@ -6,63 +6,76 @@ Must not: find mistakes itself; each kind has its module.
 Theory of operation. A mistake must not hide another one, nor make up one that is not there. So a file is read in
 layers, each of which goes on with what the one before could make sense of: YAML (``source``), each document by its
 shape (``validation``), each well-formed part (``parts``, ``manifests``), and then the parts against each other
-(``inventory``, ``references``, ``probes``). What could not be read is known to be there, and references to it are left
-alone. Only when no layer found anything is the ``Scenario`` built.
+(``inventory``, ``networks``, ``conditions``, ``references``, ``probes``, ``streams``), and what this version cannot run
+(``missing``). What could not be read is known to be there, and references to it are left alone. Only when no layer
+found anything is the ``Scenario`` built.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from lab.errors import InternalError
 from lab.scenario.build import build_scenario
-from lab.scenario.configuration import CONFIGURATION_KIND, read_configuration
-from lab.scenario.document import Document, Spot
-from lab.scenario.inventory import check_network, take_inventory
+from lab.scenario.conditions import check_conditions
+from lab.scenario.configured import CONFIGURATION_KIND, Configured
+from lab.scenario.document import Document, Place, Spot
+from lab.scenario.inventory import take_inventory
 from lab.scenario.manifests import read_manifests
+from lab.scenario.missing import refuse_missing
 from lab.scenario.model import Position, Scenario
-from lab.scenario.parts import read_parts
+from lab.scenario.networks import check_network, service_networks
+from lab.scenario.parts import read_parts, with_objects
 from lab.scenario.probes import check_probes
 from lab.scenario.problems import Problems
 from lab.scenario.references import check_services
 from lab.scenario.source import MOST_BYTES, decode, read_documents
+from lab.scenario.streams import check_streams
 
 __all__ = ["load_scenario", "parse_scenario"]
 
 
-def load_scenario(path: Path) -> Scenario:
+def load_scenario(path: Path, *, to_run: bool = True) -> Scenario:
     """Read a scenario file.
+
+    Args:
+        path: the file.
+        to_run: refuse what this version cannot run. Without it, the scenario is for those who only look at it.
 
     Raises:
         ScenarioError: with a line for each mistake, or saying why the file cannot be read.
     """
     problems = Problems()
-    file = str(path)
+    text = _read(path, _start(str(path)), problems)
+    problems.raise_any()
+    return _scenario(text, str(path), problems, to_run=to_run)
+
+
+def parse_scenario(text: str, file: str, *, to_run: bool = True) -> Scenario:
+    """Read a scenario from text.
+
+    Args:
+        text: the YAML of one scenario file.
+        file: the name by which positions call it; ``spec.manifests`` are looked for beside it.
+        to_run: refuse what this version cannot run.
+
+    Raises:
+        ScenarioError: with a line for each mistake.
+    """
+    return _scenario(text, file, Problems(), to_run=to_run)
+
+
+def _read(path: Path, spot: Spot, problems: Problems) -> str:
+    """The text of a file; empty after noting, at ``spot``, why it cannot be read."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        problems.add(_start(file), f"the file cannot be read: {reason}")
-        problems.raise_any()
-        raise
-    text = decode(data, file, problems)
-    problems.raise_any()
-    return _scenario(text or "", file, problems)
+        problems.add(spot, f"the file cannot be read: {reason}")
+        return ""
+    return decode(data, str(path), problems) or ""
 
 
-def parse_scenario(text: str, file: str) -> Scenario:
-    """Read a scenario from text.
-
-    Args:
-        text: the YAML of one scenario file.
-        file: the name by which positions call it.
-
-    Raises:
-        ScenarioError: with a line for each mistake.
-    """
-    return _scenario(text, file, Problems())
-
-
-def _scenario(text: str, file: str, problems: Problems) -> Scenario:
+def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scenario:
     documents, complete = read_documents(text, file, problems)
     scenarios = [document.root for document in documents if _is_scenario(document)]
     configurations = [document.root for document in documents if _is_configuration(document)]
@@ -73,19 +86,51 @@ def _scenario(text: str, file: str, problems: Problems) -> Scenario:
     if not scenarios and complete:
         needed = "needed: a document with apiVersion: proxylab/v1 and kind: Scenario"
         problems.add(_start(file), "the file holds no Scenario", allowed=needed)
-    parts = read_parts(scenarios[0], problems) if scenarios else None
-    network = parts.network if parts else None
-    configured = read_configuration(configurations, problems)
-    manifests = read_manifests(others, network.service_cidr if network else None, problems)
+    if not scenarios:
+        _configured(configurations, problems)
+        read_manifests(others, (), problems)
+        problems.raise_any()
+    parts = read_parts(scenarios[0], problems)
+    configured = _configured(configurations, problems)
+    others += _further(scenarios[0]["spec"]["manifests"], Path(file).parent, problems)
+    manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
-    if parts is not None and complete:
+    parts = with_objects(parts, manifests, problems)
+    if complete:
         inventory = take_inventory(parts, problems)
-        check_network(parts, problems)
+        check_network(parts, inventory, problems)
+        check_conditions(parts, problems)
         check_probes(parts, inventory, manifests, problems)
+        check_streams(parts, inventory, manifests, problems)
+        if to_run:
+            refuse_missing(parts, inventory, manifests, configurations, problems)
     problems.raise_any()
-    if parts is None or parts.document is None:
-        raise InternalError(f"{file}: refused, but no problem was told; please report this file")
-    return build_scenario(file, parts.document, parts.place, manifests, configured)
+    return build_scenario(file, parts, manifests, configured)
+
+
+def _configured(documents: list[Place], problems: Problems) -> Configured:
+    if not documents:
+        return Configured()
+    from lab.scenario.configuration import read_configuration  # noqa: PLC0415 - for files that have such a document
+
+    return read_configuration(documents, problems)
+
+
+def _further(place: Place, folder: Path, problems: Problems) -> Iterator[Place]:
+    """The documents of the files that ``spec.manifests`` names, by their paths from the scenario's folder."""
+    names = place.value
+    for index, name in enumerate(names if isinstance(names, list) else []):
+        if not isinstance(name, str):
+            continue
+        before = len(problems)
+        text = _read(folder / name, place[index].spot, problems)
+        if len(problems) > before:
+            continue
+        for document in read_documents(text, str(folder / name), problems)[0]:
+            if _is_scenario(document):
+                problems.add(document.root.spot, "a Scenario stands among the manifests", allowed="only manifests")
+            else:
+                yield document.root
 
 
 def _is_scenario(document: Document) -> bool:

@@ -1,139 +1,261 @@
 """Kubernetes manifests become the objects of the cluster.
 
-Owns: which kinds of object a scenario file may hold, lists of them, and the API server's defaults.
+Owns: which kinds of object a scenario file may hold, lists of them, and what becomes of each kind.
 Must not: allocate (``lab.cluster.allocate`` does), or weigh fields against each other (``lab.scenario.validity`` does).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from ipaddress import ip_address
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
-from lab.cluster.objects import (
-    LoadBalancerIngress,
-    Service,
-    ServicePort,
-    ServiceType,
-    TrafficPolicy,
-)
-from lab.ip import IPNetwork, Protocol
+from lab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
+from lab.ip import IPNetwork
 from lab.scenario.document import Place
 from lab.scenario.problems import Problems, describe, shown
 from lab.scenario.schema.base import ignored_keys
-from lab.scenario.schema.service import (
-    FamilyPolicy,
-    IngressShape,
-    ServicePortShape,
-    ServiceShape,
-    ServiceSpecShape,
-    SessionAffinity,
-)
+from lab.scenario.schema.service import ServiceShape
+from lab.scenario.services import DEFAULT_NAMESPACE, service_of
 from lab.scenario.validation import validated
 from lab.scenario.validity import check_service
 
-__all__ = ["Manifests", "ServiceId", "read_manifests"]
+if TYPE_CHECKING:
+    from lab.scenario.schema.machines import NodeShape, PodShape
+
+__all__ = ["DEFAULT_NAMESPACE", "Given", "Manifests", "ServiceId", "read_manifests"]
 
 ServiceId = tuple[str, str]
 """Namespace and name."""
 
-DEFAULT_NAMESPACE = "default"
-DEFAULT_AFFINITY_TIMEOUT = 10800
-"""``sessionAffinityConfig.clientIP.timeoutSeconds`` of core/v1, in seconds: three hours."""
-
-_KINDS = {"Service": "v1", "List": "v1"}
-_LATER = {
+_KINDS: Final = {
+    "Service": "v1",
     "EndpointSlice": "discovery.k8s.io/v1",
-    "Endpoints": "v1",
     "Pod": "v1",
     "Node": "v1",
+    "Endpoints": "v1",
     "Ingress": "networking.k8s.io/v1",
     "ServiceCIDR": "networking.k8s.io/v1",
+    "List": "v1",
 }
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """A Pod or Node that stands as a manifest, with its place; ``shape`` is ``None`` where it is not well-formed."""
+
+    shape: Any
+    place: Place
+
+
+@dataclass(slots=True)
 class Manifests:
     """What the manifests of a file hold.
 
     Attributes:
         services: every Service that is named, ``None`` where it is not well-formed.
         places: where each of them stands.
+        slices: every EndpointSlice that is well-formed, by namespace and name; Endpoints are mirrored into such.
+        sliced: the Services whose slices the author gives.
+        pods: the Pods by name.
+        nodes: the Nodes by name.
         complete: whether every document could be told to be a Service or not.
         ignored: the paths that are there and have no effect, without indexes.
+        notes: what the author may not expect.
     """
 
-    services: Mapping[ServiceId, Service | None]
-    places: Mapping[ServiceId, Place]
-    complete: bool
-    ignored: frozenset[str]
+    services: dict[ServiceId, Service | None] = field(default_factory=dict)
+    places: dict[ServiceId, Place] = field(default_factory=dict)
+    slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
+    sliced: set[ServiceId] = field(default_factory=set)
+    pods: dict[str, Given] = field(default_factory=dict)
+    nodes: dict[str, Given] = field(default_factory=dict)
+    complete: bool = True
+    ignored: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def endpoints(self, service: ServiceId) -> int | None:
+        """How many ready endpoints the given slices of a Service have; ``None`` where its slices are derived."""
+        if service not in self.sliced:
+            return None
+        return len(
+            {
+                endpoint.addresses[0]
+                for each in self.slices.values()
+                if (each.namespace, each.service) == service
+                for endpoint in each.endpoints
+                if endpoint.ready
+            }
+        )
 
 
-def read_manifests(documents: Iterable[Place], service_cidr: IPNetwork | None, problems: Problems) -> Manifests:
+def read_manifests(documents: Iterable[Place], service_networks: Sequence[IPNetwork], problems: Problems) -> Manifests:
     """Read every manifest of a file.
 
     Args:
         documents: the documents that are no Scenario.
-        service_cidr: where cluster IPs must come from; ``None`` where it is not known.
+        service_networks: where cluster IPs must come from; none where that is not known.
         problems: takes what is wrong.
     """
-    reader = _Reader(service_cidr, problems)
+    reader = _Reader(service_networks, problems)
     for document in documents:
         reader.read(document)
-    return Manifests(reader.services, reader.places, reader.complete, frozenset(reader.ignored))
+    reader.mirror()
+    return reader.found
 
 
 class _Reader:
-    """Reads document after document; its attributes are those of ``Manifests``."""
+    """Reads document after document."""
 
-    def __init__(self, service_cidr: IPNetwork | None, problems: Problems) -> None:
-        self._service_cidr = service_cidr
+    def __init__(self, service_networks: Sequence[IPNetwork], problems: Problems) -> None:
+        self._service_networks = service_networks
         self._problems = problems
-        self.services: dict[ServiceId, Service | None] = {}
-        self.places: dict[ServiceId, Place] = {}
-        self.complete = True
-        self.ignored: set[str] = set()
+        self._seen: dict[tuple[str, str, str], Place] = {}
+        self._mirrors: list[tuple[Place, Any]] = []
+        self.found = Manifests()
 
     def read(self, place: Place) -> None:
-        """Read the object at ``place``: a Service, or a List of Services."""
+        """Read the object at ``place``, or the objects of a List."""
         kind = _kind(place, self._problems)
-        if kind == "Service":
-            self._read_service(place)
+        if kind != "List":
+            self._read_object(kind, place)
             return
         items = place["items"].value
-        if kind != "List":
-            self.complete = False
-        elif not isinstance(items, list):
+        if not isinstance(items, list):
             self._problems.add(place["items"].spot, f"must be a list, is {describe(items)}")
-            self.complete = False
-        else:
-            for index in range(len(items)):
-                self._read_item(place["items"][index])
+            self.found.complete = False
+            return
+        for index in range(len(items)):
+            item = place["items"][index]
+            self._read_object(_kind(item, self._problems, inside="List"), item)
 
-    def _read_item(self, place: Place) -> None:
-        if _kind(place, self._problems, inside="List") == "Service":
-            self._read_service(place)
+    def _read_object(self, kind: str | None, place: Place) -> None:
+        readers: Mapping[str, Callable[[Place], None]] = {
+            "Service": self._read_service,
+            "EndpointSlice": self._read_slice,
+            "Endpoints": self._read_endpoints,
+            "Pod": self._read_pod,
+            "Node": self._read_node,
+        }
+        if kind is None:
+            self.found.complete = False
+        elif kind in readers:
+            readers[kind](place)
         else:
-            self.complete = False
+            self.found.notes.append(f"no effect on proxying: {kind} {shown(place['metadata']['name'].value)}")
+
+    def _first(self, kind: str, place: Place) -> tuple[str, str] | None:
+        """Namespace and name of an object, unless it has none or stands twice."""
+        name = place["metadata"]["name"].value
+        namespace = place["metadata"]["namespace"].value or DEFAULT_NAMESPACE
+        if not isinstance(name, str) or not isinstance(namespace, str):
+            self.found.complete = False
+            return None
+        first = self._seen.setdefault((kind, namespace, name), place)
+        if first is not place:
+            spot = place["metadata"]["name"].spot
+            line = first["metadata"]["name"].key.position.line
+            self._problems.add(spot, f"{kind} {namespace}/{name} stands twice; the first is in line {line}")
+            return None
+        return namespace, name
 
     def _read_service(self, place: Place) -> None:
-        problems = self._problems
+        problems, found = self._problems, self.found
         shape = validated(ServiceShape, place, problems)
-        service_id = _service_id(place)
+        service_id = self._first("Service", place)
         if service_id is None:
-            self.complete = False
             return
-        if first := self.places.get(service_id):
-            what = f"Service {'/'.join(service_id)} stands twice"
-            line = first["metadata"]["name"].key.position.line
-            problems.add(place["metadata"]["name"].spot, f"{what}; the first is in line {line}")
-            return
-        self.places[service_id] = place
-        self.services[service_id] = None
+        found.places[service_id] = place
+        found.services[service_id] = None
         if shape is not None:
             before = len(problems)
-            check_service(shape, place, self._service_cidr, problems)
+            check_service(shape, place, self._service_networks, problems)
             if len(problems) == before:
-                self.services[service_id] = _service(shape)
-            self.ignored.update(ignored_keys(shape))
+                found.services[service_id] = service_of(shape)
+            found.ignored.update(ignored_keys(shape))
+
+    def _read_slice(self, place: Place) -> None:
+        from lab.scenario.schema.workload import EndpointSliceShape  # noqa: PLC0415 - for files that have one
+        from lab.scenario.workloads import check_labels, check_slice, slice_of  # noqa: PLC0415
+
+        shape = validated(EndpointSliceShape, place, self._problems)
+        name = self._first("EndpointSlice", place)
+        service = place["metadata"]["labels"][SERVICE_NAME_LABEL].value
+        if name is not None and isinstance(service, str):
+            self.found.sliced.add((name[0], service))
+        if shape is None or name is None:
+            return
+        if not service:
+            self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} has no label {SERVICE_NAME_LABEL}")
+        before = len(self._problems)
+        check_labels(shape.metadata.labels or {}, place["metadata"]["labels"], self._problems)
+        check_slice(shape, place, self._problems)
+        self.found.ignored.update(ignored_keys(shape))
+        if len(self._problems) > before:
+            return
+        made = slice_of(shape)
+        if made is None:
+            self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds names, not addresses")
+        elif service:
+            self.found.slices[name] = made
+
+    def _read_endpoints(self, place: Place) -> None:
+        from lab.scenario.schema.workload import EndpointsShape  # noqa: PLC0415
+
+        shape = validated(EndpointsShape, place, self._problems)
+        if self._first("Endpoints", place) is not None and shape is not None:
+            self._mirrors.append((place, shape))
+
+    def mirror(self) -> None:
+        """Mirror Endpoints into slices, as the control plane does where a Service has no selector."""
+        if not self._mirrors:
+            return
+        from lab.scenario.workloads import mirrored_slices  # noqa: PLC0415
+
+        for _, shape in self._mirrors:
+            key = (shape.metadata.namespace or DEFAULT_NAMESPACE, shape.metadata.name)
+            service = self.found.services.get(key)
+            if service is None or service.selector:
+                reason = "there is no such Service" if service is None else "its Service has a selector"
+                self.found.notes.append(f"no effect: Endpoints {'/'.join(key)}, since {reason}")
+                continue
+            self.found.notes.append(f"Endpoints {'/'.join(key)} are mirrored into EndpointSlices, which proxies read")
+            self.found.sliced.add(key)
+            self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(shape)})
+
+    def _read_pod(self, place: Place) -> None:
+        from lab.scenario.schema.workload import PodObjectShape  # noqa: PLC0415
+        from lab.scenario.workloads import pod_of_object  # noqa: PLC0415
+
+        self._keep(PodObjectShape, pod_of_object, self.found.pods, place, "Pod")
+
+    def _read_node(self, place: Place) -> None:
+        from lab.scenario.schema.workload import NodeObjectShape  # noqa: PLC0415
+        from lab.scenario.workloads import node_of_object  # noqa: PLC0415
+
+        self._keep(NodeObjectShape, node_of_object, self.found.nodes, place, "Node")
+
+    def _keep(
+        self,
+        shape: Any,
+        make: "Callable[[Any], PodShape | NodeShape]",
+        found: dict[str, Given],
+        place: Place,
+        kind: str,
+    ) -> None:
+        from lab.scenario.workloads import check_labels  # noqa: PLC0415
+
+        read = validated(shape, place, self._problems)
+        name = self._first(kind, place)
+        if name is None:
+            return
+        if name[1] in found:
+            what = f"another {kind} is called {name[1]}, in another namespace"
+            self._problems.add(
+                place["metadata"]["name"].spot, what, allowed="nodes, pods and hosts share one name space"
+            )
+            return
+        found[name[1]] = Given(make(read) if read is not None else None, place)
+        if read is not None:
+            check_labels(read.metadata.labels or {}, place["metadata"]["labels"], self._problems)
 
 
 def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
@@ -148,77 +270,16 @@ def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
         problems.add(place[absent].spot, "is missing or no text", allowed="every object has an apiVersion and a kind")
         return None
     spot = place["kind"].spot
-    allowed = "allowed: Service" if inside else "allowed: Scenario, Service, List, KubeProxyConfiguration"
-    if kind in _LATER:
-        problems.add(spot, f"not yet: this version cannot use objects of kind {kind}", allowed=allowed)
-    elif kind == inside:
+    known = [each for each in _KINDS if each != inside]
+    if not inside:
+        known = ["Scenario", *known, "KubeProxyConfiguration"]
+    allowed = f"allowed: {', '.join(known)}"
+    if kind == inside:
         problems.add(spot, f"a {kind} stands inside a {kind}", allowed=allowed)
     elif kind not in _KINDS:
-        known = ["Scenario", "KubeProxyConfiguration", *_KINDS, *_LATER]
         problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
     elif version != _KINDS[kind]:
         problems.add(place["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
     else:
         return kind
     return None
-
-
-def _service_id(place: Place) -> ServiceId | None:
-    """The namespace and name of a Service, be the rest of it well-formed or not."""
-    name = place["metadata"]["name"].value
-    namespace = place["metadata"]["namespace"].value or DEFAULT_NAMESPACE
-    return (namespace, name) if isinstance(name, str) and isinstance(namespace, str) else None
-
-
-def _service(shape: ServiceShape) -> Service:
-    metadata, spec = shape.metadata, shape.spec or ServiceSpecShape()
-    balancer = shape.status.load_balancer if shape.status else None
-    addresses = spec.cluster_ips or [spec.cluster_ip or ""]
-    return Service(
-        namespace=metadata.namespace or DEFAULT_NAMESPACE,
-        name=metadata.name,
-        labels=metadata.labels or {},
-        annotations=metadata.annotations or {},
-        type=spec.type or ServiceType.CLUSTER_IP,
-        selector=spec.selector or {},
-        ports=tuple(map(_port, spec.ports or [])),
-        headless="None" in addresses,
-        cluster_ips=tuple(ip_address(address) for address in addresses if address not in ("", "None")),
-        ip_families=tuple(spec.ip_families or []),
-        ip_family_policy=(spec.ip_family_policy or FamilyPolicy.SINGLE).value,
-        external_ips=tuple(spec.external_ips or []),
-        load_balancer_ingress=tuple(map(_ingress, (balancer.ingress if balancer else None) or [])),
-        source_ranges=tuple(spec.load_balancer_source_ranges or []),
-        internal_traffic_policy=spec.internal_traffic_policy or TrafficPolicy.CLUSTER,
-        external_traffic_policy=spec.external_traffic_policy or TrafficPolicy.CLUSTER,
-        health_check_node_port=spec.health_check_node_port or 0,
-        affinity_timeout=_affinity_timeout(spec),
-        publish_not_ready_addresses=spec.publish_not_ready_addresses or False,
-        traffic_distribution=spec.traffic_distribution.value if spec.traffic_distribution else "",
-        allocate_node_ports=spec.allocate_load_balancer_node_ports is not False,
-        external_name=spec.external_name or "",
-    )
-
-
-def _port(shape: ServicePortShape) -> ServicePort:
-    return ServicePort(
-        name=shape.name or "",
-        protocol=shape.protocol or Protocol.TCP,
-        port=shape.port,
-        target_port=shape.target_port or shape.port,
-        node_port=shape.node_port or 0,
-    )
-
-
-def _ingress(shape: IngressShape) -> LoadBalancerIngress:
-    return LoadBalancerIngress(
-        ip=shape.ip, hostname=shape.hostname or "", ip_mode=shape.ip_mode.value if shape.ip_mode else "VIP"
-    )
-
-
-def _affinity_timeout(spec: ServiceSpecShape) -> int | None:
-    if spec.session_affinity is not SessionAffinity.CLIENT_IP:
-        return None
-    config = spec.session_affinity_config
-    timeout = config.client_ip.timeout_seconds if config and config.client_ip else None
-    return DEFAULT_AFFINITY_TIMEOUT if timeout is None else timeout

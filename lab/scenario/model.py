@@ -1,98 +1,86 @@
 """What a scenario says, after every mistake has been ruled out.
 
-Owns: the frozen objects that ``scenario.load`` returns and every other room reads.
+Owns: the frozen objects that ``scenario.load`` returns and every other room reads, with those of ``words``, ``intent``.
 Must not: know YAML, pydantic, addresses that the author did not write, or anything of the kernel.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
 
 from lab.cluster.configuration import ProxyConfiguration
-from lab.cluster.objects import PodPort, Service
+from lab.cluster.objects import EndpointSlice, PodPort, Service
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
+from lab.scenario.intent import (
+    MOST_FLOWS,
+    AddressTarget,
+    ConntrackExpect,
+    Entries,
+    Exceptional,
+    Expect,
+    HostTarget,
+    HttpExpect,
+    NodeDevice,
+    PodChange,
+    PodTarget,
+    Preserved,
+    Probe,
+    Send,
+    ServiceTarget,
+    Shares,
+    Source,
+    SourceExpectation,
+    Step,
+    Stream,
+    StreamExpect,
+    Target,
+)
+from lab.scenario.words import Front, Manner, Mode, Outcome, Position, Reply, Spread
 
 __all__ = [
     "MOST_FLOWS",
     "AddressTarget",
+    "Axis",
+    "Case",
+    "ConntrackExpect",
     "Daemon",
+    "Entries",
+    "Exceptional",
     "Expect",
     "Front",
     "Host",
     "HostTarget",
+    "HttpExpect",
+    "LoadBalancer",
     "Manner",
+    "Mode",
     "Network",
     "Node",
     "NodeAddress",
     "NodeDevice",
     "NodeRoute",
     "Outcome",
+    "PodChange",
     "PodGroup",
     "PodTarget",
     "Position",
     "Preserved",
     "Probe",
+    "Reply",
     "RoutedAddress",
     "Scenario",
     "Segment",
     "Send",
     "ServiceTarget",
+    "Shares",
     "Source",
     "SourceExpectation",
     "Spread",
+    "Step",
+    "Stream",
+    "StreamExpect",
     "Target",
     "Uplink",
 ]
-
-MOST_FLOWS: Final = 32_000
-"""The most flows of one probe: each has a source port of its own, and the lab has to find so many that nobody uses."""
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A place in a scenario file. Line and column count from 1, as editors do."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
-
-
-class Front(StrEnum):
-    """``via``: the front of a Service that a probe dials."""
-
-    CLUSTER_IP = "clusterIP"
-    NODE_PORT = "nodePort"
-    EXTERNAL_IP = "externalIP"
-    LOAD_BALANCER_IP = "loadBalancerIP"
-    HEALTH_CHECK_NODE_PORT = "healthCheckNodePort"
-    DNS_NAME = "dnsName"
-
-
-class Manner(StrEnum):
-    """``send.as``: kernel sockets with data both ways, or single packets that scapy builds."""
-
-    CONNECT = "connect"
-    PACKET = "packet"
-
-
-class Outcome(StrEnum):
-    """What becomes of a flow."""
-
-    DELIVERED = "delivered"
-    REJECTED = "rejected"
-    REFUSED = "refused"
-    DROPPED = "dropped"
-    UNTRANSLATED = "untranslated"
-
-
-class Spread(StrEnum):
-    """How flows are shared among the backends."""
-
-    EVEN = "even"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,17 +179,22 @@ class PodGroup:
     """One entry of ``spec.pods``. ``replicas`` is ``None`` for a single pod that bears the entry's own name.
 
     With ``host_network`` the pods live in their nodes' namespaces; with ``shared_netns`` all pods of the entry on one
-    node live in one namespace, each with an address of its own.
+    node live in one namespace, each with an address of its own. ``addresses`` are a single pod's fixed ones, the lab's
+    choice where there are none. ``serving`` counts while a pod is ``terminating``: it says what ``ready`` said before.
     """
 
     name: str
+    namespace: str = "default"
     replicas: int | None = None
     nodes: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     ports: tuple[PodPort, ...] = ()
     ready: bool = True
+    serving: bool = True
+    terminating: bool = False
     host_network: bool = False
     shared_netns: bool = False
+    addresses: tuple[IPAddress, ...] = ()
     position: Position
 
     @property
@@ -230,114 +223,45 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """``from``: who sends. Address and port are ``None`` where the kernel (or the lab) chooses them."""
+class LoadBalancer:
+    """A balancer before the nodes: it gives Services of type LoadBalancer addresses of its pool, and routes these.
 
-    name: str
-    address: IPAddress | None = None
-    port: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceTarget:
-    """A front of a Service.
-
-    ``port`` is a service port's name or number, ``None`` where the Service has one port only. ``node`` is the node
-    whose port is dialled, or, for another front dialled from outside, the node that the router hands the packet to.
+    ``health_checked`` makes it ask every node's health-check node port, and leave out the nodes that say no.
     """
 
-    service: str
-    namespace: str = "default"
-    port: str | int | None = None
-    via: Front
-    node: str | None = None
+    name: str
+    pool: tuple[IPNetwork, ...]
+    nodes: tuple[str, ...]
+    health_checked: bool = False
+    position: Position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodTarget:
-    """A pod's own address, past all Services. ``port`` is ``None`` where the pod has one port only."""
+class Case:
+    """One combination of the axes of a matrix.
 
-    pod: str
-    port: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostTarget:
-    """An outside host's own address."""
-
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressTarget:
-    """Any address."""
-
-    address: IPAddress
-    port: int
-
-
-Target = ServiceTarget | PodTarget | HostTarget | AddressTarget
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
-    """What is sent: ``flows`` flows, each with a 5-tuple of its own; ``payload`` in bytes beyond the identity.
-
-    ``protocol`` is ``None`` where the target decides it (a service port's own protocol).
+    ``id`` is empty where the scenario has no matrix. ``axes`` holds the values by axis as they are compared and shown:
+    ``{"families": "IPv4+IPv6", "net.ipv4.ip_forward": "1"}``.
     """
 
-    protocol: Protocol | None = None
-    manner: Manner = Manner.CONNECT
-    flows: int = 1
-    payload: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Preserved:
-    """``source: preserved``: the backend sees the sender's own address."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDevice:
-    """``source: {node, device}``: the backend sees the node's address on that device (uplink, pods, overlay)."""
-
-    node: str
-    device: str
-
-
-SourceExpectation = Preserved | NodeDevice | IPAddress
+    id: str = ""
+    axes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expect:
-    """What must hold. ``positions`` gives the place of each key that the author wrote, by its YAML name."""
-
-    outcome: Outcome
-    backends: tuple[str, ...] | None = None
-    source: SourceExpectation | None = None
-    spread: Spread | None = None
-    at: str | None = None
-    position: Position
-    positions: Mapping[str, Position] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
-    """One intent: from whom, to what, how many flows, and what must become of them."""
+class Axis:
+    """One axis of a matrix with its values, as they are compared and shown (see ``Case``)."""
 
     name: str
-    source: Source
-    target: Target
-    send: Send
-    expect: Expect
-    position: Position
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """One ``*.lab.yaml`` file. Services stand as written: what the API server would allocate is still missing.
 
+    ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
+    a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
     ``proxy`` is ``None`` where the file configures none.
     """
 
@@ -352,4 +276,10 @@ class Scenario:
     services: tuple[Service, ...]
     probes: tuple[Probe, ...]
     notes: tuple[str, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+    load_balancers: tuple[LoadBalancer, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    steps: tuple[Step, ...] = ()
+    matrix: tuple[Axis, ...] = ()
+    case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None

@@ -5,44 +5,44 @@ Must not: compare parts with each other (``inventory`` and ``probes`` do).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from lab.scenario.document import Place
+from lab.scenario.manifests import Manifests
 from lab.scenario.problems import Problems
-from lab.scenario.schema.probe import (
-    AnyTarget,
-    ExpectShape,
-    ProbeName,
-    Sender,
-    SendShape,
-    SourceShape,
-    TargetShape,
-)
-from lab.scenario.schema.scenario import HostShape, NetworkShape, NodeShape, PodShape, ScenarioDocument
+from lab.scenario.schema.expect import ExceptionShape, ExpectShape
+from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
+from lab.scenario.schema.matrix import MatrixShape, no_axes
+from lab.scenario.schema.network import NetworkShape
+from lab.scenario.schema.probe import AnyTarget, ProbeName, Sender, SendShape, SourceShape, TargetShape
+from lab.scenario.schema.scenario import ScenarioDocument
+from lab.scenario.schema.stream import StepShape, StreamShape
 from lab.scenario.validation import validated
 
-__all__ = ["Parts", "ProbeParts", "read_parts"]
+__all__ = ["Parts", "ProbeParts", "read_parts", "with_objects"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeParts:
-    """A probe, part by part. A part is ``None`` where it is not well-formed, or missing though required."""
+    """A probe or a stream, part by part. A part is ``None`` where it is not well-formed, or missing though required."""
 
     name: str | None
     source: SourceShape | None
     target: AnyTarget | None
     send: SendShape | None
     expect: ExpectShape | None
+    exceptions: tuple[ExceptionShape | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """A Scenario document, part by part. A part is ``None`` where it is there but not well-formed.
 
-    ``place`` is that of the document, and ``document`` the whole of it where all is well-formed.
+    ``place`` is that of the document, and ``document`` the whole of it where all is well-formed. ``homes`` are the
+    places of entries that stand as manifests, by kind and name.
     """
 
     place: Place
@@ -51,7 +51,16 @@ class Parts:
     nodes: Mapping[str, NodeShape | None]
     pods: Mapping[str, PodShape | None]
     hosts: Mapping[str, HostShape | None]
+    load_balancers: Mapping[str, BalancerShape | None]
+    matrix: MatrixShape | None
     probes: tuple[ProbeParts, ...]
+    streams: Mapping[str, ProbeParts]
+    steps: tuple[StepShape | None, ...]
+    homes: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+
+    def at(self, kind: str, name: str) -> Place:
+        """Where an entry of ``nodes``, ``pods`` or ``hosts`` stands: there, or as a manifest."""
+        return self.homes.get((kind, name)) or self.place["spec"][kind][name]
 
 
 def read_parts(place: Place, problems: Problems) -> Parts:
@@ -72,19 +81,53 @@ def read_parts(place: Place, problems: Problems) -> Parts:
         nodes=spec.nodes,
         pods=spec.pods,
         hosts=spec.hosts,
+        load_balancers=spec.load_balancers,
+        matrix=spec.matrix or no_axes(),
         probes=tuple(
-            ProbeParts(name=probe.name, source=probe.source, target=probe.target, send=probe.send, expect=probe.expect)
+            ProbeParts(
+                name=probe.name,
+                source=probe.source,
+                target=probe.target,
+                send=probe.send,
+                expect=probe.expect,
+                exceptions=tuple(probe.exceptions),
+            )
             for probe in spec.probes
         ),
+        streams={
+            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
+            for name, stream in spec.streams.items()
+        },
+        steps=tuple(spec.steps),
     )
+
+
+def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:
+    """The parts with the Pods and Nodes that stand as manifests among them.
+
+    A Node gives labels to the node of its name, or is a further node.
+    """
+    pods, nodes, homes = dict(parts.pods), dict(parts.nodes), dict(parts.homes)
+    for name, given in manifests.pods.items():
+        place = given.place["metadata"]["name"]
+        if name in pods:
+            line = parts.at("pods", name).key.position.line
+            problems.add(place.spot, f"a pod called {name} stands in spec.pods too, in line {line}")
+            continue
+        pods[name], homes["pods", name] = given.shape, place
+    for name, given in manifests.nodes.items():
+        own = nodes.get(name)
+        if name not in nodes:
+            nodes[name], homes["nodes", name] = given.shape, given.place["metadata"]["name"]
+        elif own is not None and given.shape is not None:
+            nodes[name] = own.model_copy(update={"labels": {**given.shape.labels, **own.labels}})
+    return replace(parts, pods=pods, nodes=nodes, homes=homes)
 
 
 def _salvaged(place: Place) -> Parts:
     """The parts of a document that is not well-formed as a whole. What is wrong has been told already."""
     spec = place["spec"]
     network = spec["network"]
-    probes = spec["probes"].value
-    count = len(probes) if isinstance(probes, list) else 0
     return Parts(
         place=place,
         document=None,
@@ -92,7 +135,11 @@ def _salvaged(place: Place) -> Parts:
         nodes=_entries(NodeShape, spec["nodes"]),
         pods=_entries(PodShape, spec["pods"]),
         hosts=_entries(HostShape, spec["hosts"]),
-        probes=tuple(_probe(spec["probes"][index]) for index in range(count)),
+        load_balancers=_entries(BalancerShape, spec["loadBalancers"]),
+        matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
+        probes=tuple(map(_probe, _items(spec["probes"]))),
+        streams={name: _stream(spec["streams"][name]) for name in _entries(StreamShape, spec["streams"])},
+        steps=tuple(_part(StepShape, place) for place in _items(spec["steps"])),
     )
 
 
@@ -103,7 +150,23 @@ def _probe(place: Place) -> ProbeParts:
         target=_part(TargetShape, place["to"]),
         send=_part(SendShape, place["send"]) if place["send"].exists else SendShape(),
         expect=_part(ExpectShape, place["expect"]),
+        exceptions=tuple(_part(ExceptionShape, each) for each in _items(place["except"])),
     )
+
+
+def _stream(place: Place) -> ProbeParts:
+    return ProbeParts(
+        name=None,
+        source=_part(Sender, place["from"]),
+        target=_part(TargetShape, place["to"]),
+        send=_part(SendShape, place["send"]) if place["send"].exists else SendShape(),
+        expect=None,
+    )
+
+
+def _items(place: Place) -> list[Place]:
+    items = place.value
+    return [place[index] for index in range(len(items))] if isinstance(items, list) else []
 
 
 def _entries(shape: type[Any], place: Place) -> dict[str, Any]:

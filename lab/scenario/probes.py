@@ -4,24 +4,26 @@ Owns: the checks of a probe's name, its sender and its target.
 Must not: look at expectations (``lab.scenario.expectations`` does).
 """
 
+from lab.cluster.allocate import needs_health_check
 from lab.cluster.objects import Service, ServiceType
-from lab.ip import Protocol
+from lab.scenario.agreement import check_agreement
 from lab.scenario.document import Place
-from lab.scenario.expectations import check_expectation
+from lab.scenario.expectations import check_expectations
 from lab.scenario.inventory import Inventory
 from lab.scenario.manifests import Manifests
 from lab.scenario.model import Front
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
-from lab.scenario.references import choose_port, service_id
+from lab.scenario.references import choose_port, service_id, transport_of
 from lab.scenario.schema.probe import (
     HostTargetShape,
     PodTargetShape,
+    Sent,
     ServiceTargetShape,
 )
 from lab.scenario.subject import Subject
 
-__all__ = ["check_probes"]
+__all__ = ["check_flow", "check_probes"]
 
 
 def check_probes(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> None:
@@ -42,9 +44,15 @@ def check_probes(parts: Parts, inventory: Inventory, manifests: Manifests, probl
             what = f"another probe has the name {shown(probe.name)}, in line {line}"
             problems.add(place["name"].spot, what, allowed="the names of probes are unique")
         subject = Subject(probe, place, parts, inventory, manifests, problems)
-        _check_sender(subject)
-        _check_target(subject)
-        check_expectation(subject)
+        check_flow(subject)
+        check_expectations(subject)
+    check_agreement(parts, problems)
+
+
+def check_flow(subject: Subject) -> None:
+    """Note why a probe or stream cannot be sent: who sends, and what is dialled."""
+    _check_sender(subject)
+    _check_target(subject)
 
 
 def _check_sender(subject: Subject) -> None:
@@ -53,12 +61,12 @@ def _check_sender(subject: Subject) -> None:
         return
     place = subject.place["from"]
     place = place["name"] if place["name"].exists else place
-    if source.name in inventory.nodes:
-        subject.problems.add(
-            place.spot, "not yet: this version cannot send from a node", allowed="send from a pod or host"
-        )
-    elif source.name not in inventory.senders:
+    if source.name not in inventory.senders:
         inventory.refuse(place.spot, source.name, "a sender", inventory.senders, subject.problems)
+    if source.loopback and source.name not in inventory.nodes and not inventory.is_doubtful(source.name):
+        subject.problems.add(
+            subject.place["from"]["loopback"].key, f"{source.name} is no node", allowed="only a node dials itself"
+        )
     if source.port is not None and send is not None and send.flows > 1:
         subject.problems.add(
             subject.place["send"]["flows"].spot,
@@ -80,17 +88,10 @@ def _check_target(subject: Subject) -> None:
 
 
 def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -> None:
-    problems, inventory = subject.problems, subject.inventory
+    problems = subject.problems
     if target.namespace is not None and "/" in target.service:
         problems.add(place["namespace"].key, "the namespace stands in service already", allowed="write it once")
-    if target.node is not None:
-        if target.node not in inventory.nodes:
-            inventory.refuse(place["node"].spot, target.node, "a node", inventory.nodes, problems)
-        fixed = target.via is not Front.NODE_PORT
-        if fixed and subject.probe.source is not None and subject.probe.source.name in inventory.pods:
-            problems.add(
-                place["node"].key, "only a packet from an outside host is handed to a node", allowed="leave it out"
-            )
+    _check_node(subject, target, place)
     wanted = service_id(target.service, target.namespace)
     services = subject.manifests.services
     if wanted not in services:
@@ -104,18 +105,56 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
     service = services[wanted]
     if service is None:
         return
-    if service.headless or service.type is ServiceType.EXTERNAL_NAME:
-        kind = "is headless" if service.headless else "is an ExternalName"
-        problems.add(place["via"].spot, f"Service {'/'.join(wanted)} {kind}: it has no clusterIP")
+    if reason := _no_front(service, target.via, subject):
+        problems.add(place["via"].spot, f"Service {'/'.join(wanted)} {reason}")
+        return
+    if target.via is Front.HEALTH_CHECK_NODE_PORT:
         return
     _check_service_port(subject, target, service, place)
+
+
+def _check_node(subject: Subject, target: ServiceTargetShape, place: Place) -> None:
+    """Whether a node is named where one is needed, and only there."""
+    inventory, problems, source = subject.inventory, subject.problems, subject.probe.source
+    of_node = target.via in (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
+    if target.node is None:
+        return
+    if target.node not in inventory.nodes:
+        inventory.refuse(place["node"].spot, target.node, "a node", inventory.nodes, problems)
+    if not of_node and source is not None and source.name in (*inventory.pods, *inventory.nodes):
+        problems.add(
+            place["node"].key, "only a packet from an outside host is handed to a node", allowed="leave it out"
+        )
+
+
+def _no_front(service: Service, via: Front, subject: Subject) -> str:
+    """Why a Service has no front of that kind, or an empty string."""
+    if service.type is ServiceType.EXTERNAL_NAME and via is not Front.DNS_NAME:
+        return f"is an ExternalName: it has no {via}"
+    exposed = service.type in (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
+    match via:
+        case Front.CLUSTER_IP if service.headless:
+            return "is headless: it has no clusterIP"
+        case Front.NODE_PORT if not exposed:
+            return f"is of type {service.type}: it has no nodePort"
+        case Front.EXTERNAL_IP if not service.external_ips:
+            return "has no externalIPs"
+        case Front.LOAD_BALANCER_IP if service.type is not ServiceType.LOAD_BALANCER:
+            return f"is of type {service.type}: it has no load balancer"
+        case Front.LOAD_BALANCER_IP if not (
+            subject.parts.load_balancers or any(each.ip for each in service.load_balancer_ingress)
+        ):
+            return "has no address in status.loadBalancer, and the scenario has no loadBalancers to give it one"
+        case Front.HEALTH_CHECK_NODE_PORT if not needs_health_check(service):
+            return "has no health-check node port: only a LoadBalancer with externalTrafficPolicy Local has one"
+    return ""
 
 
 def _check_service_port(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
     problems, send = subject.problems, subject.probe.send
     if send is None:
         return
-    protocol = send.protocol
+    protocol = transport_of(send.protocol)
     choice = choose_port(service, target.port, protocol)
     spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in service.ports]
     if target.port is None and len(service.ports) > 1:
@@ -133,10 +172,6 @@ def _check_service_port(subject: Subject, target: ServiceTargetShape, service: S
     elif len(choice.fitting) > 1:
         what = f"port {target.port} of Service {service.name} is there over several protocols"
         problems.add(place["port"].spot, what, allowed="use the port's name, or say send.protocol")
-    elif choice.fitting[0].protocol is Protocol.SCTP:
-        problems.add(
-            place["port" if target.port is not None else "service"].spot, "not yet: this version cannot send SCTP"
-        )
 
 
 def _check_pod(subject: Subject, target: PodTargetShape, place: Place) -> None:
@@ -147,7 +182,9 @@ def _check_pod(subject: Subject, target: PodTargetShape, place: Place) -> None:
     pod, send = subject.parts.pods[inventory.pods[target.pod]], subject.probe.send
     if pod is None or send is None:
         return
-    ports, protocol = pod.ports, send.protocol
+    if send.protocol is Sent.ICMP:
+        return
+    ports, protocol = pod.ports, transport_of(send.protocol)
     spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in ports]
     if target.port is None:
         if len([port for port in ports if protocol in (None, port.protocol)]) != 1:

@@ -12,8 +12,9 @@ from lab.scenario.inventory import pod_names
 from lab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems
+from lab.scenario.schema.probe import Sent
 
-__all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id"]
+__all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "transport_of"]
 
 
 def check_services(manifests: Manifests, problems: Problems) -> None:
@@ -44,15 +45,23 @@ def service_id(written: str, namespace: str | None) -> ServiceId:
 
 
 def ready_pods(service: Service, parts: Parts) -> int:
-    """How many endpoints the Service has that take traffic: the pods are all in the default namespace."""
-    if service.namespace != DEFAULT_NAMESPACE or not service.selector:
+    """How many endpoints the Service has that take traffic."""
+    if not service.selector:
         return 0
     wanted = service.selector.items()
     return sum(
         len(pod_names(name, pod))
         for name, pod in parts.pods.items()
-        if pod is not None and wanted <= pod.labels.items() and (pod.ready or service.publish_not_ready_addresses)
+        if pod is not None
+        and pod.namespace == service.namespace
+        and wanted <= pod.labels.items()
+        and ((pod.ready and not pod.terminating) or service.publish_not_ready_addresses)
     )
+
+
+def transport_of(sent: Sent | None) -> Protocol | None:
+    """The transport protocol that ``send.protocol`` names, if it names one."""
+    return None if sent is None or sent is Sent.ICMP else Protocol(sent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from lab.errors import InternalError
 from lab.scenario.document import Path, Place
 from lab.scenario.problems import Problems, describe, listed
-from lab.scenario.schema.base import LATER, REFUSED, Shape, is_later
+from lab.scenario.schema.base import REFUSED, Shape
 
 __all__ = ["validated"]
 
@@ -39,8 +39,6 @@ def _tell(detail: ErrorDetails, shape: type[Shape], root: Place, problems: Probl
     place = _place(root, location)
     if kind == REFUSED:
         problems.add(place.key if location[-1:] == _ON_KEY else place.spot, **detail["ctx"])
-    elif kind == LATER:
-        problems.add(place.key, "not yet: the format has this key, but this version cannot run it")
     elif kind == "missing":
         problems.add(place[location[-1]].key, "is missing")
     elif kind == "extra_forbidden":
@@ -50,7 +48,7 @@ def _tell(detail: ErrorDetails, shape: type[Shape], root: Place, problems: Probl
     elif kind == "string_type":
         quotes = "put it in quotes" if isinstance(given, int | float) else ""
         problems.add(place.spot, f"must be text, is {describe(given)}", allowed=quotes)
-    elif kind == "too_short":
+    elif kind in ("too_short", "string_too_short"):
         problems.add(place.spot, "must not be empty")
     elif kind in _WANTED:
         problems.add(place.spot, f"must be {_WANTED[kind]}, is {describe(given)}")
@@ -77,14 +75,14 @@ def _place(root: Place, location: Iterable[str | int]) -> Place:
 
 
 def _keys_at(shape: type[Shape], location: Path) -> list[str]:
-    """The keys that a mapping at ``location`` may have, but for those that cannot be run yet."""
+    """The keys that a mapping at ``location`` may have."""
     reached: Any = shape
     for part in location:
         reached = _step(reached, part)
     found = _bare(reached)
     if not (isinstance(found, type) and issubclass(found, BaseModel)):
         return []
-    return [str(field.alias) for field in found.model_fields.values() if not is_later(field.metadata)]
+    return [str(field.alias) for field in found.model_fields.values()]
 
 
 def _step(annotation: Any, part: str | int) -> Any:

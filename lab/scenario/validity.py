@@ -7,14 +7,14 @@ The rules and their reasons are those of ``ValidateService`` in pkg/apis/core/va
 allocators in pkg/registry/core/service of Kubernetes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 from lab.cluster.objects import ServiceType, TrafficPolicy
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.scenario.document import Place, Spot
-from lab.scenario.problems import Problems, shown
+from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.schema.service import FamilyPolicy, ServiceShape, ServiceSpecShape, SessionAffinity
 from lab.scenario.schema.syntax import is_dns1035_label, is_label, is_subdomain, label_key_fault, label_value_fault
 
@@ -35,7 +35,7 @@ class _Subject:
 
     shape: ServiceShape
     place: Place
-    service_cidr: IPNetwork | None
+    service_networks: Sequence[IPNetwork]
     problems: Problems
 
     @property
@@ -58,6 +58,11 @@ class _Subject:
         return [(self.at["clusterIP"], self.spec.cluster_ip)] if self.spec.cluster_ip else []
 
     @property
+    def families(self) -> tuple[Family, ...]:
+        """The cluster's families; none where they are not known."""
+        return tuple(map(Family.of, self.service_networks))
+
+    @property
     def headless(self) -> bool:
         return any(text == "None" for _, text in self.cluster_ips)
 
@@ -66,16 +71,16 @@ class _Subject:
         return self.type in _EXPOSED or (self.type is ServiceType.CLUSTER_IP and bool(self.spec.external_ips))
 
 
-def check_service(shape: ServiceShape, place: Place, service_cidr: IPNetwork | None, problems: Problems) -> None:
+def check_service(shape: ServiceShape, place: Place, service_networks: Sequence[IPNetwork], problems: Problems) -> None:
     """Note what the API server would refuse.
 
     Args:
         shape: the Service.
         place: where it stands.
-        service_cidr: where its cluster IP must come from; ``None`` where that is not known.
+        service_networks: where its cluster IPs must come from; none where that is not known.
         problems: takes what is wrong.
     """
-    subject = _Subject(shape, place, service_cidr, problems)
+    subject = _Subject(shape, place, service_networks, problems)
     for check in _CHECKS:
         check(subject)
 
@@ -173,11 +178,12 @@ def _cluster_ips(subject: _Subject) -> None:
 
 
 def _in_range(subject: _Subject, place: Place, address: IPAddress) -> None:
-    network = subject.service_cidr
-    if network is None:
+    networks = {network.version: network for network in subject.service_networks}
+    if not networks:
         return
-    allowed = f"allowed: an address in spec.network.serviceCIDR, {network}"
-    if address.version != network.version:
+    allowed = f"allowed: an address in spec.network.serviceCIDR, {listed(map(str, networks.values()))}"
+    network = networks.get(address.version)
+    if network is None:
         subject.problems.add(place.spot, f"{address} is not of a family the cluster has", allowed=allowed)
     elif address not in network or address in (network.network_address, network.broadcast_address):
         subject.problems.add(place.spot, f"{address} is not in the valid range", allowed=allowed)
@@ -197,10 +203,10 @@ def _families(subject: _Subject) -> None:
     for index, family in enumerate(families):
         if family in seen:
             add(at["ipFamilies"][index].spot, f"{family} stands twice")
-        elif subject.service_cidr is not None and family != Family.of(subject.service_cidr):
+        elif subject.families and family not in subject.families:
             add(at["ipFamilies"][index].spot, f"{family} is not configured on the cluster")
         seen.add(family)
-    if spec.ip_family_policy is FamilyPolicy.REQUIRE_DUAL and subject.service_cidr is not None:
+    if spec.ip_family_policy is FamilyPolicy.REQUIRE_DUAL and len(subject.families) == 1:
         add(at["ipFamilyPolicy"].spot, "RequireDualStack needs a cluster with two families")
     if len(families) > 1 and spec.ip_family_policy in (None, FamilyPolicy.SINGLE):
         add(

@@ -1,6 +1,6 @@
 """What the shapes are made of.
 
-Owns: the two base models, closed words, ranges, and keys that the format has but this version cannot run.
+Owns: the two base models, closed words, ranges, and keys that have no effect.
 Must not: know any key.
 """
 
@@ -9,26 +9,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, field_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, field_validator
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from lab.scenario.problems import describe, listed, shown
 
 __all__ = [
-    "LATER",
     "REFUSED",
     "Between",
     "Ignored",
-    "Later",
     "ManifestShape",
     "ScenarioShape",
     "Shape",
     "ignored_keys",
     "is_ignored",
-    "is_later",
-    "not_yet",
     "refused",
     "word_of",
 ]
@@ -36,20 +32,12 @@ __all__ = [
 REFUSED = "refused"
 """The pydantic error type of a value that we refuse; its context is the arguments of ``Problems.add``."""
 
-LATER = "later"
-"""The pydantic error type of a key that this version cannot run."""
-
 
 def refused(what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> PydanticCustomError:
     """The error to raise in a validator; the arguments are those of ``Problems.add``."""
     return PydanticCustomError(
         REFUSED, "{what}", {"what": what, "allowed": allowed, "word": word, "known": [*map(str, known)]}
     )
-
-
-def not_yet(what: str, *, allowed: str = "") -> PydanticCustomError:
-    """The error for what the format has and this version cannot run."""
-    return refused(f"not yet: this version cannot run {what}", allowed=allowed)
 
 
 class Shape(BaseModel):
@@ -60,6 +48,7 @@ class Shape(BaseModel):
         extra="forbid",
         frozen=True,
         alias_generator=to_camel,
+        defer_build=True,  # a file has a few of the shapes; the others need no validator
     )
 
 
@@ -85,24 +74,11 @@ class _Mark:
     name: str
 
 
-_LATER = _Mark("later")
 _IGNORED = _Mark("ignored")
 
 
-def _refuse_later(_value: object) -> object:
-    raise PydanticCustomError(LATER, "not yet")
-
-
-Later = Annotated[SkipJsonSchema[Any], BeforeValidator(_refuse_later), _LATER]
-"""A key of the format that this version cannot run: recognised, and refused as such."""
-
 Ignored = Annotated[Any, _IGNORED]
 """A key of a Kubernetes object that has no effect on proxying."""
-
-
-def is_later(metadata: Iterable[object]) -> bool:
-    """Whether a field with this metadata is ``Later``."""
-    return _LATER in metadata
 
 
 def is_ignored(metadata: Iterable[object]) -> bool:
@@ -125,25 +101,16 @@ def ignored_keys(shape: Shape, path: str = "") -> Iterator[str]:
 Word = TypeVar("Word", bound=StrEnum)
 
 
-def word_of(words: type[Word], now: Iterable[Word] = (), later: Iterable[str] = ()) -> Callable[[object], Word]:
-    """A validator for a closed set of words.
-
-    Args:
-        words: every word that has a meaning.
-        now: those that this version can run; all of them where none are given.
-        later: words that the format has but ``words`` does not hold yet.
-    """
-    running = tuple(now) or tuple(words)
-    known = (*words, *later)
+def word_of(words: type[Word]) -> Callable[[object], Word]:
+    """A validator for a closed set of words."""
+    known = tuple(words)
 
     def validate(value: object) -> Word:
         if isinstance(value, str):
-            if value in running:
-                return words(value)
             if value in known:
-                raise not_yet(shown(value), allowed=f"allowed: {listed(running)}")
-            raise refused(f"{shown(value)} is unknown", allowed=f"allowed: {listed(running)}", word=value, known=known)
-        raise refused(f"must be one of {listed(running)}, is {describe(value)}")
+                return words(value)
+            raise refused(f"{shown(value)} is unknown", allowed=f"allowed: {listed(known)}", word=value, known=known)
+        raise refused(f"must be one of {listed(known)}, is {describe(value)}")
 
     return validate
 

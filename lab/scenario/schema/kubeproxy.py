@@ -14,8 +14,9 @@ from pydantic import BeforeValidator, Field
 
 from lab.cluster.configuration import DetectLocalMode, SocketAddress
 from lab.ip import IPNetwork
+from lab.scenario.model import Mode
 from lab.scenario.problems import describe, shown
-from lab.scenario.schema.base import Between, Ignored, ManifestShape, not_yet, refused, word_of
+from lab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
 
 __all__ = ["PRIMARY", "ConntrackShape", "DetectLocalShape", "IptablesShape", "KubeProxyShape"]
 
@@ -82,8 +83,8 @@ def _network_or_primary(value: object) -> IPNetwork | str:
 def _mode(value: object) -> str:
     if value in ("", "iptables"):
         return "iptables"
-    if value in ("ipvs", "nftables"):
-        raise not_yet(f"mode {value}", allowed="allowed: iptables")
+    if isinstance(value, str) and value in tuple(Mode):
+        return value
     word = value if isinstance(value, str) else ""
     raise refused(f"the mode {shown(value)} is unknown", allowed="allowed: iptables", word=word, known=["iptables"])
 

@@ -6,31 +6,30 @@ Must not: know where they are used.
 
 import re
 from collections.abc import Callable
-from ipaddress import (
-    AddressValueError,
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    NetmaskValueError,
-    ip_address,
-    ip_network,
-)
-from typing import Annotated
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
 
+from lab.ip import IPAddress, IPInterface, IPNetwork
 from lab.scenario.problems import describe, shown
-from lab.scenario.schema.base import Between, not_yet, refused
+from lab.scenario.schema.base import Between, refused
 
 __all__ = [
     "Address",
+    "Destination",
+    "DeviceName",
+    "Duration",
+    "Interface",
     "Labels",
     "Name",
-    "Network4",
+    "Network",
     "PortName",
     "PortNumber",
     "PortReference",
+    "SysctlValue",
     "Sysctls",
+    "distinct",
     "is_address",
     "is_dns1035_label",
     "is_label",
@@ -38,12 +37,16 @@ __all__ = [
     "is_subdomain",
     "label_key_fault",
     "label_value_fault",
+    "listed_if_single",
+    "sysctl_fault",
 ]
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_RULE = "has 63 letters, digits, '-', '_' and '.' at most, a letter or digit at both ends"
+_DURATION = re.compile(r"([0-9]{1,6})(ms|s)")
+_DEVICE = re.compile(r"[A-Za-z0-9_-]{1,15}")  # IFNAMSIZ of linux/if.h is 16 with its final null
 _SYSCTL = re.compile(r"net(\.[A-Za-z0-9_/-]+)+")
 
 
@@ -129,38 +132,86 @@ def _port_reference(value: object) -> object:
     return value
 
 
-def _address(value: object) -> IPv4Address:
+def _address(value: object) -> IPAddress:
     if not isinstance(value, str):
         raise refused(f"must be an IP address, is {describe(value)}")
     try:
-        address = ip_address(value)
+        return ip_address(value)
     except ValueError:
         raise refused(f"{shown(value)} is not an IP address") from None
-    if isinstance(address, IPv6Address):
-        raise not_yet("IPv6")
-    return address
 
 
-def _network(value: object) -> IPv4Network:
+def _interface(value: object) -> IPInterface:
+    if not isinstance(value, str):
+        raise refused(f"must be an IP address, is {describe(value)}")
+    try:
+        return ip_interface(value)
+    except ValueError:
+        raise refused(f"{shown(value)} is not an address", allowed="write it as 192.0.2.1 or 192.0.2.1/24") from None
+
+
+def _network(value: object) -> IPNetwork:
     if not isinstance(value, str):
         raise refused(f"must be a network such as 10.0.0.0/16, is {describe(value)}")
     try:
         network = ip_network(value, strict=False)
-    except (AddressValueError, NetmaskValueError, ValueError):
+    except ValueError:
         raise refused(f"{shown(value)} is not a network", allowed="write it as 10.0.0.0/16") from None
-    if not isinstance(network, IPv4Network):
-        raise not_yet("IPv6")
-    if value != str(network):
+    if value != str(network) and value != str(network.network_address):
         raise refused(f"{shown(value)} is not written as a network", allowed=f"write it as {network}")
+    return network
+
+
+def _usable(network: IPNetwork) -> IPNetwork:
+    """A network that machines can have addresses of."""
     if network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified:
         raise refused(f"{network} is reserved", allowed="use private or documentation addresses (RFC 1918, RFC 5737)")
     return network
 
 
+def _destination(value: object) -> object:
+    return value if value != "default" else "0.0.0.0/0"
+
+
+def distinct(items: list[Any]) -> list[Any]:
+    """Refuse a list in which an item stands twice."""
+    for index, item in enumerate(items):
+        if item in items[:index]:
+            raise refused(f"{shown(item)} stands twice")
+    return items
+
+
+def listed_if_single(value: object) -> object:
+    """Let one value stand for a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+def _duration(value: object) -> int:
+    """Milliseconds."""
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise refused(f"must be a time such as 20ms, is {describe(value)}", allowed="a whole number of ms or s")
+    milliseconds = int(found[1]) * (1 if found[2] == "ms" else 1000)
+    if not 1 <= milliseconds <= 60_000:
+        raise refused(f"{shown(value)} is out of range", allowed="allowed: 1ms to 60s")
+    return milliseconds
+
+
+def _device_name(text: str) -> str:
+    if not _DEVICE.fullmatch(text) or text in ("all", "default"):
+        raise refused(f"{shown(text)} is not the name of a device", allowed="allowed: 15 letters, digits, '-', '_'")
+    return text
+
+
+def sysctl_fault(text: str) -> str:
+    """What is wrong with the name of a sysctl, or an empty string."""
+    return "" if _SYSCTL.fullmatch(text) else "is not a sysctl of a network namespace"
+
+
 def _sysctl_name(text: str) -> str:
-    if not _SYSCTL.fullmatch(text):
+    if fault := sysctl_fault(text):
         raise refused(
-            f"{shown(text)} is not a sysctl of a network namespace",
+            f"{shown(text)} {fault}",
             allowed="allowed: dotted names below net., with / for the dots of a device's name",
         )
     return text
@@ -178,11 +229,16 @@ def _sysctl_value(value: object) -> str:
 Name = Annotated[str, AfterValidator(_name)]
 PortName = Annotated[str, AfterValidator(_port_name)]
 PortNumber = Annotated[int, Between(1, 65535)]
-PortReference = Annotated[int | str, BeforeValidator(_port_reference)]
-Address = Annotated[IPv4Address, BeforeValidator(_address)]
-Network4 = Annotated[IPv4Network, BeforeValidator(_network)]
+PortReference = Annotated[int | str, BeforeValidator(_port_reference, json_schema_input_type=int | str)]
+Address = Annotated[IPAddress, BeforeValidator(_address, json_schema_input_type=str)]
+Interface = Annotated[IPInterface, BeforeValidator(_interface, json_schema_input_type=str)]
+Network = Annotated[IPNetwork, AfterValidator(_usable), BeforeValidator(_network, json_schema_input_type=str)]
+Destination = Annotated[IPNetwork, BeforeValidator(_network, json_schema_input_type=str), BeforeValidator(_destination)]
+Duration = Annotated[int, BeforeValidator(_duration, json_schema_input_type=str)]
+DeviceName = Annotated[str, AfterValidator(_device_name)]
 Labels = dict[
     Annotated[str, AfterValidator(_checked(label_key_fault))],
     Annotated[str, AfterValidator(_checked(label_value_fault))],
 ]
-Sysctls = dict[Annotated[str, AfterValidator(_sysctl_name)], Annotated[str, BeforeValidator(_sysctl_value)]]
+SysctlValue = Annotated[str, BeforeValidator(_sysctl_value, json_schema_input_type=int | str)]
+Sysctls = dict[Annotated[str, AfterValidator(_sysctl_name)], SysctlValue]

@@ -6,7 +6,6 @@ import pytest
 from broken_scenarios import BASE
 
 from lab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from lab.errors import ScenarioError
 from lab.ip import Family, Protocol
 from lab.scenario.load import parse_scenario
 from lab.scenario.model import Scenario
@@ -164,9 +163,3 @@ def test_cluster_ips_are_checked_against_the_networks_of_the_scenario() -> None:
 def test_services_of_one_name_in_two_namespaces() -> None:
     text = "apiVersion: v1\nkind: Service\nmetadata: {name: echo, namespace: prod}\nspec: {ports: [{port: 80}]}\n"
     assert [each.namespace for each in read(text).services] == ["default", "prod"]
-
-
-@pytest.mark.parametrize("kind", ["EndpointSlice", "Endpoints", "Pod", "Node", "Ingress", "ServiceCIDR"])
-def test_kinds_of_later(kind: str) -> None:
-    with pytest.raises(ScenarioError, match=f"not yet: this version cannot use objects of kind {kind}"):
-        read(f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: a}}\n")

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from lab.scenario.schema.base import Shape, is_later
+from lab.scenario.schema.base import Shape
 from lab.scenario.schema.scenario import ScenarioDocument
 from lab.scenario.schema.service import ServiceShape
 
@@ -28,18 +27,3 @@ def test_every_shape_and_every_key_is_described(shape: type[Shape]) -> None:
 @pytest.mark.parametrize("shape", [ScenarioDocument, ServiceShape])
 def test_a_json_schema_can_be_made(shape: type[Shape]) -> None:
     assert json.loads(json.dumps(shape.model_json_schema()))["additionalProperties"] is False
-
-
-def test_the_json_schema_offers_no_key_of_later() -> None:
-    definitions: dict[str, Any] = ScenarioDocument.model_json_schema()["$defs"]
-    offered = {(name, key) for name, definition in definitions.items() for key in definition.get("properties", ())}
-    later = {
-        (shape.__name__, field.alias)
-        for shape in shapes()
-        for field in shape.model_fields.values()
-        if is_later(field.metadata)
-    }
-    assert ("SpecShape", "matrix") in later
-    assert offered & later == set()
-    assert ("SpecShape", "podCIDR") not in offered
-    assert ("NetworkShape", "podCIDR") in offered

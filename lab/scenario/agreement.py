@@ -1,0 +1,33 @@
+"""Probes among each other: what cannot hold of both.
+
+Owns: the check that two probes which send the same do not hope for different outcomes.
+Must not: look at one probe alone (``lab.scenario.expectations`` does).
+"""
+
+from lab.scenario.parts import Parts, ProbeParts
+from lab.scenario.problems import Problems, shown
+
+__all__ = ["check_agreement"]
+
+
+def check_agreement(parts: Parts, problems: Problems) -> None:
+    """Note probes with the same sender, target and payload of which one must fail."""
+    for index, probe in enumerate(parts.probes):
+        expect = probe.expect
+        if expect is None or expect.outcome is None or probe.exceptions:
+            continue
+        for earlier, other in enumerate(parts.probes[:index]):
+            if other.expect is None or other.exceptions or not _same_flow(probe, other):
+                continue
+            if other.expect.outcome not in (None, expect.outcome):
+                where = parts.place["spec"]["probes"][index]["expect"]["outcome"]
+                first = parts.place["spec"]["probes"][earlier]["expect"]["outcome"].key.position.line
+                what = f"contradicts the probe {shown(other.name)}, which sends the same and expects"
+                problems.add(where.spot, f"{what} {other.expect.outcome} in line {first}")
+                break
+
+
+def _same_flow(one: ProbeParts, other: ProbeParts) -> bool:
+    if None in (one.source, one.target, one.send):
+        return False
+    return (one.source, one.target, one.send) == (other.source, other.target, other.send)

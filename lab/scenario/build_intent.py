@@ -1,0 +1,214 @@
+"""Probes, streams and steps without a mistake become frozen objects.
+
+Owns: the way from what an author wants to know to what the other rooms read.
+Must not: find mistakes; every one has been ruled out before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lab.cluster.objects import Service
+from lab.ip import Protocol
+from lab.scenario.conditions import conditions_of
+from lab.scenario.document import Place
+from lab.scenario.manifests import ServiceId
+from lab.scenario.model import (
+    AddressTarget,
+    ConntrackExpect,
+    Entries,
+    Exceptional,
+    Expect,
+    Front,
+    HostTarget,
+    HttpExpect,
+    NodeDevice,
+    Outcome,
+    PodChange,
+    PodTarget,
+    Preserved,
+    Probe,
+    Send,
+    ServiceTarget,
+    Shares,
+    Source,
+    SourceExpectation,
+    Step,
+    Stream,
+    StreamExpect,
+    Target,
+)
+from lab.scenario.references import choose_port, service_id, transport_of
+from lab.scenario.schema.expect import ConntrackShape, EntriesShape, ExceptionShape, ExpectShape, NodeDeviceShape
+from lab.scenario.schema.machines import PodShape
+from lab.scenario.schema.probe import (
+    AddressTargetShape,
+    HostTargetShape,
+    PodTargetShape,
+    ProbeShape,
+    SendShape,
+    Sent,
+    ServiceTargetShape,
+    SourceShape,
+)
+from lab.scenario.schema.stream import PodChangeShape, StepShape, StreamShape
+
+__all__ = ["Known", "build_probe", "build_step", "build_stream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What names are looked up in: the Services, and every single pod with its entry."""
+
+    services: Mapping[ServiceId, Service]
+    pods: Mapping[str, PodShape]
+
+
+def build_probe(shape: ProbeShape, place: Place, known: Known) -> Probe:
+    """The probe that stands at ``place``."""
+    target, protocol = _target(shape, known)
+    return Probe(
+        name=shape.name,
+        source=_source(shape.source),
+        target=target,
+        send=_send(shape.send, protocol),
+        expect=_expect(shape.expect, place["expect"]),
+        exceptions=tuple(_exception(each, place["except"][index]) for index, each in enumerate(shape.exceptions)),
+        position=place["name"].key.position,
+    )
+
+
+def build_stream(name: str, shape: StreamShape, place: Place, known: Known) -> Stream:
+    """The stream that stands at ``place``."""
+    target, protocol = _target(shape, known)
+    return Stream(
+        name=name,
+        source=_source(shape.source),
+        target=target,
+        send=_send(shape.send, protocol),
+        position=place.key.position,
+    )
+
+
+def build_step(shape: StepShape, place: Place) -> Step:
+    """The step that stands at ``place``."""
+    conntrack = shape.expect.conntrack
+    return Step(
+        name=shape.name,
+        change={name: _change(change) for name, change in shape.change.pods.items()},
+        expect={
+            name: StreamExpect(backend=each.backend, lost=each.lost, position=place["expect"][name].key.position)
+            for name, each in shape.expect.streams.items()
+        },
+        conntrack=_conntrack(conntrack) if conntrack else None,
+        position=place["name"].key.position,
+    )
+
+
+def _change(shape: PodChangeShape | None) -> PodChange:
+    if shape is None:
+        return PodChange(gone=True)
+    return PodChange(ready=shape.ready, serving=shape.serving, terminating=shape.terminating)
+
+
+def _source(shape: SourceShape) -> Source:
+    return Source(name=shape.name, address=shape.address, port=shape.port, loopback=shape.loopback)
+
+
+def _send(shape: SendShape, protocol: Protocol) -> Send:
+    return Send(
+        protocol=protocol,
+        icmp=shape.protocol is Sent.ICMP,
+        manner=shape.manner,
+        flows=shape.flows,
+        payload=shape.payload,
+        every=shape.every,
+    )
+
+
+def _target(shape: ProbeShape | StreamShape, known: Known) -> tuple[Target, Protocol]:
+    """The target, and the protocol that it and ``send.protocol`` come to."""
+    target, protocol = shape.target, transport_of(shape.send.protocol)
+    match target:
+        case ServiceTargetShape():
+            service = known.services[service_id(target.service, target.namespace)]
+            return _service_target(target, service, protocol)
+        case PodTargetShape():
+            ports = known.pods[target.pod].ports
+            fitting = [port for port in ports if target.port in (None, port.name, port.port)]
+            fitting = [port for port in fitting if protocol in (None, port.protocol)]
+            if not fitting:
+                number = target.port if isinstance(target.port, int) else None
+                return PodTarget(pod=target.pod, port=number), protocol or Protocol.TCP
+            return PodTarget(pod=target.pod, port=fitting[0].port), fitting[0].protocol
+        case HostTargetShape():
+            return HostTarget(host=target.host, port=target.port), protocol or Protocol.TCP
+        case AddressTargetShape():
+            return AddressTarget(address=target.address, port=target.port), protocol or Protocol.TCP
+
+
+def _service_target(
+    target: ServiceTargetShape, service: Service, protocol: Protocol | None
+) -> tuple[ServiceTarget, Protocol]:
+    """The target by the port's name where the Service has several ports: a number may stand for two of them."""
+    if target.via is Front.HEALTH_CHECK_NODE_PORT:
+        return _front(target, service, None), Protocol.TCP
+    port = choose_port(service, target.port, protocol).fitting[0]
+    return _front(target, service, port.name if len(service.ports) > 1 else None), port.protocol
+
+
+def _front(target: ServiceTargetShape, service: Service, port: str | None) -> ServiceTarget:
+    return ServiceTarget(
+        service=service.name,
+        namespace=service.namespace,
+        port=port,
+        via=target.via,
+        node=target.node,
+        address=target.address,
+    )
+
+
+def _exception(shape: ExceptionShape, place: Place) -> Exceptional:
+    return Exceptional(
+        when=conditions_of(shape.when),
+        expect=_expect(shape.expect, place["expect"]),
+        because=shape.because,
+        position=place.key.position,
+    )
+
+
+def _expect(shape: ExpectShape, place: Place) -> Expect:
+    http = shape.http
+    return Expect(
+        outcome=shape.outcome or Outcome.DELIVERED,
+        backends=tuple(shape.backends) if shape.backends is not None else None,
+        source=_seen_source(shape),
+        spread=Shares(shape.spread) if isinstance(shape.spread, dict) else shape.spread,
+        at=shape.at,
+        reply=shape.reply,
+        http=HttpExpect(status=http.status, local_endpoints=http.local_endpoints) if http else None,
+        conntrack=_conntrack(shape.conntrack) if shape.conntrack else None,
+        position=place.key.position,
+        positions={str(key): place[str(key)].key.position for key in place.keys},
+    )
+
+
+def _conntrack(shape: ConntrackShape) -> ConntrackExpect:
+    return ConntrackExpect(
+        node=shape.node,
+        some=_entries(shape.some) if shape.some else None,
+        none=_entries(shape.none) if shape.none else None,
+    )
+
+
+def _entries(shape: EntriesShape) -> Entries:
+    return Entries(reply_from=shape.reply_from, original_from=shape.original_from, port=shape.port)
+
+
+def _seen_source(shape: ExpectShape) -> SourceExpectation | None:
+    match shape.source:
+        case NodeDeviceShape(node=node, device=device):
+            return NodeDevice(node, device.value)
+        case str():
+            return Preserved()
+        case address:
+            return address

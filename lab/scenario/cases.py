@@ -1,0 +1,90 @@
+"""A scenario with a matrix becomes one scenario for every case.
+
+Owns: ``cases``: the product of the axes, the id of each case, and which exception holds in it.
+Must not: know engines; whoever runs a scenario says the mode.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+
+from lab.ip import Family
+from lab.scenario.model import Case, Network, Node, Probe, Scenario
+
+__all__ = ["cases"]
+
+
+def cases(scenario: Scenario, mode: str) -> tuple[Scenario, ...]:
+    """The scenario once for each combination of its axes, with what is expected in a proxy of that mode.
+
+    The names of probes end in their case's id: ``a pod reaches itself[ipv4-none]``. The values of an id stand in the
+    order of the axes: families, wiring, sysctls, mode. A scenario whose matrix leaves ``mode`` out has no case.
+    """
+    return tuple(_in_case(scenario, axes, mode) for axes in _combinations(scenario, mode))
+
+
+def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:
+    names = [axis.name for axis in scenario.matrix]
+    for values in product(*(axis.values for axis in scenario.matrix)):
+        axes = dict(zip(names, values, strict=True))
+        if axes.get("mode", mode) == mode:
+            yield axes
+
+
+def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str) -> Scenario:
+    case = Case(id="-".join(_label(axis, value) for axis, value in axes.items()), axes=axes)
+    network = _network(scenario.network, axes)
+    sysctls = {axis: value for axis, value in axes.items() if axis.startswith("net.")}
+    conditions = {
+        "families": "+".join(network.families),
+        "podNetwork": network.pod_network,
+        "interNode": network.inter_node,
+        "hairpin": network.hairpin,
+        **axes,
+        "mode": mode,
+    }
+    return replace(
+        scenario,
+        network=network,
+        nodes=tuple(_node(node, sysctls) for node in scenario.nodes),
+        probes=tuple(_probe(probe, conditions, case) for probe in scenario.probes),
+        matrix=(),
+        case=case,
+    )
+
+
+def _label(axis: str, value: str) -> str:
+    """A value in an id: words speak for themselves, a sysctl needs its name. pytest divides ids by / and ::."""
+    text = f"{axis.rpartition('.')[2]}={value}" if axis.startswith("net.") else value.lower()
+    return text.replace("/", ".").replace("::", ":")
+
+
+def _network(network: Network, axes: Mapping[str, str]) -> Network:
+    families = tuple(map(Family, axes["families"].split("+"))) if "families" in axes else network.families
+    given = {key: getattr(network, key) for key in ("pod_cidrs", "service_cidrs", "node_cidrs", "outside_cidrs")}
+    return replace(
+        network,
+        families=families,
+        pod_network=axes.get("podNetwork", network.pod_network),
+        inter_node=axes.get("interNode", network.inter_node),
+        hairpin=axes.get("hairpin", network.hairpin),
+        **{
+            key: tuple(each for family in families for each in networks if Family.of(each) is family)
+            for key, networks in given.items()
+        },
+    )
+
+
+def _node(node: Node, sysctls: Mapping[str, str]) -> Node:
+    return replace(node, sysctls={**node.sysctls, **sysctls}) if sysctls else node
+
+
+def _probe(probe: Probe, conditions: Mapping[str, str], case: Case) -> Probe:
+    holding = (each for each in probe.exceptions if each.when.items() <= conditions.items())
+    exception = next(holding, None)
+    return replace(
+        probe,
+        name=f"{probe.name}[{case.id}]" if case.id else probe.name,
+        expect=exception.expect if exception else probe.expect,
+        exceptions=(),
+    )

@@ -1,0 +1,112 @@
+"""The matrix of a scenario, and the exceptions of its probes, against each other.
+
+Owns: the checks of axes and of ``except``, and the values of axes as they are compared and shown.
+Must not: expand a matrix (``lab.scenario.cases`` does, once all is well).
+"""
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any
+
+from lab.scenario.document import Place
+from lab.scenario.model import Mode
+from lab.scenario.parts import Parts, ProbeParts
+from lab.scenario.problems import Problems, listed, shown
+from lab.scenario.schema.matrix import AXES, ConditionShape, MatrixShape
+from lab.scenario.schema.syntax import sysctl_fault
+
+__all__ = ["axes_of", "check_conditions", "conditions_of", "value_text"]
+
+MOST_CASES = 200
+
+
+def value_text(value: object) -> str:
+    """The value of an axis as it is compared and shown: ``IPv4+IPv6``, ``bridge``, ``1``."""
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def axes_of(matrix: MatrixShape) -> dict[str, tuple[str, ...]]:
+    """The axes that are given, in the order of a case's id: families, wiring, sysctls, mode."""
+    named = {
+        str(field.alias): getattr(matrix, name) for name, field in MatrixShape.model_fields.items() if name != "mode"
+    }
+    axes = {**named, **(matrix.model_extra or {}), "mode": matrix.mode}
+    return {axis: tuple(map(value_text, values)) for axis, values in axes.items() if values is not None}
+
+
+def conditions_of(when: ConditionShape) -> dict[str, str]:
+    """What a condition asks for, by axis."""
+    named = {str(field.alias): getattr(when, name) for name, field in ConditionShape.model_fields.items()}
+    return {
+        axis: value_text(value) for axis, value in {**named, **(when.model_extra or {})}.items() if value is not None
+    }
+
+
+def check_conditions(parts: Parts, problems: Problems) -> None:
+    """Note axes that are none, too many cases, and exceptions that never hold or that contradict each other.
+
+    Args:
+        parts: the scenario's well-formed parts.
+        problems: takes what is wrong.
+    """
+    spec = parts.place["spec"]
+    if parts.matrix is not None:
+        _check_axes(spec["matrix"], AXES, problems)
+        axes = axes_of(parts.matrix)
+        if spec["matrix"].exists and not axes:
+            problems.add(spec["matrix"].key, "has no axis", allowed=f"allowed: {listed(AXES)}, and sysctls below net.")
+        count = prod(map(len, axes.values()))
+        if count > MOST_CASES:
+            problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
+    for index, probe in enumerate(parts.probes):
+        _check_exceptions(parts, probe, spec["probes"][index]["except"], problems)
+
+
+def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
+    for key in map(str, place.keys):
+        if key not in axes and sysctl_fault(key):
+            allowed = f"allowed: {listed(axes)}, and sysctls below net."
+            problems.add(place[key].key, f"{shown(key)} is no axis", allowed=allowed, word=key, known=tuple(axes))
+
+
+def _check_exceptions(parts: Parts, probe: ProbeParts, place: Place, problems: Problems) -> None:
+    possible = None if parts.matrix is None or parts.network is None else _values(parts)
+    told: list[tuple[Place, dict[str, str]]] = []
+    for index, exception in enumerate(probe.exceptions):
+        when = place[index]["when"]
+        _check_axes(when, (*AXES, "version"), problems)
+        if exception is None:
+            continue
+        conditions = conditions_of(exception.when)
+        if not conditions:
+            problems.add(when.spot, "holds always", allowed="say when, or say it in expect")
+        for axis, value in conditions.items() if possible is not None else ():
+            _check_condition(axis, value, (possible or {}).get(axis), when[axis], problems)
+        for other, earlier in told:
+            if all(earlier.get(axis, value) == value for axis, value in conditions.items()):
+                line = other.key.position.line
+                what = f"holds in a case where the exception in line {line} holds too"
+                problems.add(when.spot, what, allowed="exceptions exclude each other")
+                break
+        told.append((place[index], conditions))
+
+
+def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
+    """The values that each axis has in some case; ``None`` where they cannot be known."""
+    network, matrix = parts.network, parts.matrix
+    fixed: Mapping[str, Any] = {
+        "families": network and network.families,
+        "podNetwork": network and network.pod_network,
+        "interNode": network and network.inter_node,
+        "hairpin": network and network.hairpin,
+    }
+    values: dict[str, tuple[str, ...] | None] = {axis: (value_text(value),) for axis, value in fixed.items()}
+    return {**values, "mode": tuple(Mode), "version": None, **(axes_of(matrix) if matrix else {})}
+
+
+def _check_condition(axis: str, value: str, values: tuple[str, ...] | None, place: Place, problems: Problems) -> None:
+    if values is None and axis != "version" and not sysctl_fault(axis):
+        problems.add(place.key, "is no axis of the matrix", allowed="add it to spec.matrix")
+    elif values is not None and value not in values:
+        what = f"no case has {axis} {shown(value)}"
+        problems.add(place.spot, what, allowed=f"there: {listed(values)}")

@@ -1,0 +1,209 @@
+"""What the format has and this version cannot run.
+
+Owns: the one list of it. Whoever teaches the lab something takes its line out of here, and has changed the format's
+part of the work.
+Must not: look for mistakes; everything named here is written as it should be.
+
+Theory of operation. Reading a file is complete: every key becomes part of the ``Scenario``, which ``plan`` and
+``graph`` show whole. Only when a scenario is to be run does this pass go over the same documents and refuse what would
+otherwise be ignored. A line names places by their path (``*`` for any key, ``[]`` for any item) and the values that
+are missing there; what depends on more than one place has a function.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lab.ip import Protocol
+from lab.scenario.document import Place
+from lab.scenario.inventory import Inventory
+from lab.scenario.manifests import Manifests
+from lab.scenario.model import Mode
+from lab.scenario.parts import Parts, ProbeParts
+from lab.scenario.problems import Problems, listed, shown
+from lab.scenario.references import choose_port, service_id
+from lab.scenario.schema.probe import ServiceTargetShape
+
+__all__ = ["MISSING", "Missing", "refuse_missing"]
+
+RUNNING_MODES: Final = (Mode.IPTABLES,)
+
+
+def _any(_value: object) -> bool:
+    return True
+
+
+def _true(value: object) -> bool:
+    return value is True
+
+
+@dataclass(frozen=True)
+class Missing:
+    """One thing that cannot be run yet.
+
+    ``path`` is below ``spec``; ``values`` are the values that are missing there, or a function that knows them;
+    ``allowed`` says what can be had instead.
+    """
+
+    path: str
+    values: Collection[str] | Callable[[object], bool] = field(default=_any)
+    allowed: str = ""
+
+    def fits(self, value: object) -> bool:
+        """Whether that value is missing."""
+        if callable(self.values):
+            return self.values(value)
+        return isinstance(value, str) and value in self.values
+
+
+_OF_EXPECT: Final = (
+    Missing("outcome", {"untranslated"}, "allowed: delivered, rejected, refused, dropped"),
+    Missing("spread", {"sticky"}, "allowed: even"),
+    Missing("spread", lambda value: isinstance(value, dict), "allowed: even"),
+    Missing("reply"),
+    Missing("http"),
+    Missing("conntrack"),
+)
+
+MISSING: Final = (
+    Missing("network.families.[]", {"IPv6"}, "allowed: IPv4"),
+    Missing("matrix.families.[].[]", {"IPv6"}, "allowed: IPv4"),
+    Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
+    Missing("pods.*.addresses"),
+    Missing("loadBalancers"),
+    Missing("streams"),
+    Missing("steps"),
+    Missing("probes.[].from.loopback", _true),
+    Missing(
+        "probes.[].to.via",
+        {"healthCheckNodePort", "dnsName"},
+        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP",
+    ),
+    Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
+    Missing("probes.[].send.every"),
+    *(Missing(f"probes.[].expect.{each.path}", each.values, each.allowed) for each in _OF_EXPECT),
+    Missing("probes.[].except.[].when.version"),
+)
+
+
+def refuse_missing(
+    parts: Parts, inventory: Inventory, manifests: Manifests, configurations: Sequence[Place], problems: Problems
+) -> None:
+    """Note everything in a scenario that cannot be run yet.
+
+    Args:
+        parts: the scenario's parts.
+        inventory: its names.
+        manifests: its Services.
+        configurations: the documents that configure proxies.
+        problems: takes a line for each, with ``not yet``.
+    """
+    spec = parts.place["spec"]
+    for missing in MISSING:
+        _refuse(missing, spec, problems)
+    modes = spec["matrix"]["mode"]
+    if modes.exists and not set(RUNNING_MODES) & set(_texts(modes.value)):
+        what = "not yet: this version can run none of these modes"
+        problems.add(modes.spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
+    for place in configurations:
+        if place["mode"].value in (Mode.IPVS, Mode.NFTABLES):
+            _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
+    _refuse_objects(manifests, problems)
+    for index, probe in enumerate(parts.probes):
+        place = spec["probes"][index]
+        _refuse_names(probe, place, inventory, problems)
+        _refuse_sctp(probe, place, manifests, problems)
+        for at in (each for each in _found(place, ("except", "[]")) if _can_hold(each)):
+            for missing in _OF_EXPECT:
+                _refuse(missing, at["expect"], problems)
+
+
+def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
+    for place in _found(root, tuple(missing.path.split("."))):
+        if not missing.fits(place.value):
+            continue
+        if missing.values is _any or missing.values is _true:
+            what = "not yet: the format has this key, but this version cannot run it"
+            problems.add(place.key, what, allowed=missing.allowed)
+        else:
+            _not_yet(place, _named(place.value), missing.allowed, problems)
+
+
+def _not_yet(place: Place, what: str, allowed: str, problems: Problems) -> None:
+    problems.add(place.spot, f"not yet: this version cannot run {what}", allowed=allowed)
+
+
+def _named(value: object) -> str:
+    return "a spread by shares" if isinstance(value, dict) else shown(value)
+
+
+def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
+    """Every place below ``root`` that a path with ``*`` and ``[]`` leads to, if the author wrote something there."""
+    if not path:
+        yield root
+        return
+    value, rest = root.value, path[1:]
+    if path[0] == "[]":
+        parts: list[str | int] = list(range(len(value))) if isinstance(value, list) else []
+    elif path[0] == "*":
+        parts = [str(key) for key in value] if isinstance(value, dict) else []
+    else:
+        parts = [path[0]] if root[path[0]].exists else []
+    for part in parts:
+        yield from _found(root[part], rest)
+
+
+def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
+    """What Pods and Nodes say beyond what entries of ``spec.pods`` and ``spec.nodes`` may say today."""
+    for given in manifests.pods.values():
+        for path in ("status.podIP", "spec.containers.[].ports.[].protocol"):
+            for place in _found(given.place, tuple(path.split("."))):
+                if path != "spec.containers.[].ports.[].protocol":
+                    problems.add(place.key, "not yet: this version cannot give pods other addresses than its own")
+                elif place.value == Protocol.SCTP:
+                    _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
+    for given in manifests.nodes.values():
+        for place in _found(given.place, ("status", "addresses", "[]", "type")):
+            if place.value == "InternalIP":
+                problems.add(place.spot, "not yet: this version cannot give nodes other addresses than its own")
+
+
+def _texts(value: object) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _can_hold(exception: Place) -> bool:
+    """Whether an exception may hold in a run: one for a mode that no engine has is kept for the day when one has."""
+    mode = exception["when"]["mode"]
+    return not mode.exists or mode.value in RUNNING_MODES
+
+
+def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problems: Problems) -> None:
+    sender = place["from"]["name"] if place["from"]["name"].exists else place["from"]
+    if probe.source is not None and probe.source.name in inventory.nodes:
+        problems.add(sender.spot, "not yet: this version cannot send from a node", allowed="send from a pod or host")
+    if isinstance(probe.target, ServiceTargetShape) and probe.target.address is not None:
+        what = "not yet: this version cannot choose among addresses of a front"
+        problems.add(place["to"]["address"].key, what, allowed="leave it out")
+    if probe.expect is None:
+        return
+    at = place["expect"]["at"]
+    if probe.expect.at is not None and probe.expect.at.partition("/")[0] in inventory.backends:
+        what = "not yet: this version cannot prove that a flow ends at a pod or host"
+        problems.add(at.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
+    for index, name in enumerate(probe.expect.backends or []):
+        if name in inventory.hosts:
+            what = "not yet: this version cannot see what arrives at an outside host"
+            problems.add(place["expect"]["backends"][index].spot, what, allowed="name pods")
+
+
+def _refuse_sctp(probe: ProbeParts, place: Place, manifests: Manifests, problems: Problems) -> None:
+    if not isinstance(probe.target, ServiceTargetShape) or probe.send is None:
+        return
+    service = manifests.services.get(service_id(probe.target.service, probe.target.namespace))
+    if service is None:
+        return
+    fitting = choose_port(service, probe.target.port, None).fitting
+    if fitting and all(port.protocol is Protocol.SCTP for port in fitting):
+        spot = place["to"]["port" if probe.target.port is not None else "service"].spot
+        problems.add(spot, "not yet: this version cannot send SCTP")

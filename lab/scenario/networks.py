@@ -1,0 +1,144 @@
+"""The networks of a scenario: those an author gives, and those they are by default, for every family.
+
+Owns: the default networks, and the checks of the wire against nodes and hosts.
+Must not: give out addresses (``lab.plan`` does).
+"""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_network
+from itertools import combinations
+from typing import Final
+
+from lab.ip import Family, IPNetwork
+from lab.scenario.document import Place
+from lab.scenario.inventory import Inventory
+from lab.scenario.parts import Parts
+from lab.scenario.problems import Problems, listed
+from lab.scenario.schema.machines import NodeShape
+from lab.scenario.schema.matrix import MatrixShape, no_axes
+from lab.scenario.schema.network import NetworkShape
+
+__all__ = ["check_network", "families_of", "networks_of", "service_networks"]
+
+_DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
+    "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
+    "serviceCIDR": {Family.IPV4: ip_network("10.96.0.0/16"), Family.IPV6: ip_network("fd00:10:96::/112")},
+    "nodeCIDR": {Family.IPV4: ip_network("172.18.0.0/16"), Family.IPV6: ip_network("fd00:172:18::/64")},
+    "outsideCIDR": {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")},
+}
+"""As in kind (pods, Services, nodes), and documentation addresses outside (RFC 5737, RFC 3849)."""
+
+_OWN_SEGMENTS: Final = ("nodes", "outside")
+_FIRST_DEVICE: Final = "eth0"
+
+
+def families_of(network: NetworkShape, matrix: MatrixShape) -> tuple[Family, ...]:
+    """Every family that some case of the scenario has, the primary one of the first case first."""
+    of_cases = matrix.families or [network.families]
+    return tuple(dict.fromkeys(family for families in of_cases for family in families))
+
+
+def networks_of(network: NetworkShape, families: tuple[Family, ...]) -> dict[str, tuple[IPNetwork, ...]]:
+    """The networks by their keys in ``spec.network``: for each family the one that is given, or the default."""
+    return {
+        key: tuple(given.get(family, _DEFAULTS[key][family]) for family in families)
+        for key, given in _given(network).items()
+    }
+
+
+def service_networks(parts: Parts) -> tuple[IPNetwork, ...]:
+    """Where cluster IPs come from; nothing where that cannot be known."""
+    if parts.network is None or parts.matrix is None:
+        return ()
+    return networks_of(parts.network, families_of(parts.network, parts.matrix))["serviceCIDR"]
+
+
+def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:
+    """Note networks that overlap, and names of segments and devices that are not there.
+
+    Args:
+        parts: the scenario's well-formed parts.
+        inventory: its names.
+        problems: takes what is wrong. Whether networks have room enough, the plan finds out.
+    """
+    spec = parts.place["spec"]
+    segments = [*_OWN_SEGMENTS, *(parts.network.segments if parts.network else ())]
+    if parts.network is not None:
+        _check_networks(parts, parts.network, spec["network"], problems)
+        for index, routed in enumerate(parts.network.routed):
+            _check_nodes(routed.nodes, spec["network"]["routed"][index]["nodes"], inventory, problems)
+    for name, node in parts.nodes.items():
+        if node is not None:
+            _check_devices(node, segments if parts.network else None, parts.at("nodes", name), problems)
+    for name, host in parts.hosts.items():
+        if host is not None and parts.network is not None:
+            _check_segment(host.segment, segments, spec["hosts"][name]["segment"], problems)
+    for name, balancer in parts.load_balancers.items():
+        if balancer is not None:
+            _check_nodes(balancer.nodes or [], spec["loadBalancers"][name]["nodes"], inventory, problems)
+
+
+def _given(network: NetworkShape) -> dict[str, dict[Family, IPNetwork]]:
+    written = {
+        "podCIDR": network.pod_cidr,
+        "serviceCIDR": network.service_cidr,
+        "nodeCIDR": network.node_cidr,
+        "outsideCIDR": network.outside_cidr,
+    }
+    return {key: {Family.of(each): each for each in networks or []} for key, networks in written.items()}
+
+
+def _check_networks(parts: Parts, network: NetworkShape, place: Place, problems: Problems) -> None:
+    families = families_of(network, parts.matrix or no_axes())
+    for key, given in _given(network).items():
+        for family in given.keys() - set(families):
+            if parts.matrix is not None:
+                what = f"{given[family]} is {family}, which the scenario has not"
+                problems.add(place[key].spot, what, allowed=f"families: {listed(families)}")
+    for (one, first), (other, second) in combinations(_all_networks(network, families), 2):
+        if first.version == second.version and first.overlaps(second):
+            written = other if place[other[0]].exists else one
+            names = (one[-1], other[-1])
+            where = place
+            for part in written:
+                where = where[part]
+            problems.add(where.spot, f"{names[0]} {first} and {names[1]} {second} overlap", allowed="keep them apart")
+
+
+def _all_networks(network: NetworkShape, families: tuple[Family, ...]) -> Iterator[tuple[tuple[str, ...], IPNetwork]]:
+    for key, networks in networks_of(network, families).items():
+        yield from (((key,), each) for each in networks)
+    for name, segment in network.segments.items():
+        yield from ((("segments", name), each) for each in segment.cidr)
+
+
+def _check_nodes(nodes: list[str], place: Place, inventory: Inventory, problems: Problems) -> None:
+    for index, node in enumerate(nodes):
+        if node not in inventory.nodes:
+            inventory.refuse(place[index].spot, node, "a node", inventory.nodes, problems)
+
+
+def _check_segment(name: str, segments: list[str], place: Place, problems: Problems) -> None:
+    if name not in segments:
+        problems.add(
+            place.spot,
+            f"no segment is called {name}",
+            allowed=f"allowed: {listed(segments)}",
+            word=name,
+            known=segments,
+        )
+
+
+def _check_devices(node: NodeShape, segments: list[str] | None, place: Place, problems: Problems) -> None:
+    for name, uplink in node.uplinks.items():
+        if name in (_FIRST_DEVICE, "lo"):
+            problems.add(place["uplinks"][name].key, f"{name} is there already", allowed="call it eth1 or the like")
+        if segments is not None:
+            _check_segment(uplink.segment, segments, place["uplinks"][name]["segment"], problems)
+    devices = [_FIRST_DEVICE, *node.uplinks, "lo"]
+    named = [(place["addresses"][index]["device"], each.device) for index, each in enumerate(node.addresses)]
+    named += [(place["routes"][index]["device"], each.device) for index, each in enumerate(node.routes)]
+    for where, device in named:
+        if device not in devices:
+            allowed = f"allowed: {listed(devices)}"
+            problems.add(where.spot, f"the node has no device {device}", allowed=allowed, word=device, known=devices)

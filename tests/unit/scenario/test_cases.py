@@ -1,0 +1,85 @@
+"""A matrix becomes cases, each a scenario of its own."""
+
+from pathlib import Path
+
+import pytest
+from broken_scenarios import BASE
+
+from lab.ip import Family
+from lab.scenario.cases import cases
+from lab.scenario.load import load_scenario, parse_scenario
+from lab.scenario.model import Case, Outcome, Scenario
+
+SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
+
+EXCEPT = """\
+    except:
+    - {when: {podNetwork: bridge, net.ipv4.ip_forward: 0}, expect: {outcome: dropped}, because: nothing forwards}
+    - {when: {mode: ipvs, podNetwork: ptp}, expect: {outcome: rejected}, because: so it is}
+---
+"""
+
+
+def scenario(matrix: str, exceptions: str = "") -> Scenario:
+    text = BASE.replace("spec:\n  nodes", f"spec:\n  matrix: {matrix}\n  nodes", 1)
+    return parse_scenario(text.replace("---\n", exceptions or "---\n", 1), "f", to_run=False)
+
+
+def test_a_scenario_without_matrix_is_its_only_case() -> None:
+    (case,) = cases(parse_scenario(BASE, "f"), "iptables")
+    assert case.case == Case()
+    assert [probe.name for probe in case.probes] == ["first"]
+
+
+def test_ids_name_the_values_in_the_order_of_the_axes_whatever_the_order_of_the_file() -> None:
+    found = scenario("{net.ipv4.ip_forward: [1], hairpin: [none], podNetwork: [bridge, ptp], families: [[IPv6, IPv4]]}")
+    names = [probe.name for case in cases(found, "iptables") for probe in case.probes]
+    assert names == ["first[ipv6+ipv4-bridge-none-ip_forward=1]", "first[ipv6+ipv4-ptp-none-ip_forward=1]"]
+
+
+def test_every_axis_is_set_where_it_belongs() -> None:
+    found = scenario("{families: [[IPv6]], podNetwork: [bridge], interNode: [vxlan], hairpin: [none], net.core.x: [7]}")
+    (case,) = cases(found, "iptables")
+    network = case.network
+    assert network.families == (Family.IPV6,)
+    assert (network.pod_network, network.inter_node, network.hairpin) == ("bridge", "vxlan", "none")
+    assert [str(cidr) for cidr in network.pod_cidrs] == ["fd00:10:244::/56"]
+    assert [node.sysctls for node in case.nodes] == [{"net.core.x": "7"}] * 2
+    assert case.matrix == ()
+
+
+def test_each_case_has_the_networks_of_its_own_families() -> None:
+    found = scenario("{families: [[IPv4], [IPv6], [IPv6, IPv4]]}")
+    assert [[each.version for each in case.network.service_cidrs] for case in cases(found, "x")] == [[4], [6], [6, 4]]
+
+
+@pytest.mark.parametrize(
+    ("mode", "outcomes"),
+    [
+        ("iptables", {"ptp-0": "delivered", "ptp-1": "delivered", "bridge-0": "dropped", "bridge-1": "delivered"}),
+        ("ipvs", {"ptp-0": "rejected", "ptp-1": "rejected", "bridge-0": "dropped", "bridge-1": "delivered"}),
+    ],
+)
+def test_exceptions_hold_in_their_cases_and_in_no_other(mode: str, outcomes: dict[str, str]) -> None:
+    found = cases(scenario("{podNetwork: [ptp, bridge], net.ipv4.ip_forward: [0, 1]}", EXCEPT), mode)
+    assert {
+        case.case.id.replace("ip_forward=", ""): str(probe.expect.outcome) for case in found for probe in case.probes
+    } == outcomes
+
+
+def test_the_expectation_of_an_exception_keeps_its_own_position() -> None:
+    found = cases(scenario("{podNetwork: [bridge, ptp], net.ipv4.ip_forward: [0]}", EXCEPT), "iptables")
+    (probe,) = found[0].probes
+    assert (probe.expect.outcome, probe.expect.position.line) == (Outcome.DROPPED, 19)
+
+
+def test_a_mode_that_the_matrix_leaves_out_has_no_case() -> None:
+    found = scenario("{mode: [ipvs, nftables]}")
+    assert cases(found, "iptables") == ()
+    assert [case.case.id for case in cases(found, "ipvs")] == ["ipvs"]
+
+
+def test_the_tree_has_no_two_probes_of_one_id() -> None:
+    for file in SCENARIOS.rglob("*.lab.yaml"):
+        names = [probe.name for case in cases(load_scenario(file), "iptables") for probe in case.probes]
+        assert len(names) == len(set(names)), file

@@ -1,0 +1,155 @@
+"""EndpointSlices, Endpoints, Pods and Nodes beside a Scenario."""
+
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from broken_scenarios import BASE
+
+from lab.assembly import assemble
+from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice
+from lab.errors import ScenarioError
+from lab.ip import Family, Protocol
+from lab.scenario.load import load_scenario, parse_scenario
+from lab.scenario.model import Scenario
+
+SLICE = """\
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: echo-abcde
+  labels: {kubernetes.io/service-name: echo, endpointslice.kubernetes.io/managed-by: me}
+addressType: IPv4
+ports:
+- {name: "", port: 8080, protocol: TCP, appProtocol: http}
+endpoints:
+- addresses: [10.244.0.10]
+  conditions: {ready: true, serving: true, terminating: false}
+  nodeName: node-a
+  zone: zone-a
+  hints: {forZones: [{name: zone-a}], forNodes: [{name: node-a}]}
+  targetRef: {kind: Pod, name: echo-1, namespace: default, uid: 1}
+- addresses: [10.244.0.11]
+  conditions: {ready: false, terminating: true}
+"""
+
+
+def read(manifest: str) -> Scenario:
+    return parse_scenario(f"{BASE}---\n{manifest}", "f")
+
+
+def slices_of(scenario: Scenario) -> list[EndpointSlice]:
+    return [each for each in assemble(scenario).objects if isinstance(each, EndpointSlice)]
+
+
+def test_a_slice_as_kubectl_prints_it_replaces_the_derived_ones_of_its_service() -> None:
+    scenario = read(SLICE)
+    (slice_,) = slices_of(scenario)
+    assert slice_.endpoints == (
+        Endpoint(
+            addresses=(ip_address("10.244.0.10"),),
+            node_name="node-a",
+            zone="zone-a",
+            for_zones=("zone-a",),
+            for_nodes=("node-a",),
+            target="echo-1",
+        ),
+        Endpoint(addresses=(ip_address("10.244.0.11"),), ready=False, serving=False, terminating=True),
+    )
+    assert slice_.ports == (EndpointPort(protocol=Protocol.TCP, port=8080),)
+    assert scenario.notes == ("no effect on proxying: ports[].appProtocol",)
+
+
+def test_the_slices_of_another_service_are_derived_as_ever() -> None:
+    spec = "{selector: {app: echo}, ports: [{port: 80}]}"
+    other = f"---\napiVersion: v1\nkind: Service\nmetadata: {{name: other}}\nspec: {spec}\n"
+    assert sorted(each.service for each in slices_of(read(SLICE + other))) == ["echo", "other"]
+
+
+def test_a_spread_counts_the_endpoints_of_given_slices() -> None:
+    text = f"{BASE}---\n{SLICE}".replace(
+        "source: preserved}", "source: preserved, spread: even}\n    send: {flows: 941}"
+    )
+    with pytest.raises(ScenarioError, match="the number of backends is 1"):
+        parse_scenario(text, "f")
+
+
+def test_endpoints_are_mirrored_for_a_service_without_selector() -> None:
+    endpoints = (
+        "apiVersion: v1\nkind: Endpoints\nmetadata: {name: echo}\n"
+        "subsets:\n- addresses: [{ip: 203.0.113.10}, {ip: 'fd00::7'}]\n  notReadyAddresses: [{ip: 203.0.113.11}]\n"
+        "  ports: [{port: 53, protocol: UDP}]\n"
+    )
+    scenario = parse_scenario(f"{BASE}---\n{endpoints}".replace("  selector: {app: echo}\n", ""), "f")
+    four, six = scenario.slices
+    assert [(str(each.addresses[0]), each.ready) for each in four.endpoints] == [
+        ("203.0.113.10", True),
+        ("203.0.113.11", False),
+    ]
+    assert (six.address_type, six.service, six.ports[0].port) == (Family.IPV6, "echo", 53)
+    assert scenario.notes == ("Endpoints default/echo are mirrored into EndpointSlices, which proxies read",)
+    assert read(endpoints).slices == ()
+    assert read(endpoints).notes == ("no effect: Endpoints default/echo, since its Service has a selector",)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "note"),
+    [
+        (SLICE.replace("kubernetes.io/service-name: echo, ", ""), "has no label kubernetes.io/service-name"),
+        (SLICE.replace("addressType: IPv4", "addressType: FQDN"), "holds names, not addresses"),
+        (
+            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\n",
+            "no effect on proxying: Ingress 'a'",
+        ),
+        ("apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata: {name: b}\n", "ServiceCIDR 'b'"),
+    ],
+)
+def test_what_has_no_effect_is_named(manifest: str, note: str) -> None:
+    scenario = read(manifest)
+    assert scenario.slices == ()
+    assert any(note in each for each in scenario.notes)
+
+
+def test_a_pod_is_an_entry_of_the_scenario() -> None:
+    scenario = read(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: late, labels: {app: echo}, deletionTimestamp: now, uid: x}\n"
+        "spec: {nodeName: node-b, restartPolicy: Always, containers: [{name: c, image: i, ports: [{name: http, "
+        "containerPort: 8080}]}]}\nstatus: {phase: Running, conditions: [{type: Ready, status: 'False'}]}\n"
+    )
+    pod = scenario.pods[-1]
+    assert (pod.name, pod.nodes, pod.labels) == ("late", ("node-b",), {"app": "echo"})
+    assert [(port.name, port.port) for port in pod.ports] == [("http", 8080)]
+    assert (pod.ready, pod.serving, pod.terminating) == (False, False, True)
+    assert pod.position.line == 28
+    (slice_,) = slices_of(scenario)
+    assert [(each.target, each.terminating) for each in slice_.endpoints][-1] == ("late", True)
+
+
+def test_a_node_gives_labels_or_is_a_node_of_its_own() -> None:
+    scenario = read(
+        "apiVersion: v1\nkind: List\nitems:\n"
+        "- {apiVersion: v1, kind: Node, metadata: {name: node-a, labels: {topology.kubernetes.io/zone: x}}}\n"
+        "- {apiVersion: v1, kind: Node, metadata: {name: node-c}, status: {addresses: "
+        "[{type: Hostname, address: c}]}}\n"
+    )
+    assert [(node.name, dict(node.labels)) for node in scenario.nodes] == [
+        ("node-a", {"topology.kubernetes.io/zone": "x"}),
+        ("node-b", {}),
+        ("node-c", {}),
+    ]
+
+
+def test_manifests_of_other_files_are_told_of_by_their_own_places(tmp_path: Path) -> None:
+    head, _, service = BASE.partition("---\n")
+    file = tmp_path / "a.lab.yaml"
+    file.write_text(head.replace("spec:\n", "spec:\n  manifests: [more/echo.yaml]\n", 1))
+    (tmp_path / "more").mkdir()
+    more = tmp_path / "more" / "echo.yaml"
+    more.write_text(service)
+    assert [each.name for each in load_scenario(file).services] == ["echo"]
+    more.write_text(service.replace("port: 80", "prt: 80") + "---\n" + head)
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file)
+    told = "\n".join(caught.value.problems)
+    assert f"{more}:7:5: spec.ports[0].prt: unknown key" in told
+    assert "a Scenario stands among the manifests; only manifests" in told
