@@ -64,6 +64,7 @@ class Session:
         engine = replace(
             self._engine,
             cluster_cidrs=scenario.network.pod_cidrs,
+            families=scenario.network.families,
             configuration=scenario.proxy or self._engine.configuration,
         )
         request = Build(assembly.plan, assembly.objects, engine)

@@ -2,6 +2,8 @@
 
 Owns: ``HttpServer``, which asks a function for the answer to each request.
 Must not: parse HTTP itself (h11 does), or open sockets (``control.listen`` does).
+
+h11 is imported when the first client comes: most labs have none, and all of them pay for what is loaded at the start.
 """
 
 import asyncio
@@ -9,9 +11,10 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import h11
+if TYPE_CHECKING:
+    import h11
 
 __all__ = ["Answer", "Handler", "HttpServer"]
 
@@ -45,7 +48,9 @@ class HttpServer:
         conversations: set[asyncio.Task[None]] = set()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with suppress(ConnectionError, TimeoutError, h11.RemoteProtocolError):
+            from h11 import RemoteProtocolError  # noqa: PLC0415
+
+            with suppress(ConnectionError, TimeoutError, RemoteProtocolError):
                 try:
                     await _converse(reader, writer, handler)
                 finally:
@@ -69,6 +74,8 @@ class HttpServer:
 
 
 async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
+    import h11  # noqa: PLC0415
+
     connection = h11.Connection(h11.SERVER)
     while True:
         async with asyncio.timeout(_PATIENCE):
@@ -89,8 +96,10 @@ async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
         connection.start_next_cycle()
 
 
-async def _request(connection: h11.Connection, reader: asyncio.StreamReader) -> str | None:
+async def _request(connection: "h11.Connection", reader: asyncio.StreamReader) -> str | None:
     """The target of the next request, once all of it has come; ``None`` when the client has gone."""
+    import h11  # noqa: PLC0415
+
     target = None
     while True:
         event = connection.next_event()

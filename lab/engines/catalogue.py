@@ -6,11 +6,15 @@ Must not: run anything, or decide which engine a scenario gets.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from lab.cluster.store import Store
 from lab.control.servers import NodeServers
 from lab.engines.embedded.around import Node, NodeWork, proxy_sysctls
+from lab.engines.embedded.iptables.legacy import V1_23
+from lab.engines.embedded.iptables.render import CURRENT
+from lab.engines.embedded.iptables.shape import Shape
 from lab.engines.embedded.loader import RulesRefusedError
 from lab.engines.embedded.pace import Periods
 from lab.engines.embedded.settings import ProxySettings
@@ -66,8 +70,10 @@ class _Flows:
         self._conntrack.close()
 
 
-def _embedded_iptables(choice: EngineChoice, node: str, store: Store, tool: IptablesTool, netns: NetNs) -> Engine:
-    configuration, families = choice.configuration, (Family.IPV4,)
+def _embedded_iptables(
+    choice: EngineChoice, node: str, store: Store, tool: IptablesTool, netns: NetNs, shape: Shape = CURRENT
+) -> Engine:
+    configuration, families = choice.configuration, choice.families
     settings = ProxySettings.of(configuration, choice.cluster_cidrs)
     if read_sysctl(netns, "net.netfilter.nf_conntrack_tcp_be_liberal") not in (None, "0"):
         settings = replace(settings, conntrack_tcp_be_liberal=True)
@@ -90,6 +96,7 @@ def _embedded_iptables(choice: EngineChoice, node: str, store: Store, tool: Ipta
         settings,
         families=families,
         interface_addresses=lambda: read_addresses(netns) if settings.node_port_addresses else (),
+        shape=shape,
         periods=Periods(least=configuration.min_sync_period, sync=configuration.sync_period),
         surroundings=work,
     )
@@ -99,6 +106,7 @@ _Maker = Callable[[EngineChoice, str, Store, IptablesTool, NetNs], Engine]
 
 _MAKERS: Final[Mapping[str, _Maker]] = {
     "embedded/iptables": _embedded_iptables,
+    "embedded@v1.23/iptables": partial(_embedded_iptables, shape=V1_23),
 }
 
 

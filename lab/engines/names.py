@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["ENGINES", "IPTABLES", "mode_of"]
 
-ENGINES: Final = ("embedded/iptables",)
+ENGINES: Final = ("embedded/iptables", "embedded@v1.23/iptables")
 """The first of them runs where nobody asks for one."""
 
 IPTABLES: Final = ("legacy", "nft")

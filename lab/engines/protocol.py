@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lab.cluster.configuration import ProxyConfiguration
-from lab.ip import IPNetwork
+from lab.ip import Family, IPNetwork
 from lab.timing import Deadline
 
 __all__ = ["Engine", "EngineChoice"]
@@ -22,6 +22,7 @@ class EngineChoice:
         name: what ``--engine`` says.
         cluster_cidrs: the pod networks, by which a proxy tells pods from others unless ``configuration`` has its own.
         configuration: the scenario's ``KubeProxyConfiguration``, or kube-proxy's defaults.
+        families: those of the cluster's network; each has rules of its own.
         iptables: which variant of iptables loads the rules; empty for whichever works best on this machine.
     """
 
@@ -29,6 +30,7 @@ class EngineChoice:
     cluster_cidrs: tuple[IPNetwork, ...] = ()
     configuration: ProxyConfiguration = field(default_factory=ProxyConfiguration)
     iptables: str = ""
+    families: tuple[Family, ...] = (Family.IPV4,)
 
 
 class Engine(Protocol):

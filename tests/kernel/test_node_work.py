@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, slice_of
 from sandboxed import sandboxed
 
@@ -209,8 +210,9 @@ async def node_story(launcher: Launcher) -> dict[str, Any]:
         return said
 
 
-def test_sysctls_are_written_and_a_flush_is_mended() -> None:
-    assert sandboxed(node_story) == {
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as we are", "as an ordinary user"])
+def test_sysctls_are_written_and_a_flush_is_mended(ordinary: bool) -> None:
+    assert sandboxed(node_story, ordinary=ordinary) == {
         "tcp_timeout_established": "77",
         "udp_timeout": "5",
         "route_localnet": "1",

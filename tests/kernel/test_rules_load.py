@@ -6,19 +6,27 @@ Each test runs in network and mount namespaces of its own, made by unshare(1), w
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rule_cases import CASES, Addresses, Case
+from rule_worlds import clusters, edited, proxies
 
 from lab.engines.embedded.iptables.cleanup import cleanup_text
 from lab.engines.embedded.iptables.held import Held, read_held
+from lab.engines.embedded.iptables.legacy import V1_23
 from lab.engines.embedded.iptables.meaning import differences, read_rules
 from lab.engines.embedded.iptables.names import Table
-from lab.engines.embedded.iptables.render import render
-from lab.engines.embedded.iptables.restore import RestoreText, restore
+from lab.engines.embedded.iptables.render import CURRENT, Renderer, render
+from lab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes
 from lab.engines.embedded.iptables.rules import Ruleset
+from lab.engines.embedded.iptables.shape import Shape
+from lab.engines.embedded.node import NodeFacts
+from lab.engines.embedded.settings import ProxySettings
 from lab.ip import Family
 
 VARIANTS = ("nft", "legacy")
@@ -65,8 +73,8 @@ def load_and_save(
     return run([*commands, *(f"{save_command} -c -t {table}" for table in Table)])
 
 
-def ruleset(case: Case, family: Family) -> Ruleset:
-    return render(case.cluster, case.node, case.settings, family)
+def ruleset(case: Case, family: Family, shape: Shape = CURRENT) -> Ruleset:
+    return render(case.cluster, case.node, case.settings, family, shape)
 
 
 def rule_count(text: RestoreText) -> int:
@@ -147,13 +155,17 @@ def test_a_refusal_is_traced_to_line_and_service(variant: str, wrong: str, tmp_p
         assert "Service default/echo" in explained
 
 
+@pytest.mark.parametrize("shape", [CURRENT, V1_23], ids=["current", "v1.23"])
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("family", list(Family), ids=str)
-def test_the_kernel_means_what_was_written_in_every_case(family: Family, variant: str, tmp_path: Path) -> None:
+def test_the_kernel_means_what_was_written_in_every_case(
+    family: Family, variant: str, shape: Shape, tmp_path: Path
+) -> None:
     """Each case into a namespace of its own, and back."""
     ready(family, variant)
     restore_command, save_command = tool(family, variant, "restore"), tool(family, variant, "save")
-    texts = {name: restore(ruleset(make(Addresses(family)), family), Held()).text for name, make in CASES.items()}
+    cases = {name: make(Addresses(family)) for name, make in CASES.items()}
+    texts = {name: restore(ruleset(case, family, shape), Held()).text for name, case in cases.items()}
     commands = []
     for name, text in texts.items():
         file, back = tmp_path / f"{name}.rules", tmp_path / f"{name}.saved"
@@ -177,3 +189,26 @@ def test_a_clean_up_leaves_what_a_kubelet_may_own(family: Family, variant: str, 
     assert done.returncode == 0, done.stderr
     assert {name for _, name in read_rules(done.stdout) if name.startswith("KUBE-")} == {"KUBE-FIREWALL"}
     assert {line.rsplit(" ", 1)[1] for line in done.stdout.splitlines() if " -A " in line} <= {"KUBE-FIREWALL", "DROP"}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(proxies(), st.data())
+def test_the_kernel_holds_after_partial_loads_what_one_full_load_leaves(
+    variant: str, proxy: tuple[Family, ProxySettings, NodeFacts], data: st.DataObject
+) -> None:
+    """Eight clusters, each an edit of the one before, into one namespace; every text must load."""
+    family, chosen, node = proxy
+    ready(family, variant)
+    renderer, cluster = Renderer(family, chosen), data.draw(clusters(family))
+    loaded = renderer.render(cluster, node)
+    texts = [restore(loaded, Held()).text]
+    for _ in range(7):
+        cluster = edited(cluster, data.draw(clusters(family)), data)
+        wanted = renderer.render(cluster, node)
+        texts.append(restore_changes(wanted, loaded).text)
+        loaded = wanted
+    with tempfile.TemporaryDirectory() as folder:
+        done = load_and_save(family, variant, texts, Path(folder))
+    assert done.returncode == 0, done.stderr
+    assert differences(read_rules(restore(loaded, Held()).text), read_rules(done.stdout)) == []

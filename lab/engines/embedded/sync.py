@@ -21,6 +21,8 @@ from lab.cluster.store import Event, Store
 from lab.engines.embedded.clock import Clock, MonotonicClock
 from lab.engines.embedded.health import Health
 from lab.engines.embedded.iptables.proxier import IptablesProxier
+from lab.engines.embedded.iptables.render import CURRENT
+from lab.engines.embedded.iptables.shape import Shape
 from lab.engines.embedded.loader import RuleLoader
 from lab.engines.embedded.metrics import SyncMetrics
 from lab.engines.embedded.node import NodeFacts
@@ -57,6 +59,7 @@ class EmbeddedEngine:
         families: those to serve; each has rules of its own.
         interface_addresses: what stands on the node's interfaces, loopback included. Asked at every synchronisation,
             as kube-proxy does; needed only where ``node_port_addresses`` are restricted.
+        shape: which generation of kube-proxy the rules are of.
         periods: how often it may run, and how often it must.
         surroundings: what it does besides rules.
         clock: what it waits by.
@@ -71,6 +74,7 @@ class EmbeddedEngine:
         *,
         families: Sequence[Family] = (Family.IPV4,),
         interface_addresses: Callable[[], Sequence[IPAddress]] = tuple,
+        shape: Shape = CURRENT,
         periods: Periods | None = None,
         surroundings: Surroundings | None = None,
         clock: Clock | None = None,
@@ -82,7 +86,7 @@ class EmbeddedEngine:
         self._surroundings = surroundings or NoSurroundings()
         self._clock = clock or MonotonicClock()
         self._proxiers: dict[Family, Proxier] = {
-            family: IptablesProxier(family, loader, settings) for family in families
+            family: IptablesProxier(family, loader, settings, shape) for family in families
         }
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._wake = asyncio.Event()

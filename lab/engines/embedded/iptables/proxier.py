@@ -6,9 +6,10 @@ Must not: follow the store or decide when to synchronise (``sync`` does).
 
 from lab.engines.embedded.iptables.held import Held, read_held
 from lab.engines.embedded.iptables.names import CANARIES
-from lab.engines.embedded.iptables.render import Renderer
+from lab.engines.embedded.iptables.render import CURRENT, Renderer
 from lab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes
 from lab.engines.embedded.iptables.rules import Ruleset
+from lab.engines.embedded.iptables.shape import Shape
 from lab.engines.embedded.loader import RuleLoader, RulesRefusedError
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ClusterView, ServicePortInfo
@@ -42,10 +43,10 @@ class IptablesProxier:
     others write only what changed.
     """
 
-    def __init__(self, family: Family, loader: RuleLoader, settings: ProxySettings) -> None:
+    def __init__(self, family: Family, loader: RuleLoader, settings: ProxySettings, shape: Shape = CURRENT) -> None:
         self._family = family
         self._loader = loader
-        self._renderer = Renderer(family, settings)
+        self._renderer = Renderer(family, settings, shape)
         self._loaded: Ruleset | None = None
 
     @property

@@ -10,24 +10,39 @@ from lab.engines.embedded.iptables.fixed import JUMPS, fixed_chains, fixed_rules
 from lab.engines.embedded.iptables.fronts import fronts
 from lab.engines.embedded.iptables.rules import PortRules, Ruleset
 from lab.engines.embedded.iptables.scope import ProxyScope, Scope
+from lab.engines.embedded.iptables.shape import Shape
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ClusterView, ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.tracker import PortTracker
 from lab.ip import Family
 
-__all__ = ["LARGE_CLUSTER_ENDPOINTS", "Renderer", "render", "render_port"]
+__all__ = ["CURRENT", "LARGE_CLUSTER_ENDPOINTS", "Renderer", "render", "render_port"]
 
 LARGE_CLUSTER_ENDPOINTS = 1000
 """Above as many endpoints over all service ports, kube-proxy spares itself the comments of endpoint rules."""
 
 
-def render(cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family) -> Ruleset:
+def render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
+    """The rules of one service port."""
+    scope = Scope.of(proxy, port)
+    return PortRules(port.service, fronts(scope), owned_chains(scope), bodies(scope))
+
+
+CURRENT = Shape(
+    jumps=JUMPS, kept=kept_chains, shared=fixed_chains, head=fixed_rules, port=render_port, tail=node_port_jumps
+)
+"""kube-proxy 1.36."""
+
+
+def render(
+    cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, shape: Shape = CURRENT
+) -> Ruleset:
     """The rules of one family that a proxy on ``node`` programs for ``cluster``.
 
     The result is a function of the objects alone; the order in which they are handed in makes no difference.
     """
-    return Renderer(family, settings).render(cluster, node)
+    return Renderer(family, settings, shape).render(cluster, node)
 
 
 class Renderer:
@@ -41,7 +56,8 @@ class Renderer:
         ports: the service ports that were rendered last.
     """
 
-    def __init__(self, family: Family, settings: ProxySettings) -> None:
+    def __init__(self, family: Family, settings: ProxySettings, shape: Shape = CURRENT) -> None:
+        self._shape = shape
         self._family = family
         self._settings = settings
         self._node_name = ""
@@ -63,19 +79,13 @@ class Renderer:
             self._proxy, self._rendered = proxy, {}
         before = self._rendered
         # By identity: the port is kept beside its rules, so its identity cannot pass to another one meanwhile.
-        self._rendered = {id(port): before.get(id(port)) or (port, render_port(proxy, port)) for port in ports}
+        self._rendered = {id(port): before.get(id(port)) or (port, self._shape.port(proxy, port)) for port in ports}
         return Ruleset(
             family=self._family,
-            jumps=JUMPS,
-            kept=kept_chains(self._family, self._settings),
-            shared=fixed_chains(self._family, self._settings),
-            head=fixed_rules(self._family, self._settings),
+            jumps=self._shape.jumps,
+            kept=self._shape.kept(self._family, self._settings),
+            shared=self._shape.shared(self._family, self._settings),
+            head=self._shape.head(self._family, self._settings),
             ports=tuple([rules for _, rules in self._rendered.values()]),
-            tail=node_port_jumps(self._family, self._settings, node),
+            tail=self._shape.tail(self._family, self._settings, node),
         )
-
-
-def render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
-    """The rules of one service port."""
-    scope = Scope.of(proxy, port)
-    return PortRules(port.service, fronts(scope), owned_chains(scope), bodies(scope))
