@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from lab.channel import AsyncChannel, ChannelClosedError
+from lab.engines.names import IPTABLES
 from lab.errors import InternalError, LabError
 from lab.faults import fault_of
 from lab.kernel.capabilities import examine
@@ -107,7 +108,7 @@ class _Desk:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._variant: IptablesVariant | None = None
+        self._variants: dict[str, IptablesVariant] = {}
         self._lab: Lab | None = None
         self._labs = 0
 
@@ -128,15 +129,21 @@ class _Desk:
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
 
+    async def _iptables(self, asked: str) -> IptablesVariant:
+        """The variant of that name, or the best one; tried once."""
+        if asked not in self._variants:
+            tried = (asked,) if asked else IPTABLES
+            self._variants[asked] = await choose_iptables(self._launcher, tried)
+        return self._variants[asked]
+
     async def _build(self, request: Build) -> Built:
-        if self._variant is None:
-            self._variant = await choose_iptables(self._launcher)
+        variant = await self._iptables(request.engine.iptables)
         self._labs += 1
-        lab = await Lab.build(self._labs, request, self._launcher, self._variant)
+        lab = await Lab.build(self._labs, request, self._launcher, variant)
         before, self._lab = self._lab, lab
         if before is not None:
             await before.close()
-        return Built(self._variant.version, lab.stages)
+        return Built(variant.version, lab.stages)
 
     async def _execute(self, request: Execute) -> Executed:
         done = await self._standing().execute(request.place, request.argv, Deadline.after(request.seconds))

@@ -16,7 +16,7 @@ import click
 from lab.cli.color import wants_color
 from lab.cli.evidence import folder_of, keep
 from lab.cli.files import FILES, load_all
-from lab.engines.names import ENGINES
+from lab.engines.names import ENGINES, IPTABLES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
@@ -47,6 +47,11 @@ _COLOURS: Final = {
     show_default=True,
     help="The engine to run in every node.",
 )
+@click.option(
+    "--iptables",
+    type=click.Choice(IPTABLES),
+    help="The variant of iptables that loads the rules; by default the first that works on this machine.",
+)
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option(
@@ -65,6 +70,7 @@ def command(
     *,
     files: tuple[Path, ...],
     engine: str,
+    iptables: str | None,
     names: tuple[str, ...],
     trace: bool,
     evidence: Path | None,
@@ -85,7 +91,7 @@ def command(
         click.echo(_nothing_chosen(scenarios, names), err=True)
         return ExitCode.NOTHING_SELECTED
     results = []
-    with (make_session or Session)(EngineChoice(engine)) as session:
+    with (make_session or Session)(EngineChoice(engine, iptables=iptables or "")) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
             results.append(_run(session, engine, scenario, probes, trace=trace, evidence=evidence))

@@ -19,6 +19,7 @@ from typing import Final
 
 from lab.errors import InternalError
 from lab.ip import Protocol
+from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
 from lab.plan.errand import Errand
@@ -111,7 +112,13 @@ class Runner:
             self._watch = None
 
     def forget(self) -> None:
-        """Conntrack was flushed: source ports may be used again."""
+        """Flush conntrack in every namespace, after which source ports may be used again.
+
+        Raises:
+            CapabilityError: the kernel does not let conntrack be flushed.
+        """
+        for netns in self._netns_by_name.values():
+            flush(netns)
         self._ports.restart()
 
     async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
@@ -122,7 +129,7 @@ class Runner:
         Raises:
             InternalError: for an errand that no plan should have led to (a sender without a tap, a protocol that is
                 not sent), or a runner that is not open.
-            CapabilityError: the kernel cannot trace.
+            CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
         """
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
@@ -130,7 +137,7 @@ class Runner:
             started = time.monotonic()
             await asyncio.gather(*(self._meters[node].begin() for node in errand.nodes))
             identity = self._identities.issue(errand.flows)
-            ports = self._deal(errand)
+            ports = self._source_ports(errand)
             turns = self._prepare(errand, identity, ports)
             tracing = self._armed(errand, identity) if trace else None
             try:
@@ -148,7 +155,9 @@ class Runner:
             observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
+            counted=errand.nodes,
             fences=turns.fences.reports(),
+            unpinned=turns.unpinned,
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
@@ -179,18 +188,6 @@ class Runner:
         self._tracing.arm(errand, identity)
         return self._tracing
 
-    def _deal(self, errand: Errand) -> tuple[int, ...]:
-        """A source port for each flow."""
-        sender = errand.sender
-        if sender.port is not None:
-            return (sender.port,) * errand.flows
-        if errand.flows > self._ports.size:
-            raise InternalError(
-                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
-                f"and there are {self._ports.size}"
-            )
-        return self._ports.deal(sender.namespace, errand.protocol, errand.flows)
-
     def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
@@ -218,3 +215,22 @@ class Runner:
             watch=self._watch,
             responders=self._responders,
         )
+
+    def _source_ports(self, errand: Errand) -> tuple[int, ...]:
+        """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""
+        sender, protocol = errand.sender, errand.protocol
+        if sender.port is not None:
+            if not self._ports.claim(sender.namespace, protocol, sender.port):
+                self.forget()
+                self._ports.claim(sender.namespace, protocol, sender.port)
+            return (sender.port,) * errand.flows
+        if errand.flows > self._ports.size:
+            raise InternalError(
+                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
+                f"and there are {self._ports.size}"
+            )
+        ports = self._ports.deal(sender.namespace, protocol, errand.flows)
+        if ports is None:
+            self.forget()
+            ports = self._ports.deal(sender.namespace, protocol, errand.flows)
+        return ports or ()

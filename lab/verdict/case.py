@@ -177,6 +177,8 @@ def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates:
     names = dict.fromkeys([*(fence.name for fence in errand.fences), *(report.name for report in evidence.fences)])
     if not names:
         yield "no fence was sent after it, so silence proves nothing"
+    if evidence.unpinned:
+        yield f"the run could not be kept on one CPU ({evidence.unpinned}): a fence may have come before a late packet"
     left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
     unsent, unanswered, early = [], [], []
     for name in names:

@@ -168,16 +168,19 @@ class TraceStep:
 class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
 
-    ``tracked`` is what all nodes' connection tracking held of its flows; ``None`` where that was not read.
-    ``frames`` are those of its first flows.
-    ``steps`` are those of a traced packet: the way there through every node, then the way back.
+    ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
+    ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
+    connection tracking held of its flows; ``None`` where that was not read. ``steps`` are those of a traced packet: the
+    way there through every node, then the way back. ``frames`` are those of the first flows.
     """
 
     sent: int
     observations: tuple[Observation, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
+    counted: tuple[str, ...] = ()
     fences: tuple[FenceReport, ...] = ()
+    unpinned: str = ""
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None

@@ -78,7 +78,8 @@ class FakeSession:
 
     def __init__(self, journal: Path, engine: EngineChoice | None = None) -> None:
         self._journal = journal
-        self.note(f"session {(engine or EngineChoice()).name}")
+        choice = engine or EngineChoice()
+        self.note(f"session {choice.name}" + (f" by {choice.iptables}" if choice.iptables else ""))
 
     def __enter__(self) -> "FakeSession":
         return self

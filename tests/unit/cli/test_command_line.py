@@ -317,3 +317,10 @@ def test_judge_says_what_is_no_bundle(caller: Caller) -> None:
     code, _, errors = caller.type("judge", "case.json")
     assert code == ExitCode.SCENARIO
     assert errors.startswith("case.json: not a recorded case")
+
+
+def test_the_variant_of_iptables_is_asked_for_by_name(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    caller.type("run", "--iptables", "nft", ".")
+    assert caller.events()[0] == "session embedded/iptables by nft"
+    assert "'legacy', 'nft'" in caller.type("run", "--iptables", "ebpf", ".")[2]
