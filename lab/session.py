@@ -16,7 +16,7 @@ from lab.assembly import Assembly, assemble
 from lab.client import LabProcess
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError
-from lab.messages import Build, Built, Dump, Dumped, Execute, Executed, Request, Send, Sent
+from lab.messages import Build, Built, Close, Closed, Dump, Dumped, Execute, Executed, Request, Send, Sent
 from lab.plan.errand import Errand
 from lab.report.bundle import Circumstances, bundle
 from lab.scenario.model import Manner, Probe, Scenario
@@ -31,6 +31,7 @@ Wanted = TypeVar("Wanted")
 
 _BUILD_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 300.0
+_CLOSE_SECONDS: Final = 30.0
 
 
 class Session:
@@ -46,7 +47,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(checked=error is None)
 
     def open(self, scenario: Scenario) -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
@@ -69,10 +70,22 @@ class Session:
         built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
         return OpenLab(self._process, assembly, built)
 
-    def close(self) -> None:
-        """End the lab process. Calling it twice does no harm."""
+    def close(self, *, checked: bool = False) -> None:
+        """End the lab process. Calling it twice does no harm.
+
+        Args:
+            checked: ask it first to close its lab and to see that nothing of any of its labs is left.
+
+        Raises:
+            InternalError: something was left, or the lab process is gone; only where ``checked``.
+        """
         process, self._process = self._process, None
-        if process is not None:
+        if process is None:
+            return
+        try:
+            if checked and process.stands:
+                process.request(Close(), Closed, Deadline.after(_CLOSE_SECONDS))
+        finally:
             process.close()
 
 

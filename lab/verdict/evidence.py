@@ -170,8 +170,8 @@ class Evidence:
 
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
-    connection tracking held of its flows; ``None`` where that was not read. ``steps`` are those of a traced packet: the
-    way there through every node, then the way back. ``frames`` are those of the first flows.
+    connection tracking held of its flows; ``None`` where that was not read. ``frames`` are those of its first flows.
+    ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
     sent: int

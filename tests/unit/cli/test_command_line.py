@@ -294,6 +294,13 @@ def test_run_traces_each_probe_if_asked_to(caller: Caller) -> None:
     ]
 
 
+def test_the_variant_of_iptables_is_asked_for_by_name(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    caller.type("run", "--iptables", "nft", ".")
+    assert caller.events()[0] == "session embedded/iptables by nft"
+    assert "'legacy', 'nft'" in caller.type("run", "--iptables", "ebpf", ".")[2]
+
+
 def test_run_keeps_evidence_of_what_did_not_pass_if_asked_to(caller: Caller) -> None:
     caller.scenario("x.lab.yaml", "holds", "fails as ever", "doubts")
     caller.type("run", "x.lab.yaml", "--evidence", "kept")
@@ -317,10 +324,3 @@ def test_judge_says_what_is_no_bundle(caller: Caller) -> None:
     code, _, errors = caller.type("judge", "case.json")
     assert code == ExitCode.SCENARIO
     assert errors.startswith("case.json: not a recorded case")
-
-
-def test_the_variant_of_iptables_is_asked_for_by_name(caller: Caller) -> None:
-    caller.scenario("x.lab.yaml", "one")
-    caller.type("run", "--iptables", "nft", ".")
-    assert caller.events()[0] == "session embedded/iptables by nft"
-    assert "'legacy', 'nft'" in caller.type("run", "--iptables", "ebpf", ".")[2]
