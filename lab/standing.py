@@ -14,7 +14,7 @@ from typing import Final, Self
 from lab.cluster.store import Store
 from lab.engines.catalogue import make_engine
 from lab.engines.protocol import Engine
-from lab.errors import InternalError
+from lab.errors import CapabilityError, InternalError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.leftovers import Departed, end_processes, note_departure
@@ -46,6 +46,7 @@ class Lab:
     engines: dict[str, Engine]
     runner: Runner
     stages: tuple[Stage, ...]
+    variant: IptablesVariant
     _launcher: Launcher
     _stack: AsyncExitStack
 
@@ -89,10 +90,19 @@ class Lab:
             stack.callback(runner.close)
             await runner.open()
             stages.append(_Mark("open taps", time.monotonic()))
-            return cls(number, wiring, store, engines, runner, _durations(stages), launcher, stack.pop_all())
+            return cls(number, wiring, store, engines, runner, _durations(stages), variant, launcher, stack.pop_all())
 
     async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
-        """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules."""
+        """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
+
+        Raises:
+            CapabilityError: the lab's rules are of a kind that cannot be traced.
+        """
+        if trace and self.variant.name != "legacy":
+            raise CapabilityError(
+                f"rules that can be traced, which those of {self.variant.version} are not yet",
+                "run with --iptables legacy",
+            )
         if errand.detour is not None:
             self._take(errand.detour)
         return await self.runner.run(errand, trace=trace)

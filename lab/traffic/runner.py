@@ -101,15 +101,18 @@ class Runner:
         for lookup in self._lookups.values():
             lookup.close()
         self._lookups.clear()
-        if self._tracing is not None:
-            self._tracing.close()
-            self._tracing = None
+        self._stop_tracing()
         if self._responders is not None:
             self._responders.close()
             self._responders = None
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+
+    def _stop_tracing(self) -> None:
+        if self._tracing is not None:
+            self._tracing.close()
+            self._tracing = None
 
     def forget(self) -> None:
         """Flush conntrack in every namespace, after which source ports may be used again.
@@ -142,6 +145,9 @@ class Runner:
             tracing = self._armed(errand, identity) if trace else None
             try:
                 unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
+            except BaseException:
+                self._stop_tracing()  # what it was armed for must not weigh on later runs
+                raise
             finally:
                 turns.close()
             losses = turns.losses()

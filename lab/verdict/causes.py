@@ -18,6 +18,16 @@ from lab.verdict.words import amount, endpoint, listed
 __all__ = ["cause", "why_masqueraded"]
 
 _REWRITING = frozenset({"MASQUERADE", "SNAT"})
+_ICMP_NAMES = {
+    (4, 3, 0): "network unreachable",
+    (4, 3, 1): "host unreachable",
+    (4, 11, 0): "time to live exceeded",
+    (6, 1, 0): "no route",
+    (6, 1, 3): "address unreachable",
+    (6, 3, 0): "hop limit exceeded",
+}
+"""By IP version, type and code."""
+
 _MARKING_SUFFIX = "MARK-MASQ"
 
 
@@ -51,6 +61,10 @@ def _of_outcome(case: Case, flow: Flow) -> str:
             return f"no rule translated the packet: it came in at {stray.place} still addressed to {_dialled(case)}."
         case Fate.REJECTED:
             return _by_rule(case, "REJECT", "rejected") or f"{flow.unreachables[0].source} rejected it."
+        case Fate.UNREACHABLE if flow.errors and not translations(case.evidence.counts):
+            icmp = flow.errors[0]
+            left = f"it left {case.errand.sender.name} for {_dialled(case)}"
+            return f"no rule translated the packet: {left}, and {icmp.source} answered with {_icmp(icmp)}."
         case Fate.REFUSED if flow.arrivals:
             arrival = flow.arrivals[0]
             where = endpoint(arrival.destination, arrival.destination_port)
@@ -93,14 +107,18 @@ def _of_reply(case: Case, flow: Flow) -> str:
     pod = {pod.address: pod.name for pod in case.errand.receivers}
     for reply in flow.replies:
         if reply.source in pod and not _from_dialled(case, reply):
-            return (
-                f"nothing translated the reply back: {case.errand.sender.name} heard {pod[reply.source]}'s own address."
-            )
+            heard = f"{case.errand.sender.name} heard {pod[reply.source]}'s own address"
+            unmasqueraded = _marked_in_vain(case)
+            if unmasqueraded:
+                return f"nothing translated the reply back: {heard}, since the request {unmasqueraded}."
+            return f"nothing translated the reply back: {heard}."
     if flow.answers and not flow.replies:
         answer = flow.answers[-1]
         to = endpoint(answer.destination, answer.destination_port)
         return f"the way back is broken: {answer.place} replied to {to}, and {case.errand.sender.name} heard nothing."
     if flow.arrivals and not flow.answers and not flow.replies:
+        if flow.arrivals[0].source == flow.arrivals[0].destination:
+            return f"{flow.places[0]} got the request from its own address and did not reply: nothing masqueraded it."
         return f"{flow.places[0]} got the request and did not reply: no rule stopped it."
     return ""
 
@@ -116,13 +134,29 @@ def _of_source(case: Case, flow: Flow) -> str:
         if rewriting or not case.evidence.counts:
             return ""
         if marking:
-            marked = f"marked for it by {_rule(marking[0])}"
-            return f"the client's address was kept: the packet was {marked}, but no MASQUERADE rule counted."
+            return f"the client's address was kept: the packet {_marked_in_vain(case)}."
         return "the client's address was kept: nothing masqueraded it."
     if not rewriting:
         return ""
     why = _why_marked(marking, flow.arrivals[0].destination, sender.address)
     return f"{rewriting[0].count.node} masqueraded the packet{why or ': ' + _rule(rewriting[0])}."
+
+
+def _icmp(error: Observation) -> str:
+    """An ICMP error by its name, or by type and code (RFC 792, RFC 4443)."""
+    kind = error.icmp or (0, 0)
+    name = _ICMP_NAMES.get((error.source.version, *kind), "")
+    return f"ICMP {name or 'type'} ({kind[0]}/{kind[1]})"
+
+
+def _marked_in_vain(case: Case) -> str:
+    """That a packet was to be masqueraded and was not, as the rest of a sentence about it; empty if that is not so."""
+    rules = read_all(case.evidence.counts)
+    marking = [rule for rule in rules if rule.target.endswith(_MARKING_SUFFIX)]
+    if not marking or any(rule.target in _REWRITING for rule in rules):
+        return ""
+    where = f"{marking[0].count.node} by {_rule(marking[0])}"
+    return f"was marked for masquerading on {where}, but no MASQUERADE rule counted"
 
 
 def _why_marked(marking: Iterable[Rule], endpoint_hit: IPAddress, client: IPAddress) -> str:

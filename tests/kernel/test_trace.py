@@ -3,12 +3,16 @@
 from typing import Any
 
 import pytest
-from sandboxed import sandboxed
+from sandboxed import ROOT, sandboxed
 from test_traffic import stage
 from traffic_plan import VIP, errand, nat
 
+from lab.engines.protocol import EngineChoice
+from lab.errors import CapabilityError
 from lab.ip import Protocol
 from lab.kernel.launcher import Launcher
+from lab.scenario.load import load_scenario
+from lab.session import Session
 from lab.verdict.evidence import Evidence, Packet
 
 BOTH = (Protocol.TCP, Protocol.UDP)
@@ -67,3 +71,11 @@ def test_every_rule_is_told_there_and_back(ordinary: bool) -> None:
     ending = [(packet, chain) for packet, _, chain, _, text, *_ in found["rejected"] if "REJECT" in text]
     assert ending == [(Packet.REQUEST, "FORWARD")]
     assert {packet for packet, *_ in found["rejected"]} == {Packet.REQUEST, Packet.PORT_UNREACHABLE}
+
+
+def test_rules_that_cannot_be_traced_are_refused_and_not_told_as_silence() -> None:
+    scenario = load_scenario(ROOT / "scenarios/clusterip/no-endpoints.lab.yaml")
+    with Session(EngineChoice(iptables="nft")) as session:
+        lab = session.open(scenario)
+        with pytest.raises(CapabilityError, match="rules that can be traced"):
+            lab.trace(scenario.probes[0])

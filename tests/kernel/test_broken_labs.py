@@ -1,0 +1,141 @@
+"""Broken labs, each explained by one sentence that names the cause.
+
+A lab is broken by an edit of a scenario, or by taking a function out of the renderer (``sitecustomize``, as for the
+mutants). The sentence stands in a report behind ``why:``.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sandboxed import ROOT
+
+BODIES = "lab.engines.embedded.iptables.bodies"
+FIXED = "lab.engines.embedded.iptables.fixed"
+
+FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
+NODE_PORT = "scenarios/nodeport/traffic-policy-local.lab.yaml"
+RANGES = "scenarios/loadbalancer/source-ranges.lab.yaml"
+
+DROPPED = "{outcome: dropped, at: node-a}"
+SOLO = "to: {service: solo, via: clusterIP}"
+DELIVERED = "{outcome: delivered, source: preserved}"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A scenario, what is wrong in its lab, the probe that shows it, and the sentence that names the cause."""
+
+    name: str
+    scenario: str
+    probe: str
+    why: str
+    edit: tuple[str, str] = ("", "")
+    module: str = ""
+    function: str = ""
+    becomes: str = ""
+
+
+BROKEN = [
+    Broken(
+        "nothing masquerades what is marked",
+        FROM_A_POD,
+        "an outside host is masqueraded where it enters, on the way to another node",
+        "nothing translated the reply back: outside heard solo's own address, since the request was marked for "
+        'masquerading on node-a by its rule "default/solo cluster IP" in KUBE-SVC-XVJHHMIFZ6BOUBWS, but no MASQUERADE '
+        "rule counted.",
+        module=FIXED,
+        function="masquerade",
+        becomes="lambda settings: ()",
+    ),
+    Broken(
+        "a pod that reaches itself is not marked",
+        FROM_A_POD,
+        "a pod that reaches itself is masqueraded by its node",
+        "solo got the request from its own address and did not reply: nothing masqueraded it.",
+        module=BODIES,
+        function="hairpin",
+        becomes="lambda scope, endpoint: ()",
+    ),
+    Broken(
+        "nothing translates",
+        FROM_A_POD,
+        "a backend sees the pod that dialled",
+        "no rule translated the packet: it left client for 10.96.1.1:80, and 172.18.0.1 answered with ICMP "
+        "time to live exceeded (11/0).",
+        module=BODIES,
+        function="translation",
+        becomes="lambda scope, endpoint: ()",
+    ),
+    Broken(
+        "a responder is dead",
+        FROM_A_POD,
+        "a backend on another node sees the pod that dialled",
+        "the packet reached solo at 10.244.1.11:9, and a reset came back: no rule stopped it.",
+        edit=(
+            "{selector: {app: solo}, ports: [{port: 80, targetPort: 8080}]}",
+            "{selector: {app: solo}, ports: [{port: 80, targetPort: 9}]}",
+        ),
+    ),
+    Broken(
+        "no pod is behind the Service",
+        FROM_A_POD,
+        "a backend on another node sees the pod that dialled",
+        'node-a rejected it: its rule "default/solo has no endpoints" in KUBE-SERVICES.',
+        edit=("{selector: {app: solo}", "{selector: {app: nobody}"),
+    ),
+    Broken(
+        "Local without an endpoint there",
+        NODE_PORT,
+        "a node without endpoint drops",
+        'node-a dropped it: its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
+        edit=(DROPPED, DELIVERED),
+    ),
+    Broken(
+        "a client out of the source range",
+        RANGES,
+        "a host that is not of the range is dropped",
+        'node-b dropped it: its rule "default/closed traffic not accepted by KUBE-FW-XCZKWCHSPHCZIQ6X" in '
+        "KUBE-PROXY-FIREWALL.",
+        edit=("{outcome: dropped, at: node-b}", DELIVERED),
+    ),
+    Broken(
+        "what nobody owns",
+        FROM_A_POD,
+        "a backend on another node sees the pod that dialled",
+        "no rule translated the packet: it left client for 10.96.77.77:80, and 172.18.0.1 answered with ICMP "
+        "time to live exceeded (11/0).",
+        edit=(
+            f"{SOLO}\n    expect: {{outcome: delivered, backends: [solo], source: preserved}}",
+            f"to: {{address: 10.96.77.77, port: 80}}\n    expect: {DELIVERED}",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
+def test_a_broken_lab_is_explained(broken: Broken, tmp_path: Path) -> None:
+    text = (ROOT / broken.scenario).read_text(encoding="utf-8")
+    old, new = broken.edit
+    assert old in text
+    scenario = tmp_path / "broken.lab.yaml"
+    scenario.write_text(text.replace(old, new, 1), encoding="utf-8")
+    if broken.module:
+        patch = f"import {broken.module} as module\nmodule.{broken.function}\n"
+        patch += f"module.{broken.function} = {broken.becomes}\n"
+        (tmp_path / "sitecustomize.py").write_text(patch, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "run", str(scenario), "--probe", broken.probe],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "NO_COLOR": "1"},
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    _, _, behind = done.stdout.partition("\n  why: ")
+    sentence = " ".join(behind.partition("\n\n")[0].split())
+    assert sentence == broken.why
