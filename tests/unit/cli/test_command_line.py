@@ -11,7 +11,7 @@ import pytest
 from fake_lab import FakeSession
 from scenario_text import scenario_text
 
-from lab.cli import main
+from lab.cli import _VERBS, main
 from lab.errors import ExitCode
 
 
@@ -228,7 +228,7 @@ def test_help_tells_every_exit_code(caller: Caller) -> None:
 
 
 def test_help_of_every_verb_has_an_example(caller: Caller) -> None:
-    for verb in ("check", "run"):
+    for verb in _VERBS:
         code, output, _ = caller.type(verb, "--help")
         assert code == ExitCode.OK
         assert f"Example: proxylab {verb}" in output
@@ -242,7 +242,7 @@ def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
     (tmp_path / "x.lab.yaml").write_text(scenario_text("one"))
     code = (
         "import sys\n"
-        "from lab.cli import main\n"
+        "from lab.cli import _VERBS, main\n"
         "try: main(['check', 'x.lab.yaml'])\n"
         "finally: print(sorted({'lab.session', 'scapy', 'pyroute2', 'docker', 'pytest'} & set(sys.modules)))\n"
     )
