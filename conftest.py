@@ -1,8 +1,13 @@
 """Settings of the project's own tests."""
 
+import os
+
 from hypothesis import settings
 
 pytest_plugins = ["pytester"]
+
+# Whose processes are whose: whatever this pytest process starts can be told from what other workers start.
+os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())
 
 collect_ignore_glob = ["tests/golden/scenario/*.lab.yaml"]  # texts to be read, not labs to be run
 

@@ -73,6 +73,11 @@ class LabProcess:
         """The keeper's pid, in the client's pid namespace."""
         return self._child.pid
 
+    @property
+    def stands(self) -> bool:
+        """Whether it is in its sandbox and may be asked."""
+        return self._ready is not None and not self.closed
+
     def ready(self) -> Ready:
         """Wait until the lab process is in its sandbox; asked first by every ``request``.
 

@@ -20,6 +20,8 @@ __all__ = [
     "Answer",
     "Build",
     "Built",
+    "Close",
+    "Closed",
     "Dump",
     "Dumped",
     "Examine",
@@ -73,11 +75,16 @@ class Execute:
 
 
 @dataclass(frozen=True, slots=True)
+class Close:
+    """Close the lab that stands, and see that nothing of it or of those before it is left. Answer: ``Closed``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Send | Dump | Execute | Examine
+Request = Build | Send | Dump | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,11 @@ class Executed:
 
 
 @dataclass(frozen=True, slots=True)
+class Closed:
+    """No lab stands, and nothing of any is left."""
+
+
+@dataclass(frozen=True, slots=True)
 class Examined:
     """What the machine can do, and what not."""
 
@@ -150,4 +162,4 @@ class Failed:
     fault: Fault
 
 
-Answer = Ready | Built | Sent | Dumped | Executed | Examined | Failed
+Answer = Ready | Built | Sent | Dumped | Executed | Examined | Closed | Failed

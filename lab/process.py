@@ -11,19 +11,24 @@ import signal
 import socket
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from lab.channel import AsyncChannel, ChannelClosedError
+from lab.engines.names import IPTABLES
 from lab.errors import InternalError, LabError
 from lab.faults import fault_of
 from lab.kernel.capabilities import examine
 from lab.kernel.launcher import Launcher
+from lab.kernel.leftovers import Departed, leftovers
 from lab.kernel.limits import limit_reached
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
     Answer,
     Build,
     Built,
+    Close,
+    Closed,
     Dump,
     Dumped,
     Examine,
@@ -37,9 +42,11 @@ from lab.messages import (
     Sent,
 )
 from lab.standing import Lab
-from lab.timing import Deadline
+from lab.timing import Deadline, DeadlineExceededError, wait_until
 
 __all__ = ["serve"]
+
+_SEE_OFF_SECONDS: Final = 5.0
 
 
 def serve(client: socket.socket, launcher: socket.socket, *, rootless: bool) -> None:
@@ -107,9 +114,10 @@ class _Desk:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._variant: IptablesVariant | None = None
+        self._variants: dict[str, IptablesVariant] = {}
         self._lab: Lab | None = None
         self._labs = 0
+        self._departed: list[Departed] = []
 
     async def answer(self, request: Request) -> Answer:
         """Carry out one request; what goes wrong becomes ``Failed``."""
@@ -125,18 +133,49 @@ class _Desk:
                     return await self._execute(request)
                 case Examine():
                     return Examined(await examine(self._launcher))
+                case Close():
+                    return await self._close()
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
 
+    async def _iptables(self, asked: str) -> IptablesVariant:
+        """The variant of that name, or the best one; tried once."""
+        if asked not in self._variants:
+            tried = (asked,) if asked else IPTABLES
+            self._variants[asked] = await choose_iptables(self._launcher, tried)
+        return self._variants[asked]
+
     async def _build(self, request: Build) -> Built:
-        if self._variant is None:
-            self._variant = await choose_iptables(self._launcher)
+        variant = await self._iptables(request.engine.iptables)
+        await self._see_off()
         self._labs += 1
-        lab = await Lab.build(self._labs, request, self._launcher, self._variant)
+        lab = await Lab.build(self._labs, request, self._launcher, variant)
         before, self._lab = self._lab, lab
         if before is not None:
-            await before.close()
-        return Built(self._variant.version, lab.stages)
+            self._departed.append(await before.close())
+        return Built(variant.version, lab.stages)
+
+    async def _close(self) -> Closed:
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            self._departed.append(await lab.close())
+        await self._see_off()
+        return Closed()
+
+    async def _see_off(self) -> None:
+        """Wait until nothing holds the labs that were closed; long ago done where another was built meanwhile.
+
+        Raises:
+            InternalError: naming what does.
+        """
+        departed, self._departed = self._departed, []
+        for lab in departed:
+            deadline = Deadline.after(_SEE_OFF_SECONDS)
+            try:
+                await wait_until(partial(_is_gone, lab), deadline, f"{lab.lab} to be gone")
+            except DeadlineExceededError:
+                left = "; ".join(leftovers(lab))
+                raise InternalError(f"{lab.lab} was closed and left behind: {left}") from None
 
     async def _execute(self, request: Execute) -> Executed:
         done = await self._standing().execute(request.place, request.argv, Deadline.after(request.seconds))
@@ -146,3 +185,7 @@ class _Desk:
         if self._lab is None:
             raise InternalError("no lab stands: Build comes first")
         return self._lab
+
+
+def _is_gone(lab: Departed) -> bool:
+    return not leftovers(lab)

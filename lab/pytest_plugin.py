@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from lab.engines.names import ENGINES, mode_of
+from lab.engines.names import ENGINES, IPTABLES, mode_of
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
 from lab.scenario.model import Probe, Scenario
 
@@ -57,6 +57,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=list(ENGINES),
         default=ENGINES[0],
         help="the engine to run in every node: %(choices)s (default: %(default)s)",
+    )
+    group.addoption(
+        "--lab-iptables",
+        choices=list(IPTABLES),
+        default="",
+        help="the variant of iptables that loads the rules: %(choices)s (default: the first that works here)",
     )
     group.addoption(
         "--lab-required",
@@ -158,7 +164,9 @@ def lab_session(pytestconfig: pytest.Config) -> "Iterator[Session]":
     from lab.engines.protocol import EngineChoice  # noqa: PLC0415 - a run's own rooms
     from lab.session import Session  # noqa: PLC0415
 
-    with Session(EngineChoice(pytestconfig.getoption("lab_engine"))) as session:
+    with Session(
+        EngineChoice(pytestconfig.getoption("lab_engine"), iptables=pytestconfig.getoption("lab_iptables"))
+    ) as session:
         yield session
 
 

@@ -4,16 +4,21 @@ Owns: the way from a scenario to verdicts, the same for ``proxylab run`` and for
 Must not: print, or know who asks.
 """
 
+import platform
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+import lab
 from lab.assembly import Assembly, assemble
 from lab.client import LabProcess
 from lab.engines.protocol import EngineChoice
-from lab.errors import InternalError
-from lab.messages import Build, Built, Execute, Executed, Request, Send, Sent
+from lab.errors import CapabilityError, InternalError
+from lab.messages import Build, Built, Close, Closed, Dump, Dumped, Execute, Executed, Request, Send, Sent
 from lab.plan.errand import Errand
+from lab.report.bundle import Circumstances, bundle
 from lab.scenario.model import Manner, Probe, Scenario
 from lab.timing import Deadline
 from lab.verdict.evidence import Evidence
@@ -26,6 +31,7 @@ Wanted = TypeVar("Wanted")
 
 _BUILD_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 300.0
+_CLOSE_SECONDS: Final = 30.0
 
 
 class Session:
@@ -41,7 +47,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(checked=error is None)
 
     def open(self, scenario: Scenario) -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
@@ -64,10 +70,22 @@ class Session:
         built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
         return OpenLab(self._process, assembly, built)
 
-    def close(self) -> None:
-        """End the lab process. Calling it twice does no harm."""
+    def close(self, *, checked: bool = False) -> None:
+        """End the lab process. Calling it twice does no harm.
+
+        Args:
+            checked: ask it first to close its lab and to see that nothing of any of its labs is left.
+
+        Raises:
+            InternalError: something was left, or the lab process is gone; only where ``checked``.
+        """
         process, self._process = self._process, None
-        if process is not None:
+        if process is None:
+            return
+        try:
+            if checked and process.stands:
+                process.request(Close(), Closed, Deadline.after(_CLOSE_SECONDS))
+        finally:
             process.close()
 
 
@@ -108,6 +126,26 @@ class OpenLab:
         errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET)
         sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
         return errand, sent.evidence
+
+    def bundle(self, verdict: ProbeVerdict, engine: str) -> dict[str, bytes]:
+        """The files of an evidence bundle (``lab.report.bundle``) for a probe that was just judged.
+
+        One more packet is traced for it, where the machine can trace and nobody has done so.
+        """
+        with suppress(CapabilityError):
+            verdict = verdict if verdict.traced else replace(verdict, traced=self.trace(verdict.probe)[1])
+        nodes = verdict.errand.nodes
+        dumped = {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS) for node in nodes}
+        return bundle(
+            verdict,
+            circumstances=Circumstances(
+                proxylab=lab.__version__, kernel=platform.release(), engine=engine, iptables=self.built.variant
+            ),
+            source=self._assembly.expected_source(verdict.probe),
+            plan=self._assembly.plan,
+            rules={node: answer.text for node, answer in dumped.items()},
+            scenario=Path(self.scenario.file).read_bytes(),
+        )
 
     def execute(self, place: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""

@@ -17,6 +17,7 @@ from lab.engines.protocol import Engine
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.leftovers import Departed, end_processes, note_departure
 from lab.kernel.netns import NetNs
 from lab.kernel.realise import Wiring, realise
 from lab.kernel.requests import replace_route
@@ -109,9 +110,15 @@ class Lab:
             raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wiring.namespaces)}")
         return await self._launcher.run(netns, argv, place=f"{self.number}/{place}", deadline=deadline)
 
-    async def close(self) -> None:
-        """Stop the engines and let go of the namespaces; the kernel takes them apart in its own time."""
+    async def close(self) -> Departed:
+        """Stop the engines and let go of the namespaces; the kernel takes them apart in its own time.
+
+        What of it is still held afterwards, ``leftovers`` tells: taps are closed in threads that take their time.
+        """
+        departed = note_departure(f"lab {self.number}", self.wiring.namespaces)
         await self._stack.aclose()
+        end_processes(departed)
+        return departed
 
     def _take(self, detour: Detour) -> None:
         index = self.wiring.plan.end(detour.namespace, detour.device).index

@@ -14,8 +14,9 @@ from typing import Final
 import click
 
 from lab.cli.color import wants_color
+from lab.cli.evidence import folder_of, keep
 from lab.cli.files import FILES, load_all
-from lab.engines.names import ENGINES, mode_of
+from lab.engines.names import ENGINES, IPTABLES, mode_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
@@ -27,6 +28,8 @@ from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Sk
 __all__ = ["command"]
 
 SessionMaker = Callable[[EngineChoice], Session]
+
+_UNRESOLVED: Final = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
 
 _COLOURS: Final = {
     Judgement.PASS: "green",
@@ -45,8 +48,19 @@ _COLOURS: Final = {
     show_default=True,
     help="The engine to run in every node.",
 )
+@click.option(
+    "--iptables",
+    type=click.Choice(IPTABLES),
+    help="The variant of iptables that loads the rules; by default the first that works on this machine.",
+)
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
+@click.option(
+    "--evidence",
+    metavar="DIRECTORY",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a bundle of evidence there for each probe that did not pass; `proxylab judge` reads it.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -57,8 +71,10 @@ def command(
     *,
     files: tuple[Path, ...],
     engine: str,
+    iptables: str | None,
     names: tuple[str, ...],
     trace: bool,
+    evidence: Path | None,
     verbose: bool,
     quiet: bool,
     output: str,
@@ -76,10 +92,10 @@ def command(
         click.echo(_nothing_chosen(scenarios, names), err=True)
         return ExitCode.NOTHING_SELECTED
     results = []
-    with (make_session or Session)(EngineChoice(engine)) as session:
+    with (make_session or Session)(EngineChoice(engine, iptables=iptables or "")) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
-            results.append(_run(session, engine, scenario, probes, trace=trace))
+            results.append(_run(session, engine, scenario, probes, trace=trace, evidence=evidence))
     if output == "json":
         click.echo(to_json(results))
     else:
@@ -119,7 +135,15 @@ def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
     return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
 
 
-def _run(session: Session, engine: str, scenario: Scenario, probes: Iterable[Probe], *, trace: bool) -> ScenarioResult:
+def _run(
+    session: Session,
+    engine: str,
+    scenario: Scenario,
+    probes: Iterable[Probe],
+    *,
+    trace: bool,
+    evidence: Path | None,
+) -> ScenarioResult:
     """One scenario from its first namespace to its last, whatever happens in it."""
     begin = time.monotonic()
     judged: list[ProbeVerdict] = []
@@ -127,7 +151,12 @@ def _run(session: Session, engine: str, scenario: Scenario, probes: Iterable[Pro
     try:
         with closing(session.open(scenario)) as lab:
             for probe in probes:
-                judged.append(lab.probe(probe, trace=trace))  # noqa: PERF401 - what was judged before a fault is kept
+                verdict = lab.probe(probe, trace=trace)
+                judged.append(verdict)
+                if evidence is not None and verdict.overall in _UNRESOLVED:
+                    folder = evidence / folder_of(scenario, verdict)
+                    keep(folder, lab.bundle(verdict, engine))
+                    click.echo(f"{folder}: evidence of {verdict.probe.name!r}", err=True)
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:

@@ -45,6 +45,9 @@ class _ToolLoader:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         return await self._tool.has_chain(family, table, chain)
 
+    async def drop_nft_table(self, family: Family, name: str) -> None:
+        await self._tool.drop_nft_table(family, name)
+
     async def save(self, family: Family) -> str:
         return await self._tool.save(family)
 

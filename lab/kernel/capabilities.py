@@ -20,7 +20,7 @@ from lab.errors import CapabilityError, InternalError
 from lab.kernel import attributes as nla
 from lab.kernel.carry import kernel_release
 from lab.kernel.launcher import Launcher
-from lab.kernel.netlink import RouteSocket
+from lab.kernel.netlink import RouteSocket, ask
 from lab.kernel.netns import NetNs, inside, make_netns
 from lab.kernel.requests import Request, add_bridge, add_device, add_veth, add_vxlan
 from lab.kernel.rules import choose_iptables
@@ -167,27 +167,14 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
 async def _ipvs(scratch: NetNs, _: Launcher) -> str:
     """Ask generic netlink for the family IPVS (genetlink's controller; net/netfilter/ipvs/ip_vs_ctl.c)."""
     body = struct.pack("=BBH", _CTRL_CMD_GETFAMILY, 1, 0) + nla.text(_CTRL_ATTR_FAMILY_NAME, "IPVS")
-    return _ask(scratch, _NETLINK_GENERIC, _GENL_ID_CTRL, body)
+    ask(scratch, _NETLINK_GENERIC, _GENL_ID_CTRL, body)
+    return "answers"
 
 
 async def _conntrack(scratch: NetNs, _: Launcher) -> str:
     """Ask conntrack for its statistics of the namespace (nf_conntrack_netlink.c)."""
     kind = _NFNL_SUBSYS_CTNETLINK << 8 | _IPCTNL_MSG_CT_GET_STATS
-    return _ask(scratch, _NETLINK_NETFILTER, kind, struct.pack("=BBH", socket.AF_INET, 0, 0))
-
-
-def _ask(scratch: NetNs, protocol: int, kind: int, body: bytes) -> str:
-    """Send one netlink request; raises ``OSError`` with the error it is answered with."""
-    with inside(scratch):
-        asking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
-    with asking:
-        asking.settimeout(_SECONDS)
-        asking.send(struct.pack("=IHHII", 16 + len(body), kind, 5, 1, 0) + body)  # NLM_F_REQUEST | NLM_F_ACK
-        answer = asking.recv(1 << 16)
-    if struct.unpack_from("=H", answer, 4)[0] == 2:  # NLMSG_ERROR
-        code = -struct.unpack_from("=i", answer, 16)[0]
-        if code:
-            raise OSError(code, os.strerror(code))
+    ask(scratch, _NETLINK_NETFILTER, kind, struct.pack("=BBH", socket.AF_INET, 0, 0), dump=True)
     return "answers"
 
 

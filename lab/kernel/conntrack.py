@@ -1,7 +1,7 @@
 """Connection tracking of one namespace: reading entries and deleting them.
 
 Owns: the encoding of ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
-Must not: decide which entries may stay.
+Must not: decide which entries may stay, or when all of them may go.
 
 A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces.
 """
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from lab.errors import InternalError
+from lab.errors import CapabilityError, InternalError
 from lab.ip import Family, IPAddress
 from lab.kernel.dumps import Dump, attribute, attributes, nested
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Conntrack", "Entry"]
+__all__ = ["Conntrack", "Entry", "flush"]
 
 _NETLINK_NETFILTER: Final = 12
 _CT_GET: Final = 1 << 8 | 1
@@ -87,6 +87,30 @@ class Conntrack:
                 raise InternalError(f"{self._name}: a conntrack entry cannot be deleted ({os.strerror(code)})")
             deleted += code == 0
         return deleted
+
+    def flush(self) -> None:
+        """Delete every entry: a deletion that names no tuple is one of all (``ctnetlink_del_conntrack``).
+
+        The kernel is done when it acknowledges: whatever is sent then is a new connection, and asks the rules.
+
+        Raises:
+            CapabilityError: the kernel does not let conntrack be flushed; nf_conntrack_netlink may be missing.
+        """
+        code = self._dump.ask(_CT_DELETE, _NFGENMSG.pack(socket.AF_UNSPEC, 0, 0))
+        if code:
+            raise CapabilityError(
+                f"flushing the connection tracking of {self._name} ({os.strerror(code)})",
+                "load the kernel module nf_conntrack_netlink: 'modprobe nf_conntrack_netlink' as root",
+            )
+
+
+def flush(netns: NetNs) -> None:
+    """Delete every entry of a namespace. Raises ``CapabilityError``."""
+    conntrack = Conntrack(netns)
+    try:
+        conntrack.flush()
+    finally:
+        conntrack.close()
 
 
 def _entry(body: bytes, family: Family, protocol: int) -> Entry | None:

@@ -18,12 +18,14 @@ from lab.errors import CapabilityError, InternalError, LabError
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.requests import RTM_GETLINK, Request
 
-__all__ = ["RouteSocket"]
+__all__ = ["RouteSocket", "ask"]
 
 # include/uapi/linux/netlink.h
 _NLM_F_REQUEST: Final = 0x1
 _NLM_F_ACK: Final = 0x4
+_NLM_F_DUMP: Final = 0x300
 _NLMSG_ERROR: Final = 2
+_NLMSG_DONE: Final = 3
 _SOL_NETLINK: Final = 270
 _NETLINK_CAP_ACK: Final = 10
 _NETLINK_EXT_ACK: Final = 11
@@ -96,6 +98,30 @@ class RouteSocket:
             return CapabilityError(*request.needs)
         name = errno.errorcode.get(code, code)
         return InternalError(f"{self._name}: the kernel refused to {request.what}: {name} ({os.strerror(code)}){words}")
+
+
+def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = False) -> list[bytes]:
+    """Send one request of any netlink protocol through a socket of its own, and return the bodies of what is answered.
+
+    Raises:
+        OSError: with the errno that the kernel answered, or of a protocol that it does not have.
+    """
+    with inside(netns):
+        asking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+    found: list[bytes] = []
+    with asking:
+        flags = _NLM_F_REQUEST | (_NLM_F_DUMP if dump else _NLM_F_ACK)
+        asking.send(_HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body)
+        while True:
+            for answer, _, _, content in _messages(asking.recv(1 << 18)):
+                if answer == _NLMSG_DONE:
+                    return found
+                if answer == _NLMSG_ERROR:
+                    code = -struct.unpack_from("=i", content)[0]
+                    if code:
+                        raise OSError(code, os.strerror(code))
+                    return found
+                found.append(content)
 
 
 def _messages(data: bytes) -> list[tuple[int, int, int, bytes]]:

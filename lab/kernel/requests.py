@@ -41,6 +41,7 @@ __all__ = [
     "add_rule",
     "add_veth",
     "add_vxlan",
+    "forget_neighbour",
     "get_link",
     "replace_route",
     "set_hairpin",
@@ -59,6 +60,7 @@ _RTM_SETLINK: Final = 19
 _RTM_NEWADDR: Final = 20
 _RTM_NEWROUTE: Final = 24
 _RTM_NEWNEIGH: Final = 28
+_RTM_DELNEIGH: Final = 29
 _RTM_NEWRULE: Final = 32
 _RTM_SETNEIGHTBL: Final = 67
 _IFF_UP: Final = 0x1
@@ -319,6 +321,12 @@ def add_neighbour(neighbour: Neighbour, index: int) -> Request:
         + nla.mac(_NDA_LLADDR, neighbour.mac)
     )
     return Request(f"note the neighbour {neighbour.address} on {neighbour.device}", _RTM_NEWNEIGH, _REPLACE, body)
+
+
+def forget_neighbour(family: int, index: int, address: bytes) -> Request:
+    """Delete one neighbour, by its address as the kernel gave it."""
+    body = _NDMSG.pack(family, index, 0, 0, 0) + nla.raw(_NDA_DST, address)
+    return Request("forget a neighbour", _RTM_DELNEIGH, 0, body)
 
 
 def add_forwarding_entry(entry: ForwardingEntry, index: int) -> Request:

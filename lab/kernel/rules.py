@@ -4,9 +4,10 @@ Owns: the choice among the iptables variants of this machine, and ``IptablesTool
 Must not: write a rule of its own; texts come from an engine.
 
 iptables comes in two variants that do not see each other's rules: ``legacy`` (x_tables, the kernel's ip_tables) and
-``nft`` (the same rules translated to nf_tables). Which of them works depends on what the kernel can do: nobody in a user
-namespace can load a module, but the kernel itself loads some when they are asked for by name (``request_module``), as far
-as the machine lets it. So each is tried, in an empty namespace, with every table, match and target that the engine uses.
+``nft`` (the same rules translated to nf_tables). Which of them works depends on what the kernel can do. Nobody in a
+user namespace can load a module, but the kernel itself loads some when they are asked for by name (``request_module``),
+as far as the machine lets it. So each is tried, in an empty namespace, with every table, match and target that the
+engine uses.
 """
 
 from collections.abc import Sequence
@@ -95,8 +96,8 @@ async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANT
     raise CapabilityError(
         "an iptables that works in a network namespace (" + "; ".join(answers) + ")",
         "install iptables ('apt-get install iptables'), or load its kernel modules as root: "
-        "'modprobe -a ip_tables iptable_nat iptable_filter iptable_mangle xt_conntrack xt_comment xt_mark xt_MASQUERADE xt_nat "
-        "xt_statistic xt_recent xt_addrtype ipt_REJECT nf_tables nft_compat'",
+        "'modprobe -a ip_tables iptable_nat iptable_filter iptable_mangle xt_conntrack xt_comment xt_mark "
+        "xt_MASQUERADE xt_nat xt_statistic xt_recent xt_addrtype ipt_REJECT nf_tables nft_compat'",
     )
 
 
@@ -124,6 +125,12 @@ class IptablesTool:
         """Whether the table has that chain."""
         argv = (self._variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
         return (await _run(self._launcher, self._netns, self._place, argv, b"")).status == 0
+
+    async def drop_nft_table(self, family: Family, name: str) -> None:
+        """Delete the nftables table of that name. Where there is none, or no nft, there is nothing to delete."""
+        kind = "ip" if family is Family.IPV4 else "ip6"
+        argv = ("nft", f"add table {kind} {name}; delete table {kind} {name}")
+        await _run(self._launcher, self._netns, self._place, argv, b"")
 
     async def save(self, family: Family) -> str:
         """The rules of mangle, filter and nat with their counters, as iptables-save prints them.

@@ -25,6 +25,7 @@ What a new network namespace starts from decides what has to be written:
   unreachable a second to each sender (after a burst of six), and most rejected flows hear nothing.
   ``net.ipv6.icmp.ratemask`` is its sister; it is a list of types, and empty.
 * ``fib_multipath_hash_policy`` of both families starts at 0, layer 3; the router hashes on ports.
+* ``net.ipv4.tcp_no_metrics_save`` starts at 0: what a connection learnt of its peer would go on to the next probe.
 * All other keys of ``net.ipv4``, ``net.core``, ``net.unix`` that a namespace may write start from constants
   (``ip_local_port_range``, ``ip_default_ttl``, ``icmp_ratelimit``, ``icmp_echo_ignore_*``, ``tcp_syncookies``,
   ``tcp_tw_reuse``, ``tcp_timestamps``, ``somaxconn`` and the others; inet_init_net, tcp_sk_init). Setting them
@@ -142,6 +143,7 @@ def _own(role: Role, families: Collection[Family]) -> Iterator[Sysctl]:
             for key, value in (_CONF_OF_FORWARDERS if role in _FORWARDING_ROLES else _CONF).items():
                 yield Sysctl(f"net.ipv4.conf.{device}.{key}", value)
         yield Sysctl("net.ipv4.icmp_ratemask", "0")
+        yield Sysctl("net.ipv4.tcp_no_metrics_save", "1", required=False)  # of a namespace since 4.15
     if role is Role.ROUTER:
         yield Sysctl("net.ipv4.fib_multipath_hash_policy", "1", required=False)
     if Family.IPV6 in families and role is not Role.SEGMENT:

@@ -7,10 +7,8 @@ A fence is an ICMP echo request from the sender to an address past all Services:
 pod's. Delivery over veth is synchronous and in order: the sender's send(2) runs the packet through the nodes' hooks
 into the receiver's queue, or where a softirq is put off, it waits on this CPU's backlog behind what was sent before.
 Hence a fence that is back overtook nothing, and a probe packet that no tap has seen by then was dropped on its way.
-That holds for paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours).
-
-A fence to the sender's own address is routed back to it by the node, and ends at its tap: its kernel drops packets that
-claim to come from itself (a martian source). Coming in at the tap is its answer.
+That holds while the run stays on one CPU (``turns`` sees to that, and the evidence says where it could not), and for
+paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours). None goes to the sender itself.
 """
 
 from collections.abc import Iterable
@@ -71,8 +69,7 @@ class Fences:
             target = self._out.get(sighting.number)
             if target is None or sighting.place != sender.name:
                 continue
-            to_itself = target.address == sender.address == sighting.destination
-            if sighting.reply or to_itself:
+            if sighting.reply:
                 del self._out[sighting.number]
                 self._answered[target] = sighting.at
 

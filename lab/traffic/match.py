@@ -23,7 +23,7 @@ from lab.ip import IPAddress, Protocol
 from lab.kernel.capture import Frame
 from lab.traffic.dissect import ICMP, TCP, UDP, Datagram, TcpFlag, dissect
 from lab.traffic.identity import Identity, Kind
-from lab.verdict.evidence import Direction, Observation, Packet
+from lab.verdict.evidence import Direction, Observation, Packet, SeenFrame
 
 __all__ = ["FenceSighting", "Matcher", "Vantage"]
 
@@ -35,6 +35,10 @@ _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 _PROBE, _FENCE = Kind.PROBE, Kind.FENCE
 _REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
 _IN, _OUT = Direction.IN, Direction.OUT
+
+# Of many flows, the frames of the first few are kept for whoever wants to look at packets.
+_KEPT_FLOWS = 16
+_KEPT_FRAMES = 256
 
 _ECHO_REPLY = 0
 _ECHO_REQUEST = 8
@@ -76,6 +80,7 @@ class Matcher:
         """
         self.observations: list[Observation] = []
         self.fences: list[FenceSighting] = []
+        self.frames: list[SeenFrame] = []
         self._identity = identity
         self._protocol = protocol
         self._sockets = sockets
@@ -188,6 +193,11 @@ class Matcher:
                 datagram.icmp if datagram.protocol == ICMP else None,
             )
         )
+        if flow < _KEPT_FLOWS and len(self.frames) < _KEPT_FRAMES:
+            direction = _OUT if frame.outgoing else _IN
+            self.frames.append(
+                SeenFrame(flow, vantage.place, vantage.device, direction, packet, frame.at_ns, frame.data.hex())
+            )
         if frame.outgoing:
             return
         if packet is _REQUEST:

@@ -5,7 +5,8 @@ Must not: open sockets, or take a port that somebody listens on.
 
 Conntrack remembers a UDP tuple and sends a second flow with it wherever the first one went, without asking any rule
 again (``nf_nat_inet_fn`` consults rules for new entries only). Ports are therefore dealt in turn from a whole deck per
-sender and protocol, across errands, and come again only when the deck is used up or conntrack has been flushed.
+sender and protocol, across errands and whatever they dial: two Services may have one endpoint, and there two flows with
+one port would meet. No port comes a second time before conntrack has been flushed; who deals is told when that is due.
 """
 
 import random
@@ -34,25 +35,41 @@ class PortDealer:
         self._deck += [port for port in _EPHEMERAL if port not in taken][: max(0, MOST_FLOWS - len(self._deck))]
         random.Random(seed).shuffle(self._deck)  # noqa: S311 - an order to repeat, not a secret
         self._next: dict[tuple[str, Protocol], int] = {}
+        self._claimed: dict[tuple[str, Protocol], set[int]] = {}
 
     @property
     def size(self) -> int:
         """How many flows of one run can have a port of their own: no fewer than a scenario may ask for."""
         return len(self._deck)
 
-    def deal(self, sender: str, protocol: Protocol, flows: int) -> tuple[int, ...]:
-        """Distinct ports for the flows of one run.
+    def deal(self, sender: str, protocol: Protocol, flows: int) -> tuple[int, ...] | None:
+        """Distinct ports for the flows of one run; ``None`` if too few are left, so that conntrack must be flushed.
 
         Raises:
             ValueError: for more flows than there are ports.
         """
         if flows > self.size:
             raise ValueError(f"{flows} flows of one sender need as many source ports, and there are {self.size}")
-        start = self._next.get((sender, protocol), 0)
-        self._next[sender, protocol] = (start + flows) % self.size
-        dealt = self._deck[start : start + flows]
-        return tuple(dealt + self._deck[: flows - len(dealt)])
+        claimed = self._claimed.get((sender, protocol), ())
+        end = self._next.get((sender, protocol), 0)
+        dealt: list[int] = []
+        while (missing := flows - len(dealt)) and end < self.size:
+            dealt += [port for port in self._deck[end : end + missing] if port not in claimed]
+            end += missing
+        if missing:
+            return None
+        self._next[sender, protocol] = end
+        return tuple(dealt)
+
+    def claim(self, sender: str, protocol: Protocol, port: int) -> bool:
+        """Take the port that an author chose. Not if a flow has had it, so that conntrack must be flushed."""
+        claimed = self._claimed.setdefault((sender, protocol), set())
+        if port in claimed or port in self._deck[: self._next.get((sender, protocol), 0)]:
+            return False
+        claimed.add(port)
+        return True
 
     def restart(self) -> None:
         """Deal from whole decks again: conntrack has forgotten every flow."""
         self._next.clear()
+        self._claimed.clear()

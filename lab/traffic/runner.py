@@ -12,20 +12,23 @@ has not arrived by then never will); when they are back and still nothing has mo
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
 from lab.errors import InternalError
 from lab.ip import Protocol
+from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
+from lab.kernel.tracked import FlowLookup, Tuple
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
+from lab.traffic.dissect import TCP, UDP
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
@@ -34,12 +37,14 @@ from lab.traffic.responder import Responders
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, TraceStep, TrackedFlow
 
 __all__ = ["Runner"]
 
 _RUN_SECONDS: Final = 10.0
 _FLOW_SECONDS: Final = 0.005
+
+_NUMBERS: Final = {Protocol.TCP: TCP, Protocol.UDP: UDP}
 
 # Ethernet, IP and transport header with options: what a frame is longer than its token and payload.
 _HEADER_BYTES: Final = 14 + 20 + 40
@@ -73,6 +78,7 @@ class Runner:
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
+        self._lookups: dict[str, FlowLookup] = {}
 
     async def open(self) -> None:
         """Open every tap and every responder, once for the lab's life.
@@ -92,6 +98,9 @@ class Runner:
         """Close every tap and every responder. Called in the lab's event loop, which it does not hold up."""
         for meter in self._meters.values():
             meter.close()
+        for lookup in self._lookups.values():
+            lookup.close()
+        self._lookups.clear()
         if self._tracing is not None:
             self._tracing.close()
             self._tracing = None
@@ -103,7 +112,13 @@ class Runner:
             self._watch = None
 
     def forget(self) -> None:
-        """Conntrack was flushed: source ports may be used again."""
+        """Flush conntrack in every namespace, after which source ports may be used again.
+
+        Raises:
+            CapabilityError: the kernel does not let conntrack be flushed.
+        """
+        for netns in self._netns_by_name.values():
+            flush(netns)
         self._ports.restart()
 
     async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
@@ -114,7 +129,7 @@ class Runner:
         Raises:
             InternalError: for an errand that no plan should have led to (a sender without a tap, a protocol that is
                 not sent), or a runner that is not open.
-            CapabilityError: the kernel cannot trace.
+            CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
         """
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
@@ -122,28 +137,49 @@ class Runner:
             started = time.monotonic()
             await asyncio.gather(*(self._meters[node].begin() for node in errand.nodes))
             identity = self._identities.issue(errand.flows)
-            turns = self._prepare(errand, identity)
+            ports = self._source_ports(errand)
+            turns = self._prepare(errand, identity, ports)
             tracing = self._armed(errand, identity) if trace else None
             try:
                 unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
             finally:
                 turns.close()
             losses = turns.losses()
-            texts = {node: self._meters[node].texts() for node in errand.nodes}
-            steps = () if tracing is None else tracing.finish(identity, texts)
+            tracked = tuple(self._tracked(errand, ports))
+            steps: tuple[TraceStep, ...] = ()
+            if tracing is not None:
+                steps = tracing.finish(identity, {node: self._meters[node].texts() for node in errand.nodes})
             counts = await asyncio.gather(*(self._meters[node].end() for node in errand.nodes))
         return Evidence(
             sent=turns.sending.sent,
             observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
+            counted=errand.nodes,
             fences=turns.fences.reports(),
+            unpinned=turns.unpinned,
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
+            tracked=tracked,
             steps=steps,
+            frames=tuple(turns.matcher.frames),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
+
+    def _tracked(self, errand: Errand, ports: Sequence[int]) -> Iterator[TrackedFlow]:
+        """What the nodes remember of the flows, as a second witness of where they went.
+
+        Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
+        """
+        dialled = Tuple(_NUMBERS[errand.protocol], errand.sender.address, 0, errand.destination, errand.port)
+        for node in errand.nodes:
+            lookup = self._lookups.get(node)
+            if lookup is None:
+                lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
+            for flow, reply in enumerate(lookup.replies(dialled, ports)):
+                if reply is not None:
+                    yield TrackedFlow(flow, node, *reply[1:])
 
     def _armed(self, errand: Errand, identity: Identity) -> Tracing:
         """The lab's tracing, opened when it is first asked for: most runs never need it."""
@@ -152,7 +188,7 @@ class Runner:
         self._tracing.arm(errand, identity)
         return self._tracing
 
-    def _prepare(self, errand: Errand, identity: Identity) -> Turns:
+    def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
         if errand.protocol not in (Protocol.TCP, Protocol.UDP) or errand.destination.version != 4:
@@ -162,15 +198,6 @@ class Runner:
             )
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
-        if sender.port is not None:
-            ports = (sender.port,) * errand.flows
-        elif errand.flows <= self._ports.size:
-            ports = self._ports.deal(sender.namespace, errand.protocol, errand.flows)
-        else:
-            raise InternalError(
-                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
-                f"and there are {self._ports.size}"
-            )
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:
@@ -188,3 +215,22 @@ class Runner:
             watch=self._watch,
             responders=self._responders,
         )
+
+    def _source_ports(self, errand: Errand) -> tuple[int, ...]:
+        """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""
+        sender, protocol = errand.sender, errand.protocol
+        if sender.port is not None:
+            if not self._ports.claim(sender.namespace, protocol, sender.port):
+                self.forget()
+                self._ports.claim(sender.namespace, protocol, sender.port)
+            return (sender.port,) * errand.flows
+        if errand.flows > self._ports.size:
+            raise InternalError(
+                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
+                f"and there are {self._ports.size}"
+            )
+        ports = self._ports.deal(sender.namespace, protocol, errand.flows)
+        if ports is None:
+            self.forget()
+            ports = self._ports.deal(sender.namespace, protocol, errand.flows)
+        return ports or ()

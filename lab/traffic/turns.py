@@ -7,7 +7,7 @@ Must not: choose flows, ports or identities (``runner`` does), or read rule coun
 import asyncio
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -64,6 +64,7 @@ class Turns:
         self.sending = sending
         self.matcher = Matcher(identity, errand.protocol, sockets)
         self.fences = Fences(errand, identity, tap)
+        self.unpinned = ""
         self._by_taps = sockets is None
         self._tap = tap
         self._watch = watch
@@ -78,7 +79,7 @@ class Turns:
             What was still awaited when the deadline passed; empty when nothing was.
         """
         self._watch.discard()
-        with _one_cpu():
+        with _one_cpu() as self.unpinned:
             while not self._settled:
                 if deadline.passed:
                     return self._awaited()
@@ -141,20 +142,28 @@ class Turns:
 
 
 @contextmanager
-def _one_cpu() -> Iterator[None]:
-    """Keep this thread on the CPU it is on.
+def _one_cpu() -> Iterator[str]:
+    """Keep this thread on the CPU it is on. Yields why that is not possible; empty when it is.
 
     What a softirq could not finish waits on the backlog of the CPU that sent it. A fence sent from another CPU could
-    overtake it there, and would prove nothing. Where the machine forbids pinning, that remains possible.
+    overtake it there, and would prove nothing.
     """
     allowed = os.sched_getaffinity(0)
-    with suppress(OSError):
-        os.sched_setaffinity(0, {_current_cpu()})
+    refused = _pin({_current_cpu()})
     try:
-        yield
+        yield refused
     finally:
-        with suppress(OSError):
-            os.sched_setaffinity(0, allowed)
+        # A thread that must stay is slower, and no less right.
+        _pin(allowed)
+
+
+def _pin(cpus: set[int]) -> str:
+    """Let this thread run on these CPUs only. Returns the kernel's refusal, which a seccomp filter may make it."""
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError as error:
+        return f"sched_setaffinity: {error.strerror}"
+    return ""
 
 
 def _current_cpu() -> int:

@@ -22,7 +22,7 @@ from lab.scenario.model import Manner, Position, Probe
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow, gather
 from lab.verdict.model import Judgement, Verdict
-from lab.verdict.words import amount, listed, tally
+from lab.verdict.words import amount, endpoint, listed, tally
 
 __all__ = ["Case", "Findings", "disagreement", "open_case"]
 
@@ -48,7 +48,7 @@ class Case:
         evidence: as recorded.
         flows: every flow of the errand, in order.
         fates: what became of each.
-        disagreements: where taps and sockets contradict each other, by flow number.
+        disagreements: where taps contradict sockets or connection tracking, by flow number.
         doubts: why the evidence as a whole is not to be relied on.
         silence: why it proves nothing that a flow was not seen again.
     """
@@ -125,6 +125,11 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
     flows = gather(errand, evidence)
     fates = tuple(flow.fate for flow in flows)
     disagreements: dict[int, str] = {}
+    if evidence.tracked is not None:
+        for flow, fate in zip(flows, fates, strict=True):
+            clause = mistracked(flow, fate, errand)
+            if clause:
+                disagreements[flow.number] = clause
     if errand.manner is Manner.CONNECT:
         for flow, fate in zip(flows, fates, strict=True):
             clause = disagreement(flow, fate, errand.protocol)
@@ -172,6 +177,8 @@ def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates:
     names = dict.fromkeys([*(fence.name for fence in errand.fences), *(report.name for report in evidence.fences)])
     if not names:
         yield "no fence was sent after it, so silence proves nothing"
+    if evidence.unpinned:
+        yield f"the run could not be kept on one CPU ({evidence.unpinned}): a fence may have come before a late packet"
     left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
     unsent, unanswered, early = [], [], []
     for name in names:
@@ -220,6 +227,31 @@ def disagreement(flow: Flow, fate: Fate, protocol: Protocol) -> str:
     elif report.error == "ECONNREFUSED":
         return f"the taps saw neither reset nor ICMP error, {says}"
     return ""
+
+
+def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
+    """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
+
+    Of the nodes on the way, one translated the flow, and its entry names the pod and the source that the pod saw. A
+    flow that arrived as it was sent may have passed nodes that track nothing.
+    """
+    if fate is not Fate.DELIVERED:
+        return ""
+    arrival = flow.arrivals[0]
+    seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
+    entries = [
+        (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)
+        for each in flow.tracked
+    ]
+    if seen in entries:
+        return ""
+    at_tap = f"the tap at {arrival.place} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
+    if entries:
+        says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
+        return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
+    if seen[:2] == (errand.destination, errand.port):
+        return ""
+    return f"{at_tap}, but no node's conntrack has an entry for the flow"
 
 
 def _was(number: int) -> str:

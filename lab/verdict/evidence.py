@@ -19,8 +19,10 @@ __all__ = [
     "Observation",
     "Packet",
     "RuleCount",
+    "SeenFrame",
     "TapLoss",
     "TraceStep",
+    "TrackedFlow",
 ]
 
 
@@ -61,6 +63,19 @@ class Observation:
     destination_port: int
     at: int
     icmp: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFrame:
+    """The bytes of one observation, as hexadecimal digits, for those who want to look for themselves."""
+
+    flow: int
+    place: str
+    device: str
+    direction: Direction
+    packet: Packet
+    at: int
+    data: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +124,21 @@ class TapLoss:
     frames: int
 
 
+@dataclass(frozen=True, slots=True)
+class TrackedFlow:
+    """What a node's connection tracking held of a flow when the run was over: who answers it there, and to whom.
+
+    Without translation ``reply_source`` is what was dialled, and ``reply_destination`` the sender.
+    """
+
+    flow: int
+    node: str
+    reply_source: IPAddress
+    reply_source_port: int
+    reply_destination: IPAddress
+    reply_destination_port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
     """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
@@ -138,6 +168,9 @@ class TraceStep:
 class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
 
+    ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
+    ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
+    connection tracking held of its flows; ``None`` where that was not read. ``frames`` are those of its first flows.
     ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
@@ -145,9 +178,13 @@ class Evidence:
     observations: tuple[Observation, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
+    counted: tuple[str, ...] = ()
     fences: tuple[FenceReport, ...] = ()
+    unpinned: str = ""
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()
+    tracked: tuple[TrackedFlow, ...] | None = None
     steps: tuple[TraceStep, ...] = ()
+    frames: tuple[SeenFrame, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

@@ -149,7 +149,7 @@ def _way(case: Case, main: Verdict) -> list[str]:
         lines.append(f"{_INDENT * 2}and {amount(len(seen) - _MOST_HOPS, 'more packet')}")
     if seen[-1].direction is Direction.OUT and seen[-1].packet is Packet.REQUEST:
         lines.append(f"{_INDENT * 2}nothing more was seen of it")
-    return [*lines, *_sockets(flow)]
+    return [*lines, *_sockets(flow), *_tracked(case, flow)]
 
 
 def _which(case: Case, flow: Flow) -> str:
@@ -174,6 +174,16 @@ def _sockets(flow: Flow) -> Iterator[str]:
             yield f"{_INDENT * 2}the sender's socket: {report.error}"
         elif report.peer is not None:
             yield f"{_INDENT * 2}{report.backend} answered, and saw {endpoint(report.peer, report.peer_port)}"
+
+
+def _tracked(case: Case, flow: Flow) -> Iterator[str]:
+    """What the nodes' connection tracking held of a flow that one of them translated, or that all of them forgot."""
+    sent = (case.errand.destination, case.errand.port)
+    for entry in flow.tracked:
+        there = (entry.reply_source, entry.reply_source_port)
+        back = endpoint(entry.reply_destination, entry.reply_destination_port)
+        if there != sent or entry.reply_destination != case.errand.sender.address:
+            yield f"{_INDENT * 2}conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
 
 
 def _shares(case: Case, verdict: ProbeVerdict) -> list[str]:

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
-from lab.verdict.evidence import ConnectReport, Direction, Evidence, Observation, Packet
+from lab.verdict.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
 
 __all__ = ["Fate", "Flow", "gather", "hops"]
 
@@ -60,6 +60,7 @@ class Flow:
         unreachables: ICMP port unreachable coming in at the sender, quoting the request.
         errors: other ICMP errors coming in at the sender, quoting the request.
         reports: what the kernel's sockets said; one at most, or the evidence is not to be trusted.
+        tracked: what the nodes' connection tracking held of it.
         unsendable: whether the sender's kernel refused to send it.
         places: the pods at which it arrived, each once.
     """
@@ -74,6 +75,7 @@ class Flow:
     unreachables: tuple[Observation, ...] = ()
     errors: tuple[Observation, ...] = ()
     reports: tuple[ConnectReport, ...] = ()
+    tracked: tuple[TrackedFlow, ...] = ()
     unsendable: bool = False
     places: tuple[str, ...] = ()
 
@@ -122,12 +124,16 @@ def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
     reports: defaultdict[int, list[ConnectReport]] = defaultdict(list)
     for report in evidence.connects:
         reports[report.flow].append(report)
+    tracked: defaultdict[int, list[TrackedFlow]] = defaultdict(list)
+    for entry in evidence.tracked or ():
+        tracked[entry.flow].append(entry)
     flows = []
     for number in range(errand.flows):
         kinds: Mapping[str, list[Observation]] = seen.get(number, {})
         flow = Flow(
             number,
             reports=tuple(reports.get(number, ())),
+            tracked=tuple(tracked.get(number, ())),
             unsendable=bool(evidence.refused_sends) and "departures" not in kinds,
             places=tuple({arrival.place: None for arrival in kinds.get("arrivals", ())}),
             **{kind: tuple(observations) for kind, observations in kinds.items()},

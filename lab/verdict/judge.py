@@ -6,8 +6,10 @@ Must not: pass what is not proven. ``case`` says how findings weigh.
 What each outcome needs, for every flow of the probe:
 
 * ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address. The
-  reply is a verdict of its own: sent by that pod, and back at the sender from the address that was dialled.
-* ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it.
+  reply is a verdict of its own: sent by that pod, and back at the sender from the address that was dialled. Where the
+  pod is not what was dialled, DNAT rules that lead to it counted every flow: else conntrack may have taken it there.
+* ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it; and rules that
+  reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
 * ``refused``: a TCP reset at the sender, from the address that was dialled.
 * ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
   every packet of it; and fences that were sent after it are back, so that it is not merely late.
@@ -27,7 +29,7 @@ from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.model import ProbeVerdict, Verdict
-from lab.verdict.rules import Rule, ending
+from lab.verdict.rules import Rule, ending, translations
 from lab.verdict.words import amount, endpoint, listed, tally, times
 
 __all__ = ["judge"]
@@ -126,8 +128,13 @@ def _judge_outcome(case: Case) -> Verdict:
             findings.doubts.append((flow.number, _told(case, flow, fate)))
         else:
             findings.wrong.append((flow.number, _told(case, flow, fate)))
-    if outcome is Outcome.DROPPED:
-        findings.doubts_overall += _doubts_about_drop(case)
+    if outcome is Outcome.DELIVERED:
+        findings.doubts_overall += _doubts_about_translation(case)
+    elif outcome is Outcome.REJECTED:
+        findings.doubts_overall += _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
+    elif outcome is Outcome.DROPPED:
+        findings.doubts_overall += case.silence
+        findings.doubts_overall += _doubts_about_rules(case, outcome, "drop", "nothing arrived")
     return findings.settle(
         case,
         "outcome",
@@ -197,18 +204,35 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
         yield _told(case, flow, fate)
 
 
-def _doubts_about_drop(case: Case) -> Iterator[str]:
-    """Why silence is not yet a drop by rule: a fence is not back, or no counter accounts for every packet."""
-    yield from case.silence
+def _doubts_about_translation(case: Case) -> Iterator[str]:
+    """Why it may not have been a rule that led to a pod: no DNAT rule that names it accounts for every flow it got.
+
+    A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
+    from before would go the old way, and no rule would be asked.
+    """
+    if not case.evidence.counted:
+        return
+    dialled = (case.errand.destination, case.errand.port)
+    got = Counter((flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived)
+    counted = Counter[tuple[IPAddress, int] | None]()
+    for rule in translations(case.evidence.counts):
+        counted[rule.translates_to] += rule.count.packets
+    for where, flows in got.items():
+        if where != dialled and counted[where] < flows:
+            yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
+
+
+def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
+    """Why what was ``seen`` is not yet the work of rules: no counter accounts for every packet."""
     needed = _packets(case)
-    rules = _ending_rules(case, Outcome.DROPPED)
+    rules = _ending_rules(case, outcome)
     counted = sum(rule.count.packets for rule in rules)
     if counted >= needed:
         return
     if rules:
-        yield f"rules that drop it counted {counted:,} of {amount(needed, 'packet')}: {listed(_nodes(rules))}"
+        yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(_nodes(rules))}"
     else:
-        yield "nothing arrived, but no rule says it dropped it"
+        yield f"{seen}, but no rule says it {outcome} it"
 
 
 def _packets(case: Case) -> int:

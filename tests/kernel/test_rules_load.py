@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from rule_cases import CASES, Addresses, Case
 
+from lab.engines.embedded.iptables.cleanup import cleanup_text
 from lab.engines.embedded.iptables.held import Held, read_held
+from lab.engines.embedded.iptables.meaning import differences, read_rules
 from lab.engines.embedded.iptables.names import Table
 from lab.engines.embedded.iptables.render import render
 from lab.engines.embedded.iptables.restore import RestoreText, restore
@@ -143,3 +145,35 @@ def test_a_refusal_is_traced_to_line_and_service(variant: str, wrong: str, tmp_p
     else:
         assert wrong in explained
         assert "Service default/echo" in explained
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("family", list(Family), ids=str)
+def test_the_kernel_means_what_was_written_in_every_case(family: Family, variant: str, tmp_path: Path) -> None:
+    """Each case into a namespace of its own, and back."""
+    ready(family, variant)
+    restore_command, save_command = tool(family, variant, "restore"), tool(family, variant, "save")
+    texts = {name: restore(ruleset(make(Addresses(family)), family), Held()).text for name, make in CASES.items()}
+    commands = []
+    for name, text in texts.items():
+        file, back = tmp_path / f"{name}.rules", tmp_path / f"{name}.saved"
+        file.write_text(text)
+        saves = "; ".join(f"{save_command} -c -t {table}" for table in Table)
+        commands.append(f"unshare --net sh -ec '{restore_command} --noflush --counters < {file}; ({saves}) > {back}'")
+    done = run(commands)
+    assert done.returncode == 0, done.stderr
+    for name, text in texts.items():
+        saved = (tmp_path / f"{name}.saved").read_text()
+        assert differences(read_rules(text), read_rules(saved)) == [], name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("family", list(Family), ids=str)
+def test_a_clean_up_leaves_what_a_kubelet_may_own(family: Family, variant: str, tmp_path: Path) -> None:
+    ready(family, variant)
+    text = restore(ruleset(CASES["node-port-local-affinity"](Addresses(family)), family), Held()).text
+    saved = load_and_save(family, variant, [text], tmp_path).stdout
+    done = load_and_save(family, variant, [text, cleanup_text(saved)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {name for _, name in read_rules(done.stdout) if name.startswith("KUBE-")} == {"KUBE-FIREWALL"}
+    assert {line.rsplit(" ", 1)[1] for line in done.stdout.splitlines() if " -A " in line} <= {"KUBE-FIREWALL", "DROP"}

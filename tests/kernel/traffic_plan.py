@@ -88,7 +88,7 @@ def errand(
         receivers=tuple(Receiver(name=pod, namespace=pod, device="eth0", address=PODS[pod][0]) for pod in PODS),
         fences=(
             Fence(name="node-a", address=NODE),
-            *(Fence(name=pod, address=PODS[pod][0]) for pod in PODS),
+            *(Fence(name=pod, address=PODS[pod][0]) for pod in PODS if pod != sender),
         ),
         nodes=("node-a",),
     )

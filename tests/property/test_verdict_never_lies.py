@@ -67,6 +67,12 @@ def untrustworthy(world: World, evidence: Evidence) -> Iterator[str]:
         yield "a socket did not report once"
 
 
+def leading_to(evidence: Evidence, arrival: Observation) -> int:
+    """Packets counted by DNAT rules to where a packet arrived."""
+    ours = f"-j DNAT --to-destination {arrival.destination}:{arrival.destination_port}"
+    return sum(count.packets for count in evidence.counts if count.text.endswith(ours))
+
+
 def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
     for flow in range(world.flows):
         arrivals = at_pods(evidence, flow)
@@ -76,6 +82,8 @@ def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
             yield "more arrived than left"
         if heard(evidence, flow, Packet.RESET, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
             yield "turned away"
+        if evidence.counted and any(leading_to(evidence, o) < 1 for o in arrivals):
+            yield "no rule translated it"
         for report in reports(evidence, flow) if world.manner is Manner.CONNECT else ():
             if not report.error and report.backend not in {o.place for o in arrivals}:
                 yield "answered by another pod"
@@ -110,6 +118,8 @@ def no_rejection(world: World, evidence: Evidence) -> Iterator[str]:
             yield "an ICMP error from a pod"
         if world.manner is Manner.CONNECT and any(r.error != "ECONNREFUSED" for r in reports(evidence, flow)):
             yield "a socket that was not refused"
+    if rejections(evidence) < sum(max(1, len(departures(evidence, flow))) for flow in range(world.flows)):
+        yield "no rule that counted it all"
 
 
 def no_refusal(world: World, evidence: Evidence) -> Iterator[str]:
@@ -123,10 +133,15 @@ def no_refusal(world: World, evidence: Evidence) -> Iterator[str]:
             yield "at two pods"
 
 
-def drops(evidence: Evidence, node: str | None = None) -> int:
+def drops(evidence: Evidence, node: str | None = None, end: str = "-j DROP") -> int:
     """Packets counted by the one dropping rule of this world that names what was dialled."""
-    ours = [c for c in evidence.counts if c.text.endswith("--dport 80 -j DROP") and "-d 10.96.0.10/32 -p tcp" in c.text]
+    ours = [c for c in evidence.counts if c.text.endswith(f"--dport 80 {end}") and "-d 10.96.0.10/32 -p tcp" in c.text]
     return sum(c.packets for c in ours if node in (None, c.node))
+
+
+def rejections(evidence: Evidence) -> int:
+    """Packets counted by the rejecting one."""
+    return drops(evidence, end="-j REJECT --reject-with icmp-port-unreachable")
 
 
 def no_drop(world: World, evidence: Evidence) -> Iterator[str]:
@@ -142,6 +157,8 @@ def no_drop(world: World, evidence: Evidence) -> Iterator[str]:
                 yield "a fence that proves nothing"
         if world.manner is Manner.CONNECT and any(not r.error for r in reports(evidence, flow)):
             yield "a socket that was answered"
+    if evidence.unpinned:
+        yield "fences that may have overtaken a packet"
     if {fence.name for fence in evidence.fences} < {"node-a", *PODS}:
         yield "a fence that was not sent"
     if drops(evidence) < left:
@@ -223,6 +240,7 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         sorted(seen, key=lambda o: o.at),
         connects=tuple(connects) if world.manner is Manner.CONNECT else (),
         counts=draw(counts(world)),
+        counted=draw(st.sampled_from([(), ("node-a", "node-b")])),
     )
     if draw(st.integers(0, 3)) == 3:
         evidence = replace(evidence, **draw(spoilt(world)))
@@ -278,7 +296,8 @@ def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:
     other = st.one_of(
         st.just(invalid), st.builds(world.rejected, number), st.builds(world.translated, st.just("echo-1"))
     )
-    whole = st.just((world.dropped(world.flows + 1),))
+    flows = world.flows + 1
+    whole = st.just((world.dropped(flows), world.rejected(flows), world.translated("echo-1", flows)))
     return st.one_of(whole, whole, st.lists(st.one_of(dropping, other), max_size=3).map(tuple))
 
 
@@ -290,6 +309,7 @@ def spoilt(world: World) -> st.SearchStrategy[dict[str, object]]:
             {"losses": (TapLoss("echo-1", "eth0", 1),)},
             {"losses": (TapLoss("echo-1", "eth0", 0),)},
             {"fences": ()},
+            {"unpinned": "refused"},
             {"fences": fences[1:]},
             {"fences": (FenceReport("node-a", False), *fences[1:])},
             {"fences": tuple(replace(fence, at=1) for fence in fences)},
@@ -348,6 +368,7 @@ def test_the_expected_stories_pass_when_nothing_goes_wrong() -> None:
             evidence = world.evidence(
                 [o for flow in range(2) for o in told(world, flow)],
                 connects=tuple(said) if manner is Manner.CONNECT else (),
-                counts=(world.dropped(2),),
+                counts=(world.dropped(2), world.rejected(2), world.translated("echo-1", 2)),
+                counted=("node-a",),
             )
             assert judge(world.probe, world.errand, None, evidence).overall is Judgement.PASS

@@ -78,7 +78,8 @@ class FakeSession:
 
     def __init__(self, journal: Path, engine: EngineChoice | None = None) -> None:
         self._journal = journal
-        self.note(f"session {(engine or EngineChoice()).name}")
+        choice = engine or EngineChoice()
+        self.note(f"session {choice.name}" + (f" by {choice.iptables}" if choice.iptables else ""))
 
     def __enter__(self) -> "FakeSession":
         return self
@@ -114,6 +115,10 @@ class FakeLab:
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).errand, Evidence(sent=1)
+
+    def bundle(self, verdict: ProbeVerdict, engine: str) -> dict[str, bytes]:
+        self._session.note(f"bundle {verdict.probe.name} {engine}")
+        return {"case.json": b"{}", "rules/node-a.txt": b""}
 
     def close(self) -> None:
         self._session.note(f"close {self.scenario.name}")

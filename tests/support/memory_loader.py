@@ -22,6 +22,10 @@ def fresh() -> Tables:
     return {table: {chain: [] for chain in chains} for table, chains in BUILT_IN.items()}
 
 
+def target_of(rule: str) -> str:
+    return rule.rpartition("-j ")[2].partition(" ")[0]
+
+
 class MemoryLoader:
     """``texts`` holds every text that was offered; ``refuse`` makes the next load fail at the line with that in it.
 
@@ -32,6 +36,7 @@ class MemoryLoader:
         self.tables: dict[Family, Tables] = defaultdict(fresh)
         self.texts: list[tuple[Family, str]] = []
         self.saves = 0
+        self.dropped: list[tuple[Family, str]] = []
         self.refuse: str | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -47,6 +52,9 @@ class MemoryLoader:
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         return chain in self.tables[family][table]
+
+    async def drop_nft_table(self, family: Family, name: str) -> None:
+        self.dropped.append((family, name))
 
     async def save(self, family: Family) -> str:
         self.saves += 1
@@ -65,14 +73,20 @@ class MemoryLoader:
         for number, line in enumerate(text.splitlines(), 1):
             verb, _, rest = line.partition(" ")
             name, _, rule = rest.partition(" ")
-            target = rule.partition("-j ")[2].partition(" ")[0]
+            target = target_of(rule)
             if line.startswith("*"):
                 chains = tables[line[1:]]
             elif line.startswith(":"):
                 chains[verb[1:]] = []
             elif verb in {"-A", "-I"} and name in chains and (target in chains or not target.startswith("KUBE-")):
                 chains[name].insert(len(chains[name]) if verb == "-A" else 0, rule)
-            elif verb == "-X" and not chains[name] and f"-j {name}" not in str(chains):
+            elif verb == "-D" and rule in chains.get(name, ()):
+                chains[name].remove(rule)
+            elif (
+                verb == "-X"
+                and not chains[name]
+                and name not in {target_of(each) for rules in chains.values() for each in rules}
+            ):
                 del chains[name]
             elif line != "COMMIT":
                 raise RulesRefusedError(f"iptables-restore: line {number} failed")

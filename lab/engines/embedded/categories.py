@@ -8,8 +8,8 @@ KEP-3015 (hints by zone and by node), KEP-2086 (internalTrafficPolicy).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import EndpointInfo, ServicePortInfo
@@ -28,8 +28,7 @@ class Refusal(StrEnum):
     DROP = "DROP"
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointCategories:
+class EndpointCategories(NamedTuple):
     """The endpoints of one service port by what they may be used for; each in rule order.
 
     Attributes:

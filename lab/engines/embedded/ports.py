@@ -9,7 +9,7 @@ endpointslicecache.go in pkg/proxy).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
@@ -60,8 +60,7 @@ class EndpointInfo(NamedTuple):
     for_nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServicePortInfo:
+class ServicePortInfo(NamedTuple):
     """One service port in one family.
 
     Attributes:
@@ -164,18 +163,22 @@ def ports_of(
         )
 
 
-def _of_family(addresses: Iterable[IPAddress], family: Family) -> tuple[IPAddress, ...]:
-    return tuple([address for address in addresses if Family.of(address) is family])
+def _of_family(addresses: Sequence[IPAddress], family: Family) -> tuple[IPAddress, ...]:
+    return tuple([address for address in addresses if Family.of(address) is family]) if addresses else ()
 
 
 def _vips(service: Service, family: Family) -> tuple[IPAddress, ...]:
     # A balancer in mode Proxy (KEP-1860) rewrites the destination: packets to its address do not come through nodes.
+    if not service.load_balancer_ingress:
+        return ()
     return _of_family(
         [entry.ip for entry in service.load_balancer_ingress if entry.ip and entry.ip_mode == "VIP"], family
     )
 
 
 def _source_ranges(service: Service, family: Family) -> tuple[IPNetwork, ...]:
+    if not service.source_ranges:
+        return ()
     ranges = tuple([network for network in service.source_ranges if Family.of(network) is family])
     return () if any(network.prefixlen == 0 for network in ranges) else ranges
 

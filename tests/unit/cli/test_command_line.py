@@ -292,3 +292,35 @@ def test_run_traces_each_probe_if_asked_to(caller: Caller) -> None:
         "trace holds",
         "trace fails",
     ]
+
+
+def test_the_variant_of_iptables_is_asked_for_by_name(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    caller.type("run", "--iptables", "nft", ".")
+    assert caller.events()[0] == "session embedded/iptables by nft"
+    assert "'legacy', 'nft'" in caller.type("run", "--iptables", "ebpf", ".")[2]
+
+
+def test_run_keeps_evidence_of_what_did_not_pass_if_asked_to(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", "fails as ever", "doubts")
+    caller.type("run", "x.lab.yaml", "--evidence", "kept")
+    assert [event for event in caller.events() if event.startswith("bundle")] == [
+        "bundle fails as ever embedded/iptables",
+        "bundle doubts embedded/iptables",
+    ]
+    found = sorted(str(file.relative_to(caller.folder)) for file in caller.folder.glob("kept/**/*.*"))
+    assert found == [
+        "kept/fine/001-doubts/case.json",
+        "kept/fine/001-doubts/rules/node-a.txt",
+        "kept/fine/001-fails-as-ever/case.json",
+        "kept/fine/001-fails-as-ever/rules/node-a.txt",
+    ]
+
+
+def test_judge_says_what_is_no_bundle(caller: Caller) -> None:
+    (caller.folder / "empty").mkdir()
+    assert caller.type("judge", "empty")[0] == ExitCode.NOTHING_SELECTED
+    (caller.folder / "case.json").write_text("{}")
+    code, _, errors = caller.type("judge", "case.json")
+    assert code == ExitCode.SCENARIO
+    assert errors.startswith("case.json: not a recorded case")

@@ -1,6 +1,5 @@
 """Which endpoints count, case by case."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -19,8 +18,8 @@ PORT = ServicePortInfo(
     cluster_ip=ip_address("10.96.0.20"),
     port=80,
 )
-INTERNAL_LOCAL = replace(PORT, internal_policy_local=True)
-EXTERNAL_LOCAL = replace(PORT, external_policy_local=True, node_port=30080)
+INTERNAL_LOCAL = PORT._replace(internal_policy_local=True)
+EXTERNAL_LOCAL = PORT._replace(external_policy_local=True, node_port=30080)
 
 
 def endpoint(name: str, state: str = "ready", **fields: object) -> EndpointInfo:
@@ -39,7 +38,7 @@ def endpoint(name: str, state: str = "ready", **fields: object) -> EndpointInfo:
 def categorized(
     port: ServicePortInfo, *endpoints: EndpointInfo, node: NodeFacts = NODE
 ) -> tuple[str, str, str, Refusal | None, Refusal | None]:
-    found = categorize_endpoints(replace(port, endpoints=endpoints), node)
+    found = categorize_endpoints(port._replace(endpoints=endpoints), node)
     names = [" ".join(e.name for e in group) for group in (found.cluster, found.local, found.reachable)]
     assert found.has_endpoints == (found.internal is not Refusal.REJECT)
     return (*names, found.internal, found.external)

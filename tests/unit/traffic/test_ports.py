@@ -10,17 +10,37 @@ from lab.traffic.ports import PortDealer
 def test_ports_are_distinct_within_and_across_errands_until_the_deck_is_used_up() -> None:
     dealer = PortDealer(1, ())
     half = dealer.size // 2
-    dealt = dealer.deal("a", Protocol.UDP, half) + dealer.deal("a", Protocol.UDP, half)
+    dealt = (dealer.deal("a", Protocol.UDP, half) or ()) + (dealer.deal("a", Protocol.UDP, half) or ())
     assert len(set(dealt)) == 2 * half
 
 
-def test_ports_come_again_in_the_same_order_when_the_deck_is_used_up() -> None:
+def test_no_port_comes_again_before_conntrack_is_flushed() -> None:
     dealer = PortDealer(1, ())
     first = dealer.deal("a", Protocol.UDP, 100)
     dealer.deal("a", Protocol.UDP, dealer.size - 150)
-    across = dealer.deal("a", Protocol.UDP, 150)
-    assert across[50:] == first
-    assert len(set(across)) == 150
+    assert dealer.deal("a", Protocol.UDP, 51) is None
+    assert len(set(dealer.deal("a", Protocol.UDP, 50) or ())) == 50
+    assert dealer.deal("a", Protocol.UDP, 1) is None
+    dealer.restart()
+    assert dealer.deal("a", Protocol.UDP, 100) == first
+
+
+def test_a_port_that_an_author_chose_is_nobody_elses_before_and_after() -> None:
+    dealer = PortDealer(1, ())
+    early = (dealer.deal("a", Protocol.UDP, 10) or ())[3]
+    assert not dealer.claim("a", Protocol.UDP, early), "a flow has had it"
+    assert dealer.claim("a", Protocol.TCP, early)
+    assert dealer.claim("b", Protocol.UDP, early)
+    late = (PortDealer(1, ()).deal("a", Protocol.UDP, 20) or ())[15]
+    assert dealer.claim("a", Protocol.UDP, late)
+    assert not dealer.claim("a", Protocol.UDP, late)
+    following = dealer.deal("a", Protocol.UDP, 20) or ()
+    assert len(set(following)) == 20
+    assert late not in following
+    assert dealer.deal("a", Protocol.UDP, dealer.size - 30) is None, "the claimed one is not left"
+    assert len(dealer.deal("a", Protocol.UDP, dealer.size - 31) or ()) == dealer.size - 31
+    dealer.restart()
+    assert dealer.claim("a", Protocol.UDP, early)
 
 
 def test_senders_and_protocols_have_decks_of_their_own() -> None:
@@ -35,7 +55,7 @@ def test_senders_and_protocols_have_decks_of_their_own() -> None:
 
 def test_ports_are_neither_privileged_nor_ephemeral_nor_listened_on() -> None:
     dealer = PortDealer(1, (8080, 30080))
-    dealt = set(dealer.deal("a", Protocol.TCP, dealer.size))
+    dealt = set(dealer.deal("a", Protocol.TCP, dealer.size) or ())
     assert min(dealt) >= 1024
     assert not dealt & {8080, 30080, *range(32768, 61000)}
     assert len(dealt) > 30_000
@@ -44,7 +64,7 @@ def test_ports_are_neither_privileged_nor_ephemeral_nor_listened_on() -> None:
 @pytest.mark.parametrize("listened_on", [0, 279, 280, 20_000])
 def test_as_many_flows_as_a_scenario_may_ask_for_have_ports_however_many_are_listened_on(listened_on: int) -> None:
     taken = range(1024, 1024 + listened_on)
-    dealt = PortDealer(1, taken).deal("a", Protocol.TCP, MOST_FLOWS)
+    dealt = PortDealer(1, taken).deal("a", Protocol.TCP, MOST_FLOWS) or ()
     assert len(set(dealt)) == MOST_FLOWS
     assert not set(dealt) & set(taken)
 

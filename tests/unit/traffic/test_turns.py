@@ -1,9 +1,12 @@
 """A run ends when all is settled, when nothing can come any more, or at its deadline; and says which."""
 
 import asyncio
+import errno
 import os
 from ipaddress import IPv4Address
 from typing import Any
+
+import pytest
 
 from lab.ip import Protocol
 from lab.plan.errand import Errand, Sender
@@ -133,3 +136,17 @@ def test_a_run_stays_on_one_cpu_and_may_leave_it_afterwards() -> None:
     asyncio.run(turns(Curious(2), crafted=False).take(Deadline.after(60)))
     assert set(seen) == {1}
     assert os.sched_getaffinity(0) == allowed
+
+
+def test_a_run_that_may_not_stay_on_one_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = turns(Sending(1), crafted=False)
+    asyncio.run(run.take(Deadline.after(60)))
+    assert run.unpinned == ""
+
+    def refuse(pid: int, cpus: set[int]) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    run = turns(Sending(1), crafted=False)
+    assert asyncio.run(run.take(Deadline.after(60))) == "", "it goes on all the same"
+    assert run.unpinned == "sched_setaffinity: Operation not permitted"

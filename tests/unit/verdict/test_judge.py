@@ -64,9 +64,9 @@ def test_a_pod_that_reaches_itself_is_both_sender_and_backend() -> None:
 
 
 def test_rejection_passes() -> None:
-    assert judged(REJECTED, REJECTED.evidence([REJECTED.leaves(0), REJECTED.hears_icmp(0)])).overall is PASS
-    world = World(outcome=Outcome.REJECTED, ipv6=True)
-    assert judged(world, world.evidence([world.leaves(0), world.hears_icmp(0)])).overall is PASS
+    for world in (REJECTED, World(outcome=Outcome.REJECTED, ipv6=True)):
+        evidence = world.evidence([world.leaves(0), world.hears_icmp(0)], counts=(world.rejected(),))
+        assert judged(world, evidence).overall is PASS
     world = World(outcome=Outcome.REJECTED, manner=Manner.CONNECT, at="node-a")
     seen = [world.leaves(0), world.hears_icmp(0)]
     evidence = world.evidence(seen, connects=(world.failed(0, "ECONNREFUSED"),), counts=(world.rejected(),))
@@ -190,6 +190,34 @@ def test_a_delivery_with_one_thing_wrong(key: str, change: Change, judgement: Ju
     assert words in "\n".join(verdict.reasons)
 
 
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((), "DNAT rules to 10.244.2.3:8080 counted 0 of 2 flows it got"),
+        ((DELIVERED.balanced(2),), "counted 0 of 2 flows"),
+        ((DELIVERED.translated("echo-1", 1),), "counted 1 of 2 flows"),
+        ((DELIVERED.translated("echo-2", 2),), "DNAT rules to 10.244.2.3:8080 counted 0 of 2 flows"),
+        ((DELIVERED.translated("echo-1", 2),), ""),
+        ((DELIVERED.translated("echo-1", 1), replace(DELIVERED.translated("echo-1", 1), node="node-b")), ""),
+    ],
+)
+def test_a_translation_that_no_rule_counted_is_not_the_rules_work(counts: tuple[RuleCount, ...], words: str) -> None:
+    world = replace(DELIVERED, flows=2, backends=("echo-1",))
+    seen = [each for flow in range(2) for each in world.round_trip(flow, "echo-1")]
+    verdict = one(world, world.evidence(seen, counts=counts, counted=("node-a", "node-b")), "outcome")
+    assert verdict.judgement is (INCONCLUSIVE if words else PASS)
+    assert words in "\n".join(verdict.reasons)
+
+
+def test_what_arrives_where_it_was_sent_needs_no_rule() -> None:
+    world = replace(DELIVERED, backends=("echo-1",), addresses={"service": ip_address("10.244.2.3")})
+    straight = [replace(o, destination_port=80) for o in world.round_trip(0, "echo-1")[:2]]
+    verdict = one(
+        world, world.evidence([*straight, *world.round_trip(0, "echo-1")[2:]], counted=("node-a",)), "outcome"
+    )
+    assert verdict.judgement is PASS, verdict.reasons
+
+
 def test_a_frame_at_a_pod_that_is_addressed_to_somebody_else_has_not_arrived() -> None:
     leaving = DELIVERED.leaves(0)
     stray = replace(leaving, place="echo-1", direction=Direction.IN)
@@ -218,6 +246,7 @@ def test_a_lost_packet_fails_only_when_the_silence_is_proven() -> None:
     for doubtful, words in (
         (replace(lost, fences=silent), "the way to node-a is itself broken, so silence proves nothing"),
         (replace(lost, fences=()), "no fence was sent to node-a, echo-1, echo-2 and echo-3, so silence proves nothing"),
+        (replace(lost, unpinned="refused"), "the run could not be kept on one CPU (refused): a fence may have come"),
         (replace(lost, losses=(TapLoss("echo-1", "eth0", 3),)), "the tap at echo-1 eth0 lost 3 frames"),
         (replace(lost, fences=tuple(replace(fence, at=1) for fence in lost.fences)), "before the last flow had left"),
     ):
@@ -258,14 +287,36 @@ def test_a_send_that_the_senders_kernel_refused() -> None:
     ],
 )
 def test_what_is_no_rejection(seen: list[object], judgement: Judgement, words: str) -> None:
-    verdict = one(REJECTED, REJECTED.evidence([REJECTED.leaves(0), *seen]), "outcome")  # type: ignore[list-item]
+    evidence = REJECTED.evidence([REJECTED.leaves(0), *seen], counts=(REJECTED.rejected(),))  # type: ignore[list-item]
+    verdict = one(REJECTED, evidence, "outcome")
     assert verdict.judgement is judgement
     assert words in "\n".join(verdict.reasons)
 
 
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((), "an ICMP error came, but no rule says it rejected it"),
+        ((REJECTED.dropped(2),), "no rule says it rejected it"),
+        ((REJECTED.rejected(1),), "rules that reject it counted 1 of 2 packets: node-a"),
+        ((replace(REJECTED.rejected(2), text=REJECTED.rejected().text.replace("dport 80", "dport 81")),), "no rule"),
+    ],
+)
+def test_an_icmp_error_that_no_rule_accounts_for_may_be_of_the_nodes_own_stack(
+    counts: tuple[RuleCount, ...], words: str
+) -> None:
+    world = replace(REJECTED, flows=2)
+    seen = [each for flow in range(2) for each in (world.leaves(flow), world.hears_icmp(flow))]
+    verdict = one(world, world.evidence(seen, counts=counts), "outcome")
+    assert verdict.judgement is INCONCLUSIVE
+    assert words in "\n".join(verdict.reasons)
+    assert judged(world, world.evidence(seen, counts=(world.rejected(2),))).overall is PASS
+
+
 def test_a_rejected_socket_must_say_so() -> None:
     world = replace(REJECTED, manner=Manner.CONNECT)
-    evidence = world.evidence([world.leaves(0), world.hears_icmp(0)], connects=(world.failed(0, "timeout"),))
+    seen = [world.leaves(0), world.hears_icmp(0)]
+    evidence = world.evidence(seen, connects=(world.failed(0, "timeout"),), counts=(world.rejected(),))
     assert one(world, evidence, "outcome").reasons == ("the taps say rejected, the socket says that nothing came",)
     assert judged(world, evidence).overall is INCONCLUSIVE
 
@@ -289,6 +340,7 @@ def rule(text: str, packets: int = 1) -> RuleCount:
         (changed(counts=(rule("-d 10.96.0.10/32 -p tcp -m tcp --dport 81 -j DROP"),)), INCONCLUSIVE, "no rule says"),
         (changed(counts=(rule("-m conntrack --ctstate INVALID -j DROP"),)), INCONCLUSIVE, "no rule says"),
         (changed(fences=(FenceReport("node-a", False),)), INCONCLUSIVE, "the way to node-a is itself broken"),
+        (changed(unpinned="refused"), INCONCLUSIVE, "could not be kept on one CPU"),
         (plus(DROPPED.leaves(0)), INCONCLUSIVE, "counted 1 of 2 packets: node-a"),
         (plus(DROPPED.arrives(0, "echo-1")), FAIL, "it arrived at echo-1"),
         (plus(DROPPED.hears_icmp(0)), FAIL, "port unreachable from 172.18.0.2"),

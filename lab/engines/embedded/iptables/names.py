@@ -9,6 +9,7 @@ few for a Service's name, so names carry 16 characters of a hash.
 
 from enum import StrEnum
 from hashlib import sha256
+from struct import Struct
 from typing import Final, NamedTuple
 
 from lab.ip import Protocol
@@ -102,6 +103,7 @@ def endpoint_chain(port_name: str, protocol: Protocol, endpoint: str) -> Chain:
 
 
 _BASE32: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_HALVES: Final = Struct(">QH")
 _PAIRS: Final = tuple(first + second for first in _BASE32 for second in _BASE32)
 
 
@@ -110,5 +112,8 @@ def _hashed(identity: str) -> str:
 
     Two characters at a time, since base64.b32encode() takes three times as long, and a large cluster has many chains.
     """
-    bits = int.from_bytes(sha256(identity.encode()).digest()[:10])
-    return "".join([_PAIRS[bits >> shift & 1023] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
+    first, second = _HALVES.unpack_from(sha256(identity.encode()).digest())
+    a, b, c, d = first >> 54, first >> 44 & 1023, first >> 34 & 1023, first >> 24 & 1023
+    e, f, g, h = first >> 14 & 1023, first >> 4 & 1023, (first & 15) << 6 | second >> 10, second & 1023
+    pairs = _PAIRS
+    return f"{pairs[a]}{pairs[b]}{pairs[c]}{pairs[d]}{pairs[e]}{pairs[f]}{pairs[g]}{pairs[h]}"

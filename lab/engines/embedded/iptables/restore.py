@@ -14,6 +14,7 @@ writes the shared chains, and of the owned ones those of service ports that are 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from lab.cluster.objects import Key
 from lab.engines.embedded.iptables.held import Held
@@ -102,8 +103,10 @@ def _written(
     nat, gone = sections[Table.NAT], sorted(stale)
     for chain in (*ruleset.shared, *made):
         sections[chain.table].append((f":{chain.name} - [0:0]", None))
-    for port in ports:
-        nat += [(f":{chain.name} - [0:0]", port.service) for chain in port.chains]
+    # From the last name to the first: iptables-nft keeps its chains in order and walks them from the front to put in
+    # each one, so that a large cluster takes it half the time.
+    owned = [(f":{chain.name} - [0:0]", port.service) for port in ports for chain in port.chains]
+    nat += sorted(owned, key=itemgetter(0), reverse=True)
     nat += [(f":{name} - [0:0]", None) for name in gone]
     for jump in jumps:
         sections[jump.chain.table].append((jump.line("-I"), None))

@@ -38,8 +38,7 @@ class Rule(NamedTuple):
         return f"{verb} {self.chain.name}{conditions}{target}"
 
 
-@dataclass(frozen=True, slots=True)
-class PortRules:
+class PortRules(NamedTuple):
     """What one service port contributes.
 
     Attributes:

@@ -5,6 +5,7 @@ Must not: hold rules.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lab.engines.embedded.categories import EndpointCategories, categorize_endpoints
 from lab.engines.embedded.iptables.matches import LocalDetector, comment, local_detector
@@ -38,8 +39,7 @@ class ProxyScope:
         return cls(node, node.primary_address(family), detector, settings.masquerade_all, brief)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """One service port seen from one proxy.
 
     Attributes:

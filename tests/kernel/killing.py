@@ -1,0 +1,211 @@
+"""A run, a blow at one of its processes, and a look at what is left of it.
+
+Every role of process is struck in every stage of a run, at a moment drawn at random within the stage. Afterwards no
+process of the run lives, no namespace that any of them was in or held is held by anybody, and the machine's links,
+addresses, routes, rules, mounts and sysctls are what they were.
+"""
+
+import os
+import random
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from machine import Machine, descendants
+from sandboxed import checkout_for, python_of
+
+SCENARIO = "tests/kernel/killed.lab.yaml"
+PATIENCE = 30.0
+PAUSE = 0.01  # between two looks; each reads all of /proc, and without it the watcher would starve the watched
+
+STAGES = ("build", "load", "traffic", "close")
+ROLES = ("client", "keeper", "init", "lab process", "launcher", "command")
+# After which word of the client a stage begins, and within how many seconds from there the blow falls.
+SIGN = {"build": "building", "load": "building", "traffic": "probing", "close": "closing"}
+SPAN = {"build": 0.3, "load": 0.02, "traffic": 0.2, "close": 0.01}
+ATTEMPTS = 10  # a stage may be over, or a command may have ended, before the blow falls: then it is tried again
+
+
+@dataclass
+class Run:
+    """A client at work, and all that was ever seen of its processes and their namespaces."""
+
+    client: subprocess.Popen[bytes]
+    pids: set[int] = field(default_factory=set)
+    spaces: set[str] = field(default_factory=set)
+    said: str = ""
+
+    def look(self) -> dict[str, int]:
+        """Who is who at this moment. Each role is the child of the one before."""
+        tree = descendants(self.client.pid)
+        self.pids |= set(tree)
+        for pid in tree:
+            self.spaces |= spaces_of(pid)
+        roles: dict[str, int] = {"client": self.client.pid}
+        for role, parent in zip(ROLES[1:], ROLES[:-1], strict=True):
+            children = tree.get(roles[parent], [])
+            if not children:
+                break
+            roles[role] = children[0]
+        return roles
+
+    def wait_for(self, condition: Callable[[], bool], what: str, pause: float = PAUSE) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, f"waited for {what}; the client said {self.said!r}"
+            time.sleep(pause)
+
+    def has_said(self, word: str) -> bool:
+        assert self.client.stdout is not None
+        while select.select([self.client.stdout], [], [], 0)[0]:
+            data = os.read(self.client.stdout.fileno(), 4096)
+            if not data:
+                break
+            self.said += data.decode()
+        return word in self.said
+
+    def alive(self) -> list[int]:
+        """Processes of the run that still live; a zombie waiting for somebody else's wait() does not."""
+        return [pid for pid in self.pids if state_of(pid) not in {"", "Z", "X"}]
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+
+def spaces_of(pid: int) -> set[str]:
+    found = set()
+    for folder in ("ns", "fd"):
+        try:
+            for name in os.listdir(f"/proc/{pid}/{folder}"):
+                target = os.readlink(f"/proc/{pid}/{folder}/{name}")
+                if target.split(":")[0] in {"net", "mnt", "pid", "uts", "user"}:
+                    found.add(target)
+        except OSError:
+            continue
+    return found
+
+
+def held_by_us(spaces: set[str]) -> set[str]:
+    """Which of these namespaces some process holds that is not another worker's.
+
+    The kernel gives the number of a namespace that is gone to the next one that is made, by whomever.
+    """
+    return {space for name in os.listdir("/proc") if name.isdigit() for space in _held(int(name), spaces)}
+
+
+def _held(pid: int, spaces: set[str]) -> set[str]:
+    held = spaces_of(pid) & spaces
+    return set() if held and is_another_workers(pid) else held
+
+
+def is_another_workers(pid: int) -> bool:
+    """Whether the process, or one above it, was started by another pytest process than this one."""
+    while pid > 1:
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            parent = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[1])
+        except OSError:
+            return False
+        for entry in environment:
+            if entry.startswith(b"PROXYLAB_TESTS_OF="):
+                return entry != f"PROXYLAB_TESTS_OF={os.getpid()}".encode()
+        pid = parent
+    return False
+
+
+@contextmanager
+def running(*, ordinary: bool) -> Iterator[Run]:
+    """A client on its way through the scenario; killed at the latest when the block ends."""
+    with checkout_for(ordinary=ordinary) as (root, become):
+        argv = [*become, python_of(root), str(root / "tests/kernel/driver.py"), str(root / SCENARIO)]
+        client = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        try:
+            yield Run(client)
+        finally:
+            client.kill()
+            client.communicate()
+
+
+def strike(run: Run, role: str, stage: str, blow: signal.Signals, dice: random.Random) -> bool:
+    """Wait for the stage, then for a random moment in it, then for the role to exist; and strike. Whether it hit."""
+    run.wait_for(lambda: bool(run.look()) and run.has_said(SIGN[stage]), f"the client to say {SIGN[stage]!r}", pause=0)
+    if stage == "load":
+        launcher = run.look().get("launcher")
+        while launcher is None and run.client.poll() is None:
+            launcher = run.look().get("launcher")
+        run.wait_for(
+            lambda: is_loading(launcher) or run.client.poll() is not None, "a node's rules to be loaded", pause=0
+        )
+    moment = time.monotonic() + (0 if role == "command" else dice.uniform(0, SPAN[stage]))
+    victims: dict[str, int] = {}
+
+    def due() -> bool:
+        victims.update(run.look())
+        return time.monotonic() >= moment and (role in victims or run.client.poll() is not None)
+
+    run.wait_for(due, f"a {role} to strike at", pause=0)
+    try:
+        os.kill(victims[role], blow)
+    except (KeyError, ProcessLookupError):
+        return False
+    return True
+
+
+def is_loading(launcher: int | None) -> bool:
+    """Whether a command of the launcher's is an iptables-restore in a node; the trial before the first lab is not."""
+    try:
+        for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
+            if b"-restore" in command and b"--counters" in command:
+                return True
+    except OSError:
+        return False
+    return False
+
+
+def expect_nothing_left(run: Run, before: Machine, ours: set[str]) -> None:
+    run.wait_for(lambda: run.client.poll() is not None, "the client to end")
+    run.wait_for(lambda: not run.alive(), f"processes to end: {run.alive()}")
+    run.wait_for(lambda: not held_by_us(run.spaces - ours), "namespaces to be let go of")
+    assert before.differences(Machine.now()) == []
+
+
+# Every stage for SIGKILL, which nobody can catch; what SIGTERM does depends on the role only.
+BLOWS = {
+    f"{blow.name} at the {role} in the stage {stage}": (blow, role, stage)
+    for blow in (signal.SIGKILL, signal.SIGTERM)
+    for role in ROLES
+    for stage in STAGES
+    if (blow is signal.SIGKILL or stage == "traffic") and (role, stage) != ("command", "close")  # none runs then
+}
+
+
+def strike_and_look(blow: signal.Signals, role: str, stage: str, *, ordinary: bool) -> None:
+    """Run, strike, and expect nothing to be left; again, if the blow fell on nobody."""
+    dice = random.Random(f"{role} {stage} {blow} {ordinary}")
+    ours = spaces_of(os.getpid())
+    before = Machine.now()
+    for _ in range(ATTEMPTS):
+        with running(ordinary=ordinary) as run:
+            hit = strike(run, role, stage, blow, dice)
+            expect_nothing_left(run, before, ours)
+        if hit:
+            return
+    pytest.fail(f"no {role} was hit in {ATTEMPTS} runs: nothing is proven")

@@ -1,0 +1,11 @@
+"""Whatever is killed of an ordinary user's lab, and whenever, nothing of it is left on the machine."""
+
+import signal
+
+import pytest
+from killing import BLOWS, strike_and_look
+
+
+@pytest.mark.parametrize(("blow", "role", "stage"), BLOWS.values(), ids=BLOWS)
+def test_nothing_is_left(blow: signal.Signals, role: str, stage: str) -> None:
+    strike_and_look(blow, role, stage, ordinary=True)

@@ -1,0 +1,14 @@
+"""Whatever is killed of root's lab, and whenever, nothing of it is left on the machine."""
+
+import os
+import signal
+
+import pytest
+from killing import BLOWS, strike_and_look
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="as root only; an ordinary user has a file of their own")
+
+
+@pytest.mark.parametrize(("blow", "role", "stage"), BLOWS.values(), ids=BLOWS)
+def test_nothing_is_left(blow: signal.Signals, role: str, stage: str) -> None:
+    strike_and_look(blow, role, stage, ordinary=False)

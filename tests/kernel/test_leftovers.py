@@ -1,0 +1,131 @@
+"""Nothing of a lab is held once it is closed; what is, is named; and labs in a row cost nothing."""
+
+import gc
+import os
+import socket
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandboxed import USERS, sandboxed
+from scenario_cases import front, probe, two_nodes
+from small_plan import small_plan
+
+from lab.assembly import assemble
+from lab.engines.protocol import EngineChoice
+from lab.kernel.launcher import Launcher
+from lab.kernel.leftovers import end_processes, leftovers, note_departure
+from lab.kernel.netns import inside
+from lab.kernel.realise import realise
+from lab.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
+from lab.process import _Desk
+
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+LABS = int(os.environ.get("LAB_MANY_LABS", "25"))
+WARM = LABS // 5
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def held_on_purpose(_: Launcher) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with realise(small_plan()) as wiring:
+        departed = note_departure("lab 7", wiring.namespaces)
+        found["standing"] = len(leftovers(departed))
+        with inside(wiring.namespaces["pod-1"]):
+            kept = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        copy = os.dup(wiring.namespaces["node-b"].fd)
+        arrived, arrive = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            with inside(wiring.namespaces["pod-2"]):
+                os.write(arrive, b".")
+                os.execvp("sleep", ["sleep", "1000"])
+        os.read(arrived, 1)
+    found["left"] = sorted(each.rpartition(" in ")[2] for each in leftovers(departed))
+    found["process"] = [each for each in leftovers(departed) if each.startswith("process")]
+    end_processes(departed)
+    found["ended by"] = os.WTERMSIG(os.waitpid(pid, 0)[1])
+    kept.close()
+    os.close(copy)
+    found["in the end"] = leftovers(departed)
+    return found
+
+
+@BOTH
+def test_whatever_holds_a_namespace_is_found_and_named_by_it(ordinary: bool) -> None:
+    found = sandboxed(held_on_purpose, ordinary=ordinary)
+    assert found["standing"] >= 10, "descriptors and route sockets of five namespaces"
+    assert found["left"] == ["node-b", "pod-1", "pod-2"]
+    assert len(found["process"]) == 1
+    assert "(sleep)" in found["process"][0]
+    assert found["ended by"] == 9
+    assert found["in the end"] == []
+
+
+def build() -> tuple[Build, Any]:
+    assembly = assemble(two_nodes(probe("p", "sender", front())))
+    choice = EngineChoice(cluster_cidrs=assembly.scenario.network.pod_cidrs)
+    return Build(assembly.plan, assembly.objects, choice), assembly
+
+
+async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
+    desk = _Desk(launcher)
+    request, _ = build()
+    assert isinstance(await desk.answer(request), Built)
+    done = await desk.answer(Execute("echo-1", ("sh", "-c", "sleep 1000 >/dev/null 2>&1 &")))
+    assert isinstance(done, Executed)
+    with inside(desk._standing().wiring.namespaces["echo-2"]):
+        kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    closed = await desk.answer(Close())
+    kept.close()
+    again = await desk.answer(Close())
+    assert isinstance(closed, Failed)
+    return {"words": closed.fault.words, "again": isinstance(again, Closed)}
+
+
+@BOTH
+def test_a_run_that_leaves_something_fails_and_names_it(ordinary: bool) -> None:
+    found = sandboxed(a_desk_that_leaks, ordinary=ordinary)
+    (words,) = found["words"]
+    assert words.startswith("lab 1 was closed and left behind: descriptor ")
+    assert words.endswith(" in echo-2"), "the command left in echo-1 was ended"
+    assert found["again"]
+
+
+async def many_labs(launcher: Launcher) -> dict[str, Any]:
+    """Labs in a row, each with rules, a probe and a command; what is held after the first and after the last."""
+    if os.getuid() == 0 and Path("/proc/self/uid_map").read_text().split()[1] != "0":
+        # The user namespace's own bound: were namespaces not taken apart, they would run out.
+        Path("/proc/sys/user/max_net_namespaces").write_text("200")
+    desk = _Desk(launcher)
+    request, assembly = build()
+    states: list[tuple[int, int, int]] = []
+    tracemalloc.start()
+    for number in range(LABS):
+        answers = [await desk.answer(request), await desk.answer(Send(assembly.errands[0]))]
+        answers += [await desk.answer(Execute("echo-1", ("true",))), await desk.answer(Close())]
+        assert [type(answer) for answer in answers] == [Built, Sent, Executed, Closed], answers
+        if number in (WARM, LABS - 1):
+            del answers
+            gc.collect()
+            states.append((open_descriptors(), threading.active_count(), tracemalloc.get_traced_memory()[0]))
+    (descriptors, threads, memory), (descriptors_now, threads_now, memory_now) = states
+    return {
+        "descriptors": descriptors_now - descriptors,
+        "threads": threads_now - threads,
+        "bytes a lab": (memory_now - memory) / (LABS - 1 - WARM),
+    }
+
+
+@BOTH
+@pytest.mark.timeout(60 + 3 * LABS)
+def test_labs_in_a_row_cost_nothing(ordinary: bool) -> None:
+    found = sandboxed(many_labs, ordinary=ordinary, seconds=60 + 3 * LABS)
+    assert found["descriptors"] == 0
+    assert found["threads"] <= 0
+    assert found["bytes a lab"] < 1024

@@ -1,0 +1,65 @@
+"""Connection tracking, asked for single flows: who answers, to whom, and that there is none where there is none."""
+
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+import pytest
+from sandboxed import sandboxed
+
+from lab.ip import Family
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import inside, make_netns
+from lab.kernel.tracked import FlowLookup, Tuple
+from lab.timing import Deadline
+
+FAMILIES: dict[Family, Any] = {
+    Family.IPV4: ("iptables-legacy", "10.9.0.1/32", IPv4Address("10.9.0.1"), IPv4Address("127.0.0.1"), "127.0.0.1:9"),
+    Family.IPV6: ("ip6tables-legacy", "fd00::9/128", IPv6Address("fd00::9"), IPv6Address("::1"), "[::1]:9"),
+}
+PORTS = range(2000, 2200)  # more than one batch
+
+
+async def looked_up(launcher: Launcher) -> dict[str, Any]:
+    import socket
+
+    found: dict[str, Any] = {}
+    for family, (tool, network, dialled, own, to) in FAMILIES.items():
+        netns = make_netns(str(family))
+
+        async def run(*argv: str, stdin: str = "", netns: Any = netns, place: str = str(family)) -> None:
+            done = await launcher.run(netns, argv, place=place, stdin=stdin.encode(), deadline=Deadline.after(10))
+            assert done.status == 0, done.stderr
+
+        lookup = FlowLookup(netns)
+        original = Tuple(17, own, 0, dialled, 53)
+        untracked = lookup.replies(original, [2000])
+        await run("ip", "link", "set", "lo", "up")
+        await run("ip", "address", "add", network, "dev", "lo")
+        rule = f"-A OUTPUT -d {dialled} -p udp --dport 53 -j DNAT --to-destination {to}"
+        await run(f"{tool}-restore", stdin=f"*nat\n{rule}\nCOMMIT\n")
+        kind = socket.AF_INET if family is Family.IPV4 else socket.AF_INET6
+        for port in PORTS:
+            with inside(netns):
+                sock = socket.socket(kind, socket.SOCK_DGRAM)
+            with sock:
+                sock.bind((str(own), port))
+                sock.sendto(b"", (str(dialled), 53))
+        replies = lookup.replies(original, [*PORTS, 1999])
+        lookup.close()
+        found[family] = {
+            "untracked": untracked,
+            "last": replies[-1],
+            "ends": sorted({f"{r.source} {r.source_port} {r.destination} {r.protocol}" for r in replies[:-1] if r}),
+            "ports": [r.destination_port for r in replies[:-1] if r],
+        }
+    return found
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as whoever runs", "ordinary user"])
+def test_each_flow_is_found_by_what_it_dialled(ordinary: bool) -> None:
+    for family, found in sandboxed(looked_up, ordinary=ordinary).items():
+        own = "127.0.0.1" if family == Family.IPV4 else "::1"
+        assert found["untracked"] == [None]
+        assert found["last"] is None
+        assert found["ends"] == [f"{own} 9 {own} 17"]
+        assert found["ports"] == list(PORTS)
