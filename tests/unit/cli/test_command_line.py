@@ -136,6 +136,17 @@ def test_only_the_probes_that_were_asked_for_are_sent(caller: Caller) -> None:
     assert caller.events()[1:-1] == ["open a", "probe two", "close a"]
 
 
+def test_a_matrix_runs_a_lab_for_each_case_and_a_probe_is_called_with_or_without_it(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one", "two")
+    file = caller.folder / "x.lab.yaml"
+    file.write_text(file.read_text().replace("spec:\n", "spec:\n  matrix: {podNetwork: [ptp, bridge]}\n", 1))
+    opened = ["open fine", "probe one[ptp]", "close fine", "open fine", "probe one[bridge]", "close fine"]
+    assert caller.type("run", "x.lab.yaml", "--probe", "one")[0] == ExitCode.OK
+    assert caller.events()[1:-1] == opened
+    assert caller.type("run", "x.lab.yaml", "--probe", "two[bridge]")[0] == ExitCode.OK
+    assert caller.events()[-4:-1] == ["open fine", "probe two[bridge]", "close fine"]
+
+
 def test_a_probe_that_is_not_there_selects_nothing_and_starts_nothing(caller: Caller) -> None:
     caller.scenario("x.lab.yaml", "a pod reaches it")
     code, output, errors = caller.type("run", "x.lab.yaml", "--probe", "a pot reaches it")
