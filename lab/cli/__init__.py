@@ -31,8 +31,8 @@ _VERBS: Final = {
     "judge": "Judge recorded probes again, from their evidence alone.",
     "plan": "Show what a scenario's lab would be made of, and make nothing.",
     "rules": "Print the rules that an engine would program into a node.",
-    "schema": "Print the format of scenarios as JSON Schema.",
     "run": "Run scenarios on this machine's kernel and judge every probe.",
+    "schema": "Print the format of scenarios as JSON Schema.",
     "trace": "Send one packet through a scenario's lab and tell its way, rule by rule.",
 }
 
