@@ -1,6 +1,6 @@
 """Everything that follows from a scenario before anything is made: plan, cluster objects, errands.
 
-Owns: ``assemble``, the way through the pure rooms in their order.
+Owns: ``assemble`` and ``lay_out``, the way through the pure rooms in their order.
 Must not: touch the kernel, or judge.
 """
 
@@ -20,7 +20,7 @@ from lab.plan.sources import snat_source
 from lab.plan.topology import draw
 from lab.scenario.model import NodeDevice, Preserved, Probe, Scenario
 
-__all__ = ["Assembly", "assemble"]
+__all__ = ["Assembly", "Layout", "assemble", "lay_out"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,24 +46,45 @@ class Assembly:
         return self.expected_sources[self.scenario.probes.index(probe)]
 
 
-def assemble(scenario: Scenario) -> Assembly:
-    """Lay a scenario out. The same scenario always gives the same assembly.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What of a scenario needs no probe: the wire, and what the engines see (see ``Assembly``)."""
+
+    scenario: Scenario
+    plan: Plan
+    services: tuple[Service, ...]
+    objects: tuple[KubeObject, ...]
+
+
+def lay_out(scenario: Scenario) -> Layout:
+    """Lay a scenario's cluster out, whatever is sent through it. The same scenario always gives the same layout.
 
     Raises:
-        ScenarioError: with a line for each thing that cannot be had, or that is named and not there.
+        ScenarioError: with a line for each thing that cannot be had.
     """
     plan = draw(scenario)
     services = _allocated(scenario)
     nodes, pods = _cluster(scenario, allocate_addresses(scenario))
     given = {(each.namespace, each.service) for each in scenario.slices}
     derived = derive_slices([each for each in services if (each.namespace, each.name) not in given], pods, nodes)
-    errands = resolve(scenario, plan, services)
+    objects: tuple[KubeObject, ...] = (*nodes, *pods, *services, *derived, *scenario.slices)
+    return Layout(scenario=scenario, plan=plan, services=services, objects=objects)
+
+
+def assemble(scenario: Scenario) -> Assembly:
+    """Lay a scenario out, with its probes. The same scenario always gives the same assembly.
+
+    Raises:
+        ScenarioError: with a line for each thing that cannot be had, or that is named and not there.
+    """
+    layout = lay_out(scenario)
+    errands = resolve(scenario, layout.plan, layout.services)
     return Assembly(
         scenario=scenario,
-        plan=plan,
-        objects=(*nodes, *pods, *services, *derived, *scenario.slices),
+        plan=layout.plan,
+        objects=layout.objects,
         errands=errands,
-        expected_sources=_expected_sources(scenario, plan, errands),
+        expected_sources=_expected_sources(scenario, layout.plan, errands),
     )
 
 

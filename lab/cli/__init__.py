@@ -26,7 +26,11 @@ _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 _VERBS: Final = {
     "check": "Say every mistake of scenario files, and run nothing.",
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
+    "graph": "Draw the wire of a scenario as text, Mermaid or SVG.",
+    "init": "Write a commented scenario to begin with.",
     "judge": "Judge recorded probes again, from their evidence alone.",
+    "plan": "Show what a scenario's lab would be made of, and make nothing.",
+    "rules": "Print the rules that an engine would program into a node.",
     "run": "Run scenarios on this machine's kernel and judge every probe.",
     "schema": "Print the format of scenarios as JSON Schema.",
     "trace": "Send one packet through a scenario's lab and tell its way, rule by rule.",

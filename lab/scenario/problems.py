@@ -68,7 +68,7 @@ class Problems:
         self._found.setdefault(spot, problem)
 
     def raise_any(self) -> None:
-        """Raise what was found, in the order of the file.
+        """Raise what was found, in the order of the file, or file by file where manifests stand in others.
 
         Raises:
             ScenarioError: with a line for each problem.
@@ -76,7 +76,12 @@ class Problems:
         if not self._found:
             return
         ordered = sorted(
-            self._found.values(), key=lambda problem: (problem.spot.position.line, problem.spot.position.column)
+            self._found.values(),
+            key=lambda problem: (
+                problem.spot.position.file,
+                problem.spot.position.line,
+                problem.spot.position.column,
+            ),
         )
         lines = [str(problem) for problem in ordered[:_MOST_TOLD]]
         if untold := ordered[_MOST_TOLD:]:

@@ -119,3 +119,20 @@ def test_an_unknown_engine_is_a_usage_error_that_lists_them(project: Project) ->
     result = project.run("--lab-engine", "embedded/ipfilter")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*embedded/ipfilter*embedded/iptables*"])
+
+
+def test_each_case_of_a_matrix_has_a_lab_and_items_with_its_id(project: Project) -> None:
+    file = project.scenario("x.lab.yaml", "one", "two")
+    file.write_text(file.read_text().replace("spec:\n", "spec:\n  matrix: {podNetwork: [ptp, bridge]}\n", 1))
+    project.run("x.lab.yaml").assert_outcomes(passed=4)
+    events = [event for event in project.events() if not event.startswith(("session", "end"))]
+    assert events == [
+        "open fine",
+        "probe one[ptp]",
+        "probe two[ptp]",
+        "close fine",
+        "open fine",
+        "probe one[bridge]",
+        "probe two[bridge]",
+        "close fine",
+    ]

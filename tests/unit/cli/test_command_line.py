@@ -11,7 +11,7 @@ import pytest
 from fake_lab import FakeSession
 from scenario_text import scenario_text
 
-from lab.cli import main
+from lab.cli import _VERBS, main
 from lab.errors import ExitCode
 
 
@@ -136,6 +136,17 @@ def test_only_the_probes_that_were_asked_for_are_sent(caller: Caller) -> None:
     assert caller.events()[1:-1] == ["open a", "probe two", "close a"]
 
 
+def test_a_matrix_runs_a_lab_for_each_case_and_a_probe_is_called_with_or_without_it(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one", "two")
+    file = caller.folder / "x.lab.yaml"
+    file.write_text(file.read_text().replace("spec:\n", "spec:\n  matrix: {podNetwork: [ptp, bridge]}\n", 1))
+    opened = ["open fine", "probe one[ptp]", "close fine", "open fine", "probe one[bridge]", "close fine"]
+    assert caller.type("run", "x.lab.yaml", "--probe", "one")[0] == ExitCode.OK
+    assert caller.events()[1:-1] == opened
+    assert caller.type("run", "x.lab.yaml", "--probe", "two[bridge]")[0] == ExitCode.OK
+    assert caller.events()[-4:-1] == ["open fine", "probe two[bridge]", "close fine"]
+
+
 def test_a_probe_that_is_not_there_selects_nothing_and_starts_nothing(caller: Caller) -> None:
     caller.scenario("x.lab.yaml", "a pod reaches it")
     code, output, errors = caller.type("run", "x.lab.yaml", "--probe", "a pot reaches it")
@@ -228,7 +239,7 @@ def test_help_tells_every_exit_code(caller: Caller) -> None:
 
 
 def test_help_of_every_verb_has_an_example(caller: Caller) -> None:
-    for verb in ("check", "run"):
+    for verb in _VERBS:
         code, output, _ = caller.type(verb, "--help")
         assert code == ExitCode.OK
         assert f"Example: proxylab {verb}" in output
@@ -242,7 +253,7 @@ def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
     (tmp_path / "x.lab.yaml").write_text(scenario_text("one"))
     code = (
         "import sys\n"
-        "from lab.cli import main\n"
+        "from lab.cli import _VERBS, main\n"
         "try: main(['check', 'x.lab.yaml'])\n"
         "finally: print(sorted({'lab.session', 'scapy', 'pyroute2', 'docker', 'pytest'} & set(sys.modules)))\n"
     )

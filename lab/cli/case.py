@@ -1,0 +1,38 @@
+"""FILE with ``--case`` on the command line: one case of one scenario, to look at.
+
+Owns: the argument and option, and the choice.
+Must not: run anything; what cannot be run yet can be looked at.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from lab.cli.files import load_all
+from lab.scenario.cases import cases
+from lab.scenario.model import Scenario
+
+__all__ = ["CASE", "FILE", "one_case"]
+
+FILE: Final = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+CASE: Final = click.option("--case", "case_id", metavar="ID", help="A case of the matrix; without it, the first.")
+
+
+def one_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenario:
+    """The case of that id, or the first, whose brothers are named on standard error.
+
+    Raises:
+        ScenarioError: the scenario has mistakes.
+        click.UsageError: it has no such case.
+    """
+    (scenario,) = load_all((file,), to_run=False)
+    found = cases(scenario, mode)
+    ids = [case.case.id for case in found]
+    if case_id is not None and case_id not in ids:
+        raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
+    if not found:
+        raise click.UsageError(f"FILE: the scenario has no case for {mode}")
+    if case_id is None and len(found) > 1:
+        click.echo(f"{scenario.file}: the first of {len(found)} cases; --case may be {', '.join(ids)}", err=True)
+    return found[0] if case_id is None else found[ids.index(case_id)]

@@ -1,0 +1,132 @@
+"""The verbs that look at a scenario and make nothing: plan, graph, rules, schema, init."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.cli.init import TEXT
+from lab.errors import ExitCode
+from lab.scenario.load import parse_scenario
+
+ROOT = Path(__file__).resolve().parents[3]
+WHOLE = ROOT / "tests" / "golden" / "scenario" / "whole.lab.yaml"
+LOOKING = ("check", "graph", "init", "plan", "rules", "schema")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Shell:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def type(self, *arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        output, errors = self._capsys.readouterr()
+        return int(ended.value.code or 0), output, errors
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.mark.parametrize("verb", LOOKING)
+def test_the_example_of_the_help_works(
+    shell: Shell, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    help_text = " ".join(shell.type(verb, "--help")[1].split())
+    found = re.search(rf"Example: proxylab ({verb}(?: [\w./-]+)*?)(?= Options:| --?[a-z]+,|$)", help_text)
+    assert found is not None, help_text
+    monkeypatch.chdir(tmp_path if verb == "init" else ROOT)
+    code, output, _ = shell.type(*found[1].split())
+    assert code == ExitCode.OK
+    assert output
+
+
+def test_plan_says_what_is_allocated_and_what_masquerading_gives(shell: Shell) -> None:
+    code, output, _ = shell.type("plan", "-o", "json", str(WHOLE))
+    assert code == ExitCode.OK
+    plan = json.loads(output)
+    assert plan["case"] == "ipv4-bridge-hairpin-veth"
+    (node, _) = plan["nodes"]
+    assert node["snatSources"] == {"uplink": ["172.18.0.2"], "pods": ["10.244.0.1"], "overlay": ["10.244.0.0"]}
+    services = {service["name"]: service for service in plan["services"]}
+    assert services["default/echo"]["ports"][0]["nodePort"] == 30080
+    assert services["default/echo"]["healthCheckNodePort"] == 30086
+    assert [each["pod"] for each in services["default/echo"]["endpoints"]] == ["echo-1", "echo-2"]
+
+
+def test_plan_says_in_words_what_it_says_as_json(shell: Shell) -> None:
+    _, output, errors = shell.type("plan", str(WHOLE))
+    assert "masquerades what leaves by its overlay as 10.244.0.0" in output
+    assert "  health checks on node port 30086" in output
+    assert "the first of 4 cases; --case may be ipv4-bridge-hairpin-veth, " in errors
+    verbose = shell.type("plan", "-v", str(WHOLE))[1]
+    assert verbose.startswith(output)
+    assert "  vxlan " in verbose
+
+
+def test_a_case_is_chosen_by_its_id(shell: Shell) -> None:
+    code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv4+ipv6-bridge-none")
+    assert (code, errors) == (ExitCode.OK, "")
+    assert "as 172.18.0.2 and fd00:172:18::2" in output
+    code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv5")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert "ipv4+ipv6-bridge-none" in errors
+
+
+def test_graph_as_text_shows_pods_under_their_nodes(shell: Shell) -> None:
+    lines = shell.type("graph", str(WHOLE))[1].splitlines()
+    node_b = lines.index("├─ node node-b 172.18.0.3 172.19.0.10")
+    assert lines[node_b + 1 : node_b + 3] == ["│  ├─ pod echo-2 10.244.1.10", "│  ├─ pod client 10.244.1.11"]
+    assert "segment storage" in lines
+
+
+def test_graph_as_mermaid_draws_every_thing_and_links_what_it_draws(shell: Shell) -> None:
+    lines = shell.type("graph", "-o", "mermaid", str(WHOLE))[1].splitlines()
+    assert lines[0] == "flowchart TB"
+    drawn = set(re.findall(r"^  (\w+)[\[(]", "\n".join(lines), re.MULTILINE))
+    linked = {end for line in lines for end in re.findall(r"\b([ns]\d+)\b", line) if " --- " in line}
+    assert drawn == linked
+
+
+def test_graph_as_svg_keeps_everything_inside_the_picture(shell: Shell) -> None:
+    picture = ET.fromstring(shell.type("graph", "-o", "svg", str(WHOLE))[1])
+    width, height = int(picture.attrib["width"]), int(picture.attrib["height"])
+    boxes = [{key: int(box.attrib[key]) for key in ("x", "y", "width", "height")} for box in picture.iter(f"{SVG}rect")
+             if "fill" in box.attrib and "x" in box.attrib]  # fmt: skip
+    assert len(boxes) == 8
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+    assert all(box["y"] >= 0 and box["y"] + box["height"] <= height for box in boxes)
+    for index, one in enumerate(boxes):
+        for other in boxes[index + 1 :]:
+            apart = abs(one["x"] - other["x"]) >= one["width"] or abs(one["y"] - other["y"]) >= one["height"]
+            assert apart, (one, other)
+
+
+def test_rules_are_those_of_the_node_that_is_asked_for(shell: Shell) -> None:
+    first = shell.type("rules", str(WHOLE))[1]
+    second = shell.type("rules", str(WHOLE), "--node", "node-b")[1]
+    assert first.startswith("# IPv4 on node-a\n*mangle\n")
+    assert "--to-destination 10.244.0.10:8080" in first
+    assert second != first
+    code, output, errors = shell.type("rules", str(WHOLE), "--node", "node-z")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert "node-a, node-b" in errors
+
+
+def test_init_writes_a_scenario_without_mistakes_and_overwrites_nothing(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "a.lab.yaml"
+    assert shell.type("init", str(file))[0] == ExitCode.OK
+    assert shell.type("check", str(file))[0] == ExitCode.OK
+    assert file.read_text() == TEXT
+    assert len(parse_scenario(TEXT, "f").probes) == 3
+    file.write_text("mine")
+    code, output, errors = shell.type("init", str(file))
+    assert (code, output, file.read_text()) == (ExitCode.SCENARIO, "", "mine")
+    assert "is there already" in errors
+    assert "cannot be written" in shell.type("init", str(tmp_path / "no" / "a.lab.yaml"))[2]
