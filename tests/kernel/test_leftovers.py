@@ -21,6 +21,7 @@ from lab.kernel.netns import inside
 from lab.kernel.realise import realise
 from lab.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
 from lab.process import _Desk
+from lab.timing import Deadline, wait_until
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 LABS = int(os.environ.get("LAB_MANY_LABS", "25"))
@@ -47,6 +48,9 @@ async def held_on_purpose(_: Launcher) -> dict[str, Any]:
                 os.execvp("sleep", ["sleep", "1000"])
         os.close(closed_by_exec)
         assert os.read(waiting, 1) == b"", "end of file: it is the command now, and in its place"
+        # Its name changes a moment after its descriptors close (begin_new_exec, fs/exec.c).
+        named = Path(f"/proc/{pid}/comm")
+        await wait_until(lambda: named.read_text() == "sleep\n", Deadline.after(10), "the command's name")
     found["left"] = sorted(each.rpartition(" in ")[2] for each in leftovers(departed))
     found["process"] = [each for each in leftovers(departed) if each.startswith("process")]
     end_processes(departed)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import get_args
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
@@ -36,7 +36,8 @@ def test_errand(errand: Errand) -> None:
     assert loads(dumps(errand, Errand), Errand) == errand
 
 
-@settings(max_examples=examples(10), deadline=None)
+# A scenario has many parts, each of any size: most of what is drawn at random is large, and that is no fault here.
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.data_too_large])
 @given(st.from_type(Scenario))
 def test_scenario(scenario: Scenario) -> None:
     assert loads(dumps(scenario, Scenario), Scenario) == scenario
