@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from rule_cases import CASES, Addresses, Case
 from rule_worlds import clusters, edited, proxies
@@ -192,7 +192,13 @@ def test_a_clean_up_leaves_what_a_kubelet_may_own(family: Family, variant: str, 
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=4,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],  # to make a failure small would take minutes of loading
+    suppress_health_check=list(HealthCheck),
+)
 @given(proxies(), st.data())
 def test_the_kernel_holds_after_partial_loads_what_one_full_load_leaves(
     variant: str, proxy: tuple[Family, ProxySettings, NodeFacts], data: st.DataObject
