@@ -124,7 +124,8 @@ def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyP
     floor, ours, waited = (median(each) * 1000 for each in zip(*taken[1:], strict=True))
     said = f"an interpreter {floor:.0f} ms, a lab process {ours:.0f} ms of processor time; ready in {waited:.0f} ms"
     record_property("start", said)
-    assert ours <= 250, said
+    # A machine on which a bare interpreter takes long is a slow one, and is held to its own measure.
+    assert ours <= max(250, 4 * floor), said
 
 
 def processor_seconds() -> float:

@@ -133,6 +133,7 @@ def _their_seconds(script: str) -> float:
     return float(spent[1]) + float(spent[2])
 
 
+@pytest.mark.budget
 def test_a_full_sync(services: int, tmp_path: Path) -> None:
     view = cluster(services)
     text = full_text(view)

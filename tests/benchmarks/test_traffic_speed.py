@@ -42,6 +42,7 @@ print(max(heard.time for _, heard in answered) - min(sent.sent_time for sent, _ 
 """
 
 
+@pytest.mark.budget
 def test_a_probe_and_a_trace_stay_within_their_budgets(record_property: Record) -> None:
     scenario = load_scenario(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
     probe = scenario.probes[0]
