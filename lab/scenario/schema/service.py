@@ -6,7 +6,7 @@ Must not: fill in defaults (``lab.scenario.manifests`` does) or weigh one field 
 """
 
 from enum import StrEnum
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -15,7 +15,7 @@ from lab.cluster.objects import ServiceType, TrafficPolicy
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
-from lab.scenario.schema.syntax import PortNumber, is_port_name
+from lab.scenario.schema.syntax import PortNumber, is_port_name, read_address, read_port_reference
 
 __all__ = [
     "FamilyPolicy",
@@ -64,20 +64,7 @@ def _target_port(value: object) -> object:
             f"{shown(value)} is not a port's name",
             allowed="allowed: 15 lower-case letters, digits and '-' at most, with a letter among them (RFC 6335)",
         )
-    if isinstance(value, bool) or not isinstance(value, int | str | None):
-        raise refused(f"must be a port's number or name, is {describe(value)}")
-    if isinstance(value, int) and not 1 <= value <= 65535:
-        raise refused(f"{value} is out of range", allowed="allowed: 1 to 65535")
-    return value
-
-
-def _any_address(value: object) -> object:
-    if not isinstance(value, str):
-        raise refused(f"must be an IP address, is {describe(value)}")
-    try:
-        return ip_address(value)
-    except ValueError:
-        raise refused(f"{shown(value)} is not an IP address") from None
+    return None if value is None else read_port_reference(value)
 
 
 def _source_range(value: object) -> object:
@@ -91,11 +78,11 @@ def _source_range(value: object) -> object:
 
 def _cluster_ip(text: str) -> str:
     if text not in ("", "None"):
-        _any_address(text)
+        read_address(text)
     return text
 
 
-AnyAddress = Annotated[IPAddress, BeforeValidator(_any_address)]
+AnyAddress = Annotated[IPAddress, BeforeValidator(read_address)]
 ClusterIP = Annotated[str, AfterValidator(_cluster_ip)]
 
 

@@ -38,6 +38,8 @@ __all__ = [
     "label_key_fault",
     "label_value_fault",
     "listed_if_single",
+    "read_address",
+    "read_port_reference",
     "sysctl_fault",
 ]
 
@@ -123,7 +125,7 @@ def _checked(fault: Callable[[str], str]) -> Callable[[str], str]:
     return validate
 
 
-def _port_reference(value: object) -> object:
+def read_port_reference(value: object) -> object:
     """A port's number or name: the name's syntax is left to the look-up, which can say what was meant."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise refused(f"must be a port's number or name, is {describe(value)}")
@@ -132,7 +134,8 @@ def _port_reference(value: object) -> object:
     return value
 
 
-def _address(value: object) -> IPAddress:
+def read_address(value: object) -> IPAddress:
+    """An IP address of either family, as people write it."""
     if not isinstance(value, str):
         raise refused(f"must be an IP address, is {describe(value)}")
     try:
@@ -229,8 +232,8 @@ def _sysctl_value(value: object) -> str:
 Name = Annotated[str, AfterValidator(_name)]
 PortName = Annotated[str, AfterValidator(_port_name)]
 PortNumber = Annotated[int, Between(1, 65535)]
-PortReference = Annotated[int | str, BeforeValidator(_port_reference, json_schema_input_type=int | str)]
-Address = Annotated[IPAddress, BeforeValidator(_address, json_schema_input_type=str)]
+PortReference = Annotated[int | str, BeforeValidator(read_port_reference, json_schema_input_type=int | str)]
+Address = Annotated[IPAddress, BeforeValidator(read_address, json_schema_input_type=str)]
 Interface = Annotated[IPInterface, BeforeValidator(_interface, json_schema_input_type=str)]
 Network = Annotated[IPNetwork, AfterValidator(_usable), BeforeValidator(_network, json_schema_input_type=str)]
 Destination = Annotated[IPNetwork, BeforeValidator(_network, json_schema_input_type=str), BeforeValidator(_destination)]
