@@ -55,6 +55,10 @@ class Run:
             roles[role] = children[0]
         return roles
 
+    def holds(self) -> set[str]:
+        """The namespaces that its processes are in or hold at this moment."""
+        return {space for pid in descendants(self.client.pid) for space in spaces_of(pid)}
+
     def wait_for(self, condition: Callable[[], bool], what: str, pause: float = PAUSE) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
