@@ -10,7 +10,8 @@ from ipaddress import ip_address
 from typing import Final
 
 from lab.ip import IPAddress
-from lab.kernel.dumps import Dump, nested
+from lab.kernel.dumps import Dump
+from lab.kernel.framing import nested
 from lab.kernel.netns import NetNs, inside
 
 __all__ = ["read_addresses"]

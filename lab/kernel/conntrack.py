@@ -17,7 +17,8 @@ from typing import Final
 
 from lab.errors import CapabilityError, InternalError
 from lab.ip import Family, IPAddress
-from lab.kernel.dumps import Dump, attribute, attributes, nested
+from lab.kernel.dumps import Dump, attribute
+from lab.kernel.framing import attributes, nested
 from lab.kernel.netns import NetNs, inside
 
 __all__ = ["Conntrack", "Entry", "flush"]

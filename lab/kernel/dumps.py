@@ -1,6 +1,6 @@
-"""Netlink dumps read attribute by attribute.
+"""Netlink requests and dumps.
 
-Owns: sending one request, gathering what the kernel answers until it is done, and walking attributes.
+Owns: sending one request, and gathering what the kernel answers until it is done.
 Must not: know what the attributes mean (``kernel.conntrack`` and ``kernel.addresses`` do).
 """
 
@@ -8,10 +8,11 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["Dump", "attribute", "attributes", "nested"]
+from lab.kernel.framing import ATTRIBUTE, HEADER, messages
+
+__all__ = ["Dump", "attribute"]
 
 # include/uapi/linux/netlink.h
 _NLMSG_ERROR: Final = 2
@@ -21,9 +22,6 @@ _NLM_F_ACK: Final = 0x4
 _NLM_F_DUMP: Final = 0x300
 _NLM_F_DUMP_INTR: Final = 0x10
 _NLA_F_NESTED: Final = 0x8000
-_NLA_TYPE_MASK: Final = 0x3FFF
-_HEADER: Final = struct.Struct("=IHHII")
-_ATTRIBUTE: Final = struct.Struct("=HH")
 _MOST: Final = 1 << 16
 _ROUNDS: Final = 5
 
@@ -51,19 +49,19 @@ class Dump:
         """Carry out one request and return the kernel's errno, or 0."""
         self._send(kind, _NLM_F_ACK, body)
         while True:
-            for answer, _, _, content in _messages(self._socket.recv(_MOST)):
+            for answer, _, _, content in messages(self._socket.recv(_MOST)):
                 if answer == _NLMSG_ERROR:
                     return -int(struct.unpack_from("=i", content)[0])
 
     def _send(self, kind: int, flags: int, body: bytes) -> None:
-        header = _HEADER.pack(_HEADER.size + len(body), kind, flags | _NLM_F_REQUEST, 1, 0)
+        header = HEADER.pack(HEADER.size + len(body), kind, flags | _NLM_F_REQUEST, 1, 0)
         self._socket.send(header + body)
 
     def _gather(self) -> tuple[list[bytes], bool]:
         found: list[bytes] = []
         interrupted = False
         while True:
-            for kind, flags, _, content in _messages(self._socket.recv(_MOST)):
+            for kind, flags, _, content in messages(self._socket.recv(_MOST)):
                 interrupted = interrupted or bool(flags & _NLM_F_DUMP_INTR)
                 if kind == _NLMSG_DONE:
                     return found, interrupted
@@ -75,26 +73,5 @@ class Dump:
 
 def attribute(kind: int, content: bytes, *, nest: bool = False) -> bytes:
     """One attribute, padded to four bytes."""
-    head = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(content), kind | (_NLA_F_NESTED if nest else 0))
+    head = ATTRIBUTE.pack(ATTRIBUTE.size + len(content), kind | (_NLA_F_NESTED if nest else 0))
     return head + content + b"\0" * (-len(content) % 4)
-
-
-def attributes(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The attributes from ``offset`` on, each with its content."""
-    while offset + _ATTRIBUTE.size <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, offset)
-        yield kind & _NLA_TYPE_MASK, data[offset + _ATTRIBUTE.size : offset + length]
-        offset += max(_ATTRIBUTE.size, length + 3 & ~3)
-
-
-def nested(data: bytes) -> dict[int, bytes]:
-    """The attributes of a nest, by their type."""
-    return dict(attributes(data))
-
-
-def _messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    offset = 0
-    while offset + _HEADER.size <= len(data):
-        length, kind, flags, sequence, _ = _HEADER.unpack_from(data, offset)
-        yield kind, flags, sequence, data[offset + _HEADER.size : offset + length]
-        offset += length + 3 & ~3

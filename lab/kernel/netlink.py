@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.errors import CapabilityError, InternalError, LabError
+from lab.kernel.framing import HEADER, attributes, messages
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.requests import RTM_GETLINK, Request
 
@@ -32,7 +33,6 @@ _NETLINK_EXT_ACK: Final = 11
 _NLM_F_CAPPED: Final = 0x100
 _NLMSGERR_ATTR_MSG: Final = 1
 
-_HEADER: Final = struct.Struct("=IHHII")  # struct nlmsghdr
 # What a batch is answered with must fit the socket's receive buffer, 208 KiB for an ordinary user, of which an
 # acknowledgement takes 1 KiB and a link some 6 (skb->truesize). What does not fit is lost (ENOBUFS, netlink(7)).
 _PATIENCE: Final = 10.0  # seconds for an answer; the kernel gives it before send(2) returns, or while it dumps
@@ -77,14 +77,14 @@ class RouteSocket:
             waiting[self._sequence] = request
             flags = request.flags | _NLM_F_REQUEST | _NLM_F_ACK
             parts += (
-                _HEADER.pack(_HEADER.size + len(request.body), request.kind, flags, self._sequence, 0),
+                HEADER.pack(HEADER.size + len(request.body), request.kind, flags, self._sequence, 0),
                 request.body,
             )
         self._socket.sendmsg(parts)
         refused: LabError | None = None
         while waiting:
             data = self._socket.recv(1 << 18)
-            for kind, flags, sequence, body in _messages(data):
+            for kind, flags, sequence, body in messages(data):
                 if kind != _NLMSG_ERROR:
                     continue  # the link that RTM_GETLINK asked for; its acknowledgement follows
                 request = waiting.pop(sequence)
@@ -114,9 +114,9 @@ def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fal
     with asking:
         asking.settimeout(_PATIENCE)
         flags = _NLM_F_REQUEST | (_NLM_F_DUMP if dump else _NLM_F_ACK)
-        asking.send(_HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body)
+        asking.send(HEADER.pack(HEADER.size + len(body), kind, flags, 1, 0) + body)
         while True:
-            for answer, _, _, content in _messages(asking.recv(1 << 18)):
+            for answer, _, _, content in messages(asking.recv(1 << 18)):
                 if answer == _NLMSG_DONE:
                     return found
                 if answer == _NLMSG_ERROR:
@@ -127,25 +127,11 @@ def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fal
                 found.append(content)
 
 
-def _messages(data: bytes) -> list[tuple[int, int, int, bytes]]:
-    """Split what one recv gave into (type, flags, sequence number, body)."""
-    found = []
-    offset = 0
-    while offset + _HEADER.size <= len(data):
-        length, kind, flags, sequence, _ = _HEADER.unpack_from(data, offset)
-        found.append((kind, flags, sequence, data[offset + _HEADER.size : offset + length]))
-        offset += (length + 3) & ~3
-    return found
-
-
 def _kernel_words(body: bytes, flags: int) -> str:
     """The text of an extended acknowledgement (NLMSGERR_ATTR_MSG), or nothing."""
-    offset = 4 + _HEADER.size
     if not flags & _NLM_F_CAPPED:
         return ""
-    while offset + 4 <= len(body):
-        length, kind = struct.unpack_from("=HH", body, offset)
+    for kind, content in attributes(body, 4 + HEADER.size):
         if kind == _NLMSGERR_ATTR_MSG:
-            return ": " + body[offset + 4 : offset + length].rstrip(b"\0").decode(errors="replace")
-        offset += max(4, (length + 3) & ~3)
+            return ": " + content.rstrip(b"\0").decode(errors="replace")
     return ""

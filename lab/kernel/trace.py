@@ -13,16 +13,16 @@ A packet that leaves over a veth loses the mark (``skb_scrub_packet``); the next
 The table belongs to its socket (NFT_TABLE_F_OWNER) and goes with it.
 """
 
-import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lab.errors import CapabilityError
 from lab.kernel import attributes as nla
+from lab.kernel.framing import HEADER, messages, nested
 from lab.kernel.netns import NetNs, inside
 
 __all__ = ["Bytes", "Match", "TraceEvent", "Tracer"]
@@ -60,7 +60,6 @@ _CMD_PF_BIND: Final = 3
 _COPY_PACKET: Final = 2
 _COPY_BYTES: Final = 0xFFFF
 
-_HEADER: Final = struct.Struct("=IHHII")
 _ATTRIBUTE: Final = struct.Struct("=HH")
 _TIMESTAMP: Final = struct.Struct("!QQ")
 _BUFFER: Final = 1 << 20
@@ -144,7 +143,7 @@ class Tracer:
                 data = self._log.recv(_BUFFER)
             except BlockingIOError:
                 return events
-            events += (_event(body) for kind, body in _messages(data) if kind == _LOG_PACKET)
+            events += (_event(body) for kind, _, _, body in messages(data) if kind == _LOG_PACKET)
 
     def close(self) -> None:
         """Close both sockets; the table goes with its owner."""
@@ -189,15 +188,15 @@ def _open() -> socket.socket:
 
 
 def _message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
-    size = _HEADER.size + len(body)
-    return _HEADER.pack(size, kind, flags | _NLM_F_REQUEST, sequence, 0) + body + bytes(-size & 3)
+    size = HEADER.size + len(body)
+    return HEADER.pack(size, kind, flags | _NLM_F_REQUEST, sequence, 0) + body + bytes(-size & 3)
 
 
 def _expect(control: socket.socket, acknowledgements: int) -> None:
     """Hear that many answers. Raises ``OSError`` with the first errno that is not zero."""
     failed = 0
     while acknowledgements:
-        for kind, body in _messages(control.recv(_BUFFER)):
+        for kind, _, _, body in messages(control.recv(_BUFFER)):
             if kind == _NLMSG_ERROR:
                 acknowledgements -= 1
                 failed = failed or -int(struct.unpack_from("=i", body)[0])
@@ -205,26 +204,9 @@ def _expect(control: socket.socket, acknowledgements: int) -> None:
         raise OSError(failed, os.strerror(failed))
 
 
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + _HEADER.size <= len(data):
-        size, kind, *_ = _HEADER.unpack_from(data, at)
-        if size < _HEADER.size:
-            raise OSError(errno.EBADMSG, "a netlink message that is shorter than its header")
-        yield kind, data[at + _HEADER.size : at + size]
-        at += size + (-size & 3)
-
-
 def _event(body: bytes) -> TraceEvent:
     """``struct nfgenmsg`` and attributes of NFULNL_MSG_PACKET."""
-    found: dict[int, bytes] = {}
-    at = 4
-    while at + _ATTRIBUTE.size <= len(body):
-        size, kind = _ATTRIBUTE.unpack_from(body, at)
-        if size < _ATTRIBUTE.size:
-            break
-        found[kind & 0x3FFF] = body[at + _ATTRIBUTE.size : at + size]
-        at += size + (-size & 3)
+    found = nested(body, 4)
     seconds, microseconds = _TIMESTAMP.unpack(found[3]) if 3 in found else (0, 0)
     return TraceEvent(
         prefix=found.get(10, b"").rstrip(b"\0").decode(errors="replace").removeprefix("TRACE: ").strip(),

@@ -7,13 +7,14 @@ costs microseconds.
 
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from lab.ip import IPAddress
 from lab.kernel import attributes as nla
+from lab.kernel.framing import ATTRIBUTE, HEADER, messages, nested
 from lab.kernel.netns import NetNs, inside
 
 __all__ = ["FlowLookup", "Tuple"]
@@ -28,9 +29,6 @@ _CTA_TUPLE_IP, _CTA_TUPLE_PROTO = 1, 2
 _CTA_PROTO_NUM, _CTA_PROTO_SRC_PORT, _CTA_PROTO_DST_PORT = 1, 2, 3
 _CTA_IP: Final = {4: (1, 2), 6: (3, 4)}  # source and destination, by IP version
 
-_HEADER: Final = struct.Struct("=IHHII")
-_ATTRIBUTE: Final = struct.Struct("=HH")
-_KIND_BITS: Final = 0x3FFF  # what is left of a type without NLA_F_NESTED and NLA_F_NET_BYTEORDER
 _SEQUENCE: Final = struct.Struct("=I")
 _SEQUENCE_AT: Final = 8
 _PORT: Final = struct.Struct("!H")
@@ -39,7 +37,7 @@ _SOURCE_PORT_FROM_END: Final = 12  # the destination port's attribute is the las
 # Where an IPv4 entry's reply direction stands, and how, as long as nothing comes between the two directions
 # (ctnetlink_dump_tuples in net/netfilter/nf_conntrack_netlink.c). Any other layout is read attribute by attribute.
 _V4_REPLY_AT: Final = 4 + 52
-_V4_REPLY_HEAD: Final = _ATTRIBUTE.pack(52, 0x8000 | _CTA_TUPLE_REPLY) + _ATTRIBUTE.pack(20, 0x8000 | _CTA_TUPLE_IP)
+_V4_REPLY_HEAD: Final = ATTRIBUTE.pack(52, 0x8000 | _CTA_TUPLE_REPLY) + ATTRIBUTE.pack(20, 0x8000 | _CTA_TUPLE_IP)
 _V4_REPLY: Final = struct.Struct("!4x4s4x4s4x4xB3x4xH2x4xH2x")
 _AT_ONCE: Final = 64  # answers of some 300 bytes each must fit the receive buffer of an ordinary user, 208 KiB
 
@@ -84,7 +82,7 @@ class FlowLookup:
     def _answers(self, waiting: int) -> list[Tuple | None]:
         found: list[Tuple | None] = [None] * waiting
         while waiting:
-            for kind, sequence, body in _messages(self._socket.recv(1 << 16)):
+            for kind, _, sequence, body in messages(self._socket.recv(1 << 16)):
                 # An entry is an answer of its own; ENOENT, or a kernel that tracks nothing yet, comes as an error.
                 waiting -= 1
                 if kind == _CT_NEW:
@@ -104,23 +102,15 @@ def _request(original: Tuple) -> bytes:
             nla.short(_CTA_PROTO_DST_PORT, original.destination_port),
         ),
     )
-    return _HEADER.pack(_HEADER.size + len(body), _CT_GET, _NLM_F_REQUEST, 0, 0) + body
-
-
-def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    at = 0
-    while at + _HEADER.size <= len(data):
-        size, kind, _flags, sequence, _port = _HEADER.unpack_from(data, at)
-        yield kind, sequence, data[at + _HEADER.size : at + size]
-        at += max(_HEADER.size, size + (-size & 3))
+    return HEADER.pack(HEADER.size + len(body), _CT_GET, _NLM_F_REQUEST, 0, 0) + body
 
 
 def _reply(body: bytes) -> Tuple:
     if body[_V4_REPLY_AT : _V4_REPLY_AT + 8] == _V4_REPLY_HEAD:
         source, destination, protocol, source_port, destination_port = _V4_REPLY.unpack_from(body, _V4_REPLY_AT + 8)
         return Tuple(protocol, _address(source), source_port, _address(destination), destination_port)
-    direction = _attributes(_attributes(body[4:])[_CTA_TUPLE_REPLY])
-    addresses, transport = _attributes(direction[_CTA_TUPLE_IP]), _attributes(direction[_CTA_TUPLE_PROTO])
+    direction = nested(nested(body[4:])[_CTA_TUPLE_REPLY])
+    addresses, transport = nested(direction[_CTA_TUPLE_IP]), nested(direction[_CTA_TUPLE_PROTO])
     source, destination = _CTA_IP[4 if 1 in addresses else 6]
     return Tuple(
         transport[_CTA_PROTO_NUM][0],
@@ -134,13 +124,3 @@ def _reply(body: bytes) -> Tuple:
 @lru_cache(maxsize=4096)
 def _address(packed: bytes) -> IPAddress:
     return ip_address(packed)
-
-
-def _attributes(data: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
-    at = 0
-    while at + _ATTRIBUTE.size <= len(data):
-        size, kind = _ATTRIBUTE.unpack_from(data, at)
-        found[kind & _KIND_BITS] = data[at + _ATTRIBUTE.size : at + size]
-        at += max(_ATTRIBUTE.size, size + (-size & 3))
-    return found
