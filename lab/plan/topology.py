@@ -22,12 +22,13 @@ Nodes route each other's pod networks to each other directly (``interNode: host-
 as on the link, and neighbours and forwarding entries are all told, so that nothing is learnt or asked for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.plan.addresses import AddressPlan, allocate_addresses
+from lab.plan.claims import contested
 from lab.plan.draft import Draft, Place
 from lab.plan.model import (
     MAIN_TABLE,
@@ -68,6 +69,9 @@ def draw(scenario: Scenario) -> Plan:
     if problems:
         raise ScenarioError(problems)
     addresses = allocate_addresses(scenario)
+    problems = contested(scenario, addresses)
+    if problems:
+        raise ScenarioError(problems)
     draft = Draft(scenario.network.families)
     fabric = draft.place(FABRIC, Role.SEGMENT)
     bridges = {name: draft.bridge(fabric, name).device for name in _segments_in_use(scenario)}
@@ -127,9 +131,8 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
         for name in segments.names
     }
     inner = legs[NODES]
-    for name, networks in addresses.pod_network.items():
-        for network, via in zip(networks, addresses.node[name], strict=True):
-            router.route(network, inner, via=via)
+    for name, own in addresses.node.items():
+        _route_behind(router, addresses.behind(name), inner, own)
     # Cluster IPs are no addresses of the wire; from outside they are reached by a static route to some node. Which one
     # an errand needs, its detour says; until then it is the first.
     for network, via in zip(addresses.service_networks, next(iter(addresses.node.values())), strict=True):
@@ -169,10 +172,18 @@ def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segm
 
 def _route_directly(nodes: Mapping[str, Place], addresses: AddressPlan) -> None:
     for node in nodes.values():
-        for name, networks in addresses.pod_network.items():
+        for name, own in addresses.node.items():
             if name != node.name:
-                for network, via in zip(networks, addresses.node[name], strict=True):
-                    node.route(network, UPLINK, via=via)
+                _route_behind(node, addresses.behind(name), UPLINK, own)
+
+
+def _route_behind(
+    place: Place, networks: Iterable[IPNetwork], device: str, ways: Sequence[IPAddress], *, onlink: bool = False
+) -> None:
+    """Route networks of pods to their node, each by its address of the same family."""
+    by_family = {Family.of(way): way for way in ways}
+    for network in networks:
+        place.route(network, device, via=by_family[Family.of(network)], onlink=onlink)
 
 
 def _overlay(nodes: Mapping[str, Place], addresses: AddressPlan, draft: Draft) -> None:
@@ -188,9 +199,8 @@ def _overlay(nodes: Mapping[str, Place], addresses: AddressPlan, draft: Draft) -
         for other, there in devices.items():
             if other == name:
                 continue
-            for network, via in zip(addresses.pod_network[other], addresses.overlay(other), strict=True):
-                node.route(network, device, via=via, onlink=True)
-                node.neighbours.append(Neighbour(device, via, there.mac))
+            _route_behind(node, addresses.behind(other), device, addresses.overlay(other), onlink=True)
+            node.neighbours += [Neighbour(device, via, there.mac) for via in addresses.overlay(other)]
             node.forwarding.append(ForwardingEntry(device, there.mac, there.local))
 
 

@@ -69,8 +69,6 @@ MISSING: Final = (
     Missing("network.families.[]", {"IPv6"}, "allowed: IPv4"),
     Missing("matrix.families.[].[]", {"IPv6"}, "allowed: IPv4"),
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
-    Missing("pods.*.addresses"),
-    Missing("loadBalancers"),
     Missing("streams"),
     Missing("steps"),
     Missing("probes.[].from.loopback", _true),
@@ -156,12 +154,9 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
 def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
     """What Pods and Nodes say beyond what entries of ``spec.pods`` and ``spec.nodes`` may say today."""
     for given in manifests.pods.values():
-        for path in ("status.podIP", "spec.containers.[].ports.[].protocol"):
-            for place in _found(given.place, tuple(path.split("."))):
-                if path != "spec.containers.[].ports.[].protocol":
-                    problems.add(place.key, "not yet: this version cannot give pods other addresses than its own")
-                elif place.value == Protocol.SCTP:
-                    _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
+        for place in _found(given.place, ("spec", "containers", "[]", "ports", "[]", "protocol")):
+            if place.value == Protocol.SCTP:
+                _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
     for given in manifests.nodes.values():
         for place in _found(given.place, ("status", "addresses", "[]", "type")):
             if place.value == "InternalIP":
