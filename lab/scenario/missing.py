@@ -24,7 +24,7 @@ from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.references import choose_port, service_id
 from lab.scenario.schema.probe import ServiceTargetShape
 
-__all__ = ["MISSING", "Missing", "refuse_missing"]
+__all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
 
 RUNNING_MODES: Final = (Mode.IPTABLES,)
 

@@ -47,6 +47,26 @@ def crowded(addresses: int = 300) -> Scenario:
     )
 
 
+def fixed(**network: Any) -> Scenario:
+    """Pods whose addresses stand in the file: in their node's part, in another node's, or in nobody's."""
+    own = {"in-order": "10.244.0.10", "elsewhere": "10.244.1.77", "nowhere": "10.244.200.9"}
+    own6 = {"in-order": "fd00:10:244::a", "elsewhere": "fd00:10:244:1::77", "nowhere": "fd00:10:244:c8::9"}
+    bridged = network.get("pod_network") == "bridge"
+    return scenario(
+        [node("node-a"), node("node-b", addresses=(NodeAddress("eth0", ip_interface("172.18.0.10/16")),))],
+        [
+            pods("echo", "node-a", "node-b", replicas=3, ports=(HTTP,)),
+            *(
+                pods(name, "node-a", addresses=(ip_address(own[name]), ip_address(own6[name])))
+                for name in own
+                if name == "in-order" or not bridged
+            ),
+        ],
+        [host("client"), host("neighbour", segment="nodes")],
+        network={**DUAL, **network},
+    )
+
+
 def wire(**network: Any) -> Scenario:
     return two_nodes(network=network)
 
@@ -60,9 +80,12 @@ BASIC: Mapping[str, Scenario] = {
     "promiscuous bridge": wire(pod_network="bridge", hairpin="promiscuous-bridge"),
     "bridge without hairpin": wire(pod_network="bridge", hairpin="none"),
     "crowded": crowded(),
+    "fixed addresses": fixed(),
+    "fixed addresses on a bridge": fixed(pod_network="bridge"),
 }
 TUNNELLED: Mapping[str, Scenario] = {
     "vxlan ptp dual": wire(**DUAL, inter_node="vxlan"),
     "vxlan bridge": wire(pod_network="bridge", inter_node="vxlan"),
     "vxlan IPv6": wire(**IPV6, inter_node="vxlan"),
+    "vxlan fixed addresses": fixed(inter_node="vxlan", pod_network="ptp-unnumbered"),
 }
