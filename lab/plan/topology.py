@@ -28,16 +28,18 @@ from typing import Final
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.plan.addresses import AddressPlan, allocate_addresses
+from lab.plan.balance import shared_route
 from lab.plan.claims import contested
 from lab.plan.draft import Draft, Place
 from lab.plan.model import (
+    DETOUR_TABLE,
     MAIN_TABLE,
     Address,
+    Balancer,
     Device,
     ForwardingEntry,
     Listener,
     Neighbour,
-    NextHop,
     Plan,
     PolicyRule,
     Role,
@@ -49,7 +51,7 @@ from lab.plan.names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
 from lab.plan.pods import add_pods, everywhere
 from lab.plan.refusals import refusals
 from lab.plan.sysctls import DEVICES_AT_HAND, device_of
-from lab.scenario.model import Host, HostTarget, Node, Scenario
+from lab.scenario.model import Host, HostTarget, LoadBalancer, Node, Scenario
 
 __all__ = ["draw"]
 
@@ -57,6 +59,7 @@ _VNI: Final = 1
 _VXLAN_PORT: Final = 8472  # flannel's and the kernel's own; IANA's 4789 came later
 _FIRST_TABLE: Final = 100
 _FIRST_PRIORITY: Final = 1000
+_DETOUR_PRIORITY: Final = 100
 
 
 def draw(scenario: Scenario) -> Plan:
@@ -137,15 +140,23 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
     # an errand needs, its detour says; until then it is the first.
     for network, via in zip(addresses.service_networks, next(iter(addresses.node.values())), strict=True):
         router.route(network, inner, via=via)
-    for routed in scenario.network.routed:
-        family = scenario.network.families.index(Family.of(routed.network))
-        router.routes.append(_shared(routed.network, inner, [addresses.node[name][family] for name in routed.nodes]))
+    shared = [(each.network, each.nodes) for each in scenario.network.routed]
+    shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
+    for network, names in shared:
+        family = scenario.network.families.index(Family.of(network))
+        router.routes.append(shared_route(network, inner, [addresses.node[name][family] for name in names]))
+    draft.balancers = tuple(_balancer(each, addresses, inner) for each in scenario.load_balancers)
+    router.rules += [PolicyRule(family, _DETOUR_PRIORITY, DETOUR_TABLE) for family in scenario.network.families]
 
 
-def _shared(network: IPNetwork, device: str, ways: list[IPAddress]) -> Route:
-    if len(ways) == 1:
-        return Route(network, device, via=ways[0])
-    return Route(network, device, hops=tuple(NextHop(device, via) for via in ways))
+def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Balancer:
+    return Balancer(
+        name=balancer.name,
+        pool=balancer.pool,
+        nodes={name: addresses.node[name] for name in balancer.nodes},
+        device=device,
+        health_checked=balancer.health_checked,
+    )
 
 
 def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segments) -> None:

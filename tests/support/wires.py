@@ -1,12 +1,13 @@
 """Scenarios for every kind of wire that can be drawn, by a name each."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
 from scenario_cases import DUAL, HTTP, IPV6, at, host, node, pods, scenario, two_nodes
 
-from lab.scenario.model import Daemon, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
+from lab.scenario.model import Daemon, LoadBalancer, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
 
 STORAGE = Segment(
     name="storage", cidrs=(ip_network("192.168.7.0/24"), ip_network("fd00:192:168:7::/64")), position=at(1)
@@ -67,6 +68,32 @@ def fixed(**network: Any) -> Scenario:
     )
 
 
+def balanced() -> Scenario:
+    """A balancer that follows health and one that does not, both families, both before two nodes of three."""
+    taken_in = tuple(NodeAddress("lo", ip_interface(each)) for each in ("192.0.2.33", "2001:db8:193::1"))
+    edges = {
+        "edge": ("192.0.2.0/28", "2001:db8:192::/64", True),
+        "blind": ("192.0.2.32/28", "2001:db8:193::/64", False),
+    }
+    return replace(
+        scenario(
+            [*(node(name, addresses=taken_in) for name in ("node-a", "node-b")), node("node-c")],
+            hosts=[host("client")],
+            network=DUAL,
+        ),
+        load_balancers=tuple(
+            LoadBalancer(
+                name=name,
+                pool=(ip_network(four), ip_network(six)),
+                nodes=("node-a", "node-b"),
+                health_checked=checked,
+                position=at(9),
+            )
+            for name, (four, six, checked) in edges.items()
+        ),
+    )
+
+
 def wire(**network: Any) -> Scenario:
     return two_nodes(network=network)
 
@@ -80,6 +107,7 @@ BASIC: Mapping[str, Scenario] = {
     "promiscuous bridge": wire(pod_network="bridge", hairpin="promiscuous-bridge"),
     "bridge without hairpin": wire(pod_network="bridge", hairpin="none"),
     "crowded": crowded(),
+    "balanced": balanced(),
     "fixed addresses": fixed(),
     "fixed addresses on a bridge": fixed(pod_network="bridge"),
 }
