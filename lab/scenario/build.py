@@ -59,6 +59,7 @@ def build_scenario(file: str, parts: Parts, manifests: Manifests, configured: Co
         name=document.metadata.name,
         description=document.metadata.description,
         links=tuple(document.metadata.links),
+        tags=tuple(document.metadata.tags),
         network=_network(spec.network, matrix, at["network"]),
         nodes=tuple(_node(name, node, parts.at("nodes", name)) for name, node in nodes.items()),
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),

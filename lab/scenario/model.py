@@ -269,6 +269,7 @@ class Scenario:
     name: str
     description: str = ""
     links: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     network: Network
     nodes: tuple[Node, ...]
     pods: tuple[PodGroup, ...]

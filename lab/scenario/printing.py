@@ -50,7 +50,9 @@ def scenario_text(scenario: Scenario) -> str:
 
 
 def _metadata(scenario: Scenario) -> Data:
-    return _given(name=scenario.name, description=scenario.description, links=list(scenario.links))
+    return _given(
+        name=scenario.name, description=scenario.description, links=list(scenario.links), tags=list(scenario.tags)
+    )
 
 
 def _given(**keys: Any) -> Data:
