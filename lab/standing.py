@@ -5,6 +5,7 @@ Must not: judge, speak to the client, or know more than one lab.
 """
 
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -77,20 +78,15 @@ class Lab:
                 for namespace in request.plan.namespaces
                 if namespace.role is Role.NODE
             }
-            engines = {
-                name: make_engine(request.engine, name, store, tool, wiring.namespaces[name])
-                for name, tool in tools.items()
-            }
-            revision = max((store.apply(thing) for thing in request.objects), default=0)
-            deadline = Deadline.after(_SYNC_SECONDS)
-            for engine in engines.values():
-                stack.push_async_callback(engine.stop)
-            await together(engine.start() for engine in engines.values())
-            await together(engine.wait_synced(revision, deadline) for engine in engines.values())
+            engines = await _run_engines(request, wiring, store, tools, stack)
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            meters = {name: _meter(wiring.namespaces[name], tool, variant) for name, tool in tools.items()}
+            meters = {
+                (name, family): _meter(wiring.namespaces[name], tool, variant, family)
+                for name, tool in tools.items()
+                for family in request.engine.families
+            }
             runner = Runner(wiring.namespaces, request.plan, meters)
             stack.callback(runner.close)
             await runner.open()
@@ -149,6 +145,22 @@ class Lab:
         return departed
 
 
+async def _run_engines(
+    request: Build, wiring: Wiring, store: Store, tools: Mapping[str, IptablesTool], stack: AsyncExitStack
+) -> dict[str, Engine]:
+    """Put the objects into the store and an engine into every node; when this returns, all have programmed them."""
+    engines = {
+        name: make_engine(request.engine, name, store, tool, wiring.namespaces[name]) for name, tool in tools.items()
+    }
+    revision = max((store.apply(thing) for thing in request.objects), default=0)
+    deadline = Deadline.after(_SYNC_SECONDS)
+    for engine in engines.values():
+        stack.push_async_callback(engine.stop)
+    await together(engine.start() for engine in engines.values())
+    await together(engine.wait_synced(revision, deadline) for engine in engines.values())
+    return engines
+
+
 async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:
     """Let the plan's balancers follow the health of their nodes; ``None`` where none does."""
     balancers = wiring.plan.balancers
@@ -161,11 +173,11 @@ async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) ->
     return checks
 
 
-def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant) -> Meter:
-    """The cheapest way to read the counters of this node's rules."""
-    save = partial(tool.save, Family.IPV4)
+def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
+    """The cheapest way to read the counters of this node's rules for one family."""
+    save = partial(tool.save, family)
     if variant.name == "legacy":
-        return TableMeter(netns.name, TableReader(netns, Family.IPV4), save)
+        return TableMeter(netns.name, TableReader(netns, family), save)
     return TextMeter(netns.name, save)
 
 
