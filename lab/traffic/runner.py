@@ -22,7 +22,7 @@ from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline
@@ -203,6 +203,9 @@ class Runner:
             raise InternalError(f"errand {errand.name!r}: {errand.protocol} is not sent; TCP and UDP are")
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
+        for receiver in errand.receivers:
+            if receiver.device == STACK:
+                self._watch.tap(receiver.namespace, STACK)
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:
