@@ -133,6 +133,8 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
         terminating=shape.terminating,
         host_network=shape.host_network,
         shared_netns=shape.shared_netns,
+        hostname=shape.hostname or "",
+        subdomain=shape.subdomain or "",
         addresses=tuple(shape.addresses),
         position=place.key.position,
     )

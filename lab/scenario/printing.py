@@ -156,6 +156,8 @@ def _pod(pod: PodGroup) -> Data:
             terminating=pod.terminating,
             hostNetwork=pod.host_network,
             sharedNetns=pod.shared_netns,
+            hostname=pod.hostname,
+            subdomain=pod.subdomain,
             addresses=_texts(pod.addresses),
         ),
         "ready": pod.ready,
