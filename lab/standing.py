@@ -5,12 +5,14 @@ Must not: judge, speak to the client, or know more than one lab.
 """
 
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Final, Self
 
+from lab.cluster.objects import Service
 from lab.cluster.store import Store
 from lab.engines.catalogue import make_engine
 from lab.engines.protocol import Engine
@@ -90,7 +92,7 @@ class Lab:
                 for name, tool in tools.items()
                 for family in request.engine.families
             }
-            runner = Runner(wiring.namespaces, request.plan, meters)
+            runner = Runner(wiring.namespaces, request.plan, meters, served=_served(request))
             stack.callback(runner.close)
             await runner.open()
             stages.append(_Mark("open taps", time.monotonic()))
@@ -138,6 +140,13 @@ class Lab:
         index = self.wiring.plan.end(detour.namespace, detour.device).index
         route = Route(detour.destination, detour.device, via=detour.via)
         self.wiring.routes[detour.namespace].send([replace_route(route, index)])
+
+
+def _served(request: Build) -> Iterator[int]:
+    """The ports on which proxies listen in their nodes."""
+    configuration = request.engine.configuration
+    yield from (each.port for each in (configuration.healthz, configuration.metrics))
+    yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
 
 
 def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
