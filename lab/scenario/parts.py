@@ -173,12 +173,16 @@ def _entries(shape: type[Any], place: Place) -> dict[str, Any]:
     entries = place.value
     if not isinstance(entries, dict):
         return {}
-    return {name: shape() if entry is None else _part(shape, place[name]) for name, entry in entries.items()}
+    return {name: _well_formed(shape, {} if entry is None else entry) for name, entry in entries.items()}
 
 
 def _part(wanted: Any, place: Place) -> Any:
     """What stands at ``place`` if it is as wanted, an annotation of the schema; else ``None``."""
+    return _well_formed(wanted, place.value)
+
+
+def _well_formed(wanted: Any, value: object) -> Any:
     try:
-        return TypeAdapter(wanted).validate_python(place.value, strict=True)
+        return TypeAdapter(wanted).validate_python(value, strict=True)
     except ValidationError:
         return None
