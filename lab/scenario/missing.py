@@ -71,6 +71,7 @@ MISSING: Final = (
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("pods.*.addresses"),
     Missing("loadBalancers"),
+    Missing("dns", _true),
     Missing("streams"),
     Missing("steps"),
     Missing("probes.[].from.loopback", _true),

@@ -75,12 +75,12 @@ def test_the_first_line_of_a_scenario_leads_to_the_schema_without_settings(serve
 @pytest.mark.parametrize(
     ("old", "new", "at", "offered"),
     [
-        ("  hosts: {outside: {}}\n", "  hosts: {outside: {}}\n  \n", "outside: {}}\n  |\n", {"matrix", "network", "steps"}),
+        ("  hosts: {outside: {}}\n", "  hosts: {outside: {}}\n  \n", "outside: {}}\n  |\n", {"matrix", "steps"}),
         ("    node-b: {}\n", "    node-b:\n      \n", "node-b:\n      |\n", {"labels", "sysctls", "uplinks"}),
         ("    from: client\n", "    from: client\n    \n", "client\n    |\n", {"send", "except"}),
         ("via: clusterIP", "via: ", "via: |}", {"clusterIP", "nodePort", "externalIP", "loadBalancerIP"}),
         ("outcome: delivered", "outcome: ", "outcome: |,", {"delivered", "rejected", "refused", "dropped"}),
-        ("  selector: {app: echo}\n", "  selector: {app: echo}\n  \n", "echo}\n  |\n", {"externalTrafficPolicy", "type"}),
+        ("  selector: {app: echo}\n", "  selector: {app: echo}\n  \n", "echo}\n  |\n", {"clusterIP", "type"}),
     ],
     ids=["spec", "a node", "a probe", "a front", "an outcome", "a Service"],
 )  # fmt: skip
