@@ -33,7 +33,7 @@ from lab.scenario.model import (
 )
 from lab.scenario.networks import families_of, networks_of
 from lab.scenario.parts import Parts
-from lab.scenario.schema.machines import BalancerShape, NodeShape, PodShape
+from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
 
@@ -66,13 +66,11 @@ def build_scenario(
         name=document.metadata.name,
         description=document.metadata.description,
         links=tuple(document.metadata.links),
+        tags=tuple(document.metadata.tags),
         network=_network(spec.network, matrix, at["network"]),
         nodes=tuple(_node(name, node, parts.at("nodes", name)) for name, node in nodes.items()),
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
-        hosts=tuple(
-            Host(name=name, segment=host.segment, addresses=host.addresses, position=at["hosts"][name].key.position)
-            for name, host in spec.hosts.items()
-        ),
+        hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
         services=tuple(services.values()),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
         load_balancers=tuple(
@@ -148,9 +146,15 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
         present=shape.present,
         host_network=shape.host_network,
         shared_netns=shape.shared_netns,
+        hostname=shape.hostname or "",
+        subdomain=shape.subdomain or "",
         addresses=tuple(shape.addresses),
         position=place.key.position,
     )
+
+
+def _host(name: str, shape: HostShape, place: Place) -> Host:
+    return Host(name=name, segment=shape.segment, addresses=shape.addresses, position=place.key.position)
 
 
 def _balancer(name: str, shape: BalancerShape, place: Place, nodes: tuple[str, ...]) -> LoadBalancer:

@@ -29,7 +29,9 @@ def scenario_text(scenario: Scenario) -> str:
 
 
 def _metadata(scenario: Scenario) -> Data:
-    return given(name=scenario.name, description=scenario.description, links=list(scenario.links))
+    return given(
+        name=scenario.name, description=scenario.description, links=list(scenario.links), tags=list(scenario.tags)
+    )
 
 
 def _spec(scenario: Scenario) -> Data:
@@ -100,6 +102,8 @@ def _pod(pod: PodGroup) -> Data:
             terminating=pod.terminating,
             hostNetwork=pod.host_network,
             sharedNetns=pod.shared_netns,
+            hostname=pod.hostname,
+            subdomain=pod.subdomain,
             addresses=texts(pod.addresses),
         ),
         "ready": pod.ready,
