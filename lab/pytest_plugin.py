@@ -18,9 +18,10 @@ this machine cannot do is *skipped*, with the cure.
 
 import os
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
 from lab.scenario.model import Probe, Scenario
 
 if TYPE_CHECKING:
+    from lab.bundles import Shelf
     from lab.session import OpenLab, Session
     from lab.verdict.model import ProbeVerdict
 
@@ -40,6 +42,7 @@ __all__ = [
     "lab_of_file",
     "lab_open",
     "lab_session",
+    "lab_shelf",
     "lab_verdict",
     "pytest_addoption",
     "pytest_collect_file",
@@ -63,6 +66,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=list(IPTABLES),
         default="",
         help="the variant of iptables that loads the rules: %(choices)s (default: the first that works here)",
+    )
+    group.addoption(
+        "--lab-seed",
+        type=int,
+        default=0,
+        help="orders source ports and payloads; the same seed sends the same packets (default: 0)",
+    )
+    group.addoption(
+        "--lab-bundle-dir",
+        metavar="DIRECTORY",
+        help="where the evidence of each probe that did not pass is kept (default: .proxylab/bundles below rootdir)",
+    )
+    group.addoption(
+        "--lab-no-bundles",
+        action="store_true",
+        help="keep no evidence",
     )
     group.addoption(
         "--lab-required",
@@ -164,9 +183,8 @@ def lab_session(pytestconfig: pytest.Config) -> "Iterator[Session]":
     from lab.engines.protocol import EngineChoice  # noqa: PLC0415 - a run's own rooms
     from lab.session import Session  # noqa: PLC0415
 
-    with Session(
-        EngineChoice(pytestconfig.getoption("lab_engine"), iptables=pytestconfig.getoption("lab_iptables"))
-    ) as session:
+    engine = EngineChoice(pytestconfig.getoption("lab_engine"), iptables=pytestconfig.getoption("lab_iptables"))
+    with Session(engine, pytestconfig.getoption("lab_seed")) as session:
         yield session
 
 
@@ -215,20 +233,46 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
         return lab_of_file.of(scenario)
 
 
+@pytest.fixture(scope="session")
+def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
+    """Where evidence is kept; ``None`` where nobody wants any."""
+    from lab.bundles import DEFAULT, Shelf  # noqa: PLC0415 - a run's own rooms
+
+    if pytestconfig.getoption("lab_no_bundles"):
+        return None
+    chosen = pytestconfig.getoption("lab_bundle_dir")
+    directory = Path(chosen) if chosen else pytestconfig.rootpath / DEFAULT
+    return Shelf(Path(os.path.relpath(directory)), pytestconfig.getoption("lab_engine"))
+
+
 @pytest.fixture
-def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab") -> "ProbeVerdict":
+def lab_verdict(
+    request: pytest.FixtureRequest,
+    lab_open: "OpenLab",
+    lab_shelf: "Shelf | None",
+    record_property: Callable[[str, object], None],
+) -> "ProbeVerdict":
     """The probe's verdict, unless there is none that could be held against the expectation."""
     from lab.verdict.model import Judgement  # noqa: PLC0415
 
     probe: Probe = request.node.probe
     with _in_its_own_words(str(probe.position)):
         verdict = lab_open.probe(probe)
+        if lab_shelf is not None:
+            verdict = lab_shelf.settle(verdict, partial(lab_open.bundle, verdict), partial(_warn, request.node))
+    record_property("judgement", str(verdict.overall))
+    if verdict.bundle:
+        record_property("bundle", verdict.bundle)
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip("; ".join(reason for each in verdict.verdicts for reason in each.reasons))
         case Judgement.INCONCLUSIVE:
             pytest.fail(_explanation(verdict), pytrace=False)
     return verdict
+
+
+def _warn(item: pytest.Item, message: str) -> None:
+    item.warn(pytest.PytestWarning(message))
 
 
 def _hold(lab_verdict: "ProbeVerdict") -> None:

@@ -23,7 +23,7 @@ from lab.kernel.realise import Wiring, realise
 from lab.kernel.requests import replace_route
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.xtables import TableReader
-from lab.messages import Build, Stage
+from lab.messages import Build, NodeRecord, Recalled, Stage
 from lab.plan.errand import Detour, Errand
 from lab.plan.model import Role, Route
 from lab.timing import Deadline, together
@@ -86,7 +86,7 @@ class Lab:
             stages.append(_Mark("synchronise", time.monotonic()))
 
             meters = {name: _meter(wiring.namespaces[name], tool, variant) for name, tool in tools.items()}
-            runner = Runner(wiring.namespaces, request.plan, meters)
+            runner = Runner(wiring.namespaces, request.plan, meters, request.seed)
             stack.callback(runner.close)
             await runner.open()
             stages.append(_Mark("open taps", time.monotonic()))
@@ -112,6 +112,14 @@ class Lab:
         if node not in self.engines:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.engines)}")
         return await self.engines[node].dump()
+
+    async def recall(self) -> Recalled:
+        """What is left of the last errand: its frames, and every node as it stands now."""
+        rules = await together(engine.dump() for engine in self.engines.values())
+        nodes = zip(self.engines.items(), rules, strict=True)
+        return Recalled(
+            self.runner.capture(), tuple(NodeRecord(name, text, engine.logs()) for (name, engine), text in nodes)
+        )
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
