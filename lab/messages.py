@@ -13,7 +13,7 @@ from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
 from lab.plan.errand import Errand
-from lab.plan.model import Plan
+from lab.plan.model import Plan, Sysctl
 from lab.verdict.evidence import Capture, Evidence
 
 __all__ = [
@@ -138,11 +138,15 @@ class Dumped:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node after an errand: its rules with their counters, and what its engine has said so far."""
+    """A node after an errand: rules with counters, what its engine has said so far, the plan's sysctls as they are.
+
+    An engine writes sysctls too, and so may whoever looks around in a lab.
+    """
 
     node: str
     rules: str
     log: tuple[str, ...]
+    sysctls: tuple[Sysctl, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,10 @@ class OpenLab:
         verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
         verdict = replace(verdict, plan=self._assembly.plan, options=_options(self._engine, self._seed))
         if verdict.overall in UNRESOLVED:
-            self._recalled = probe, self._recall()  # before the trace's packet takes the place of the probe's
+            recalled = self._recall()  # before the trace's packet takes the place of the probe's
+            self._recalled = probe, recalled
+            found = {each.node: each.sysctls for each in recalled.nodes}
+            verdict = replace(verdict, plan=self._assembly.plan.with_sysctls(found))
         elif not trace:
             return verdict
         try:
@@ -161,7 +164,7 @@ class OpenLab:
                 iptables=self.built.variant,
                 seed=self._seed,
             ),
-            plan=self._assembly.plan,
+            plan=verdict.plan or self._assembly.plan,
             capture=recalled.capture,
             nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
             scenario=Path(self.scenario.file).read_bytes(),

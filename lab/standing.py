@@ -5,8 +5,9 @@ Must not: judge, speak to the client, or know more than one lab.
 """
 
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, Self
@@ -22,10 +23,11 @@ from lab.kernel.netns import NetNs
 from lab.kernel.realise import Wiring, realise
 from lab.kernel.requests import replace_route
 from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Build, NodeRecord, Recalled, Stage
 from lab.plan.errand import Detour, Errand
-from lab.plan.model import Role, Route
+from lab.plan.model import Role, Route, Sysctl
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
 from lab.traffic.runner import Runner
@@ -117,9 +119,15 @@ class Lab:
         """What is left of the last errand: its frames, and every node as it stands now."""
         rules = await together(engine.dump() for engine in self.engines.values())
         nodes = zip(self.engines.items(), rules, strict=True)
-        return Recalled(
-            self.runner.capture(), tuple(NodeRecord(name, text, engine.logs()) for (name, engine), text in nodes)
-        )
+        records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
+        return Recalled(self.runner.capture(), tuple(records))
+
+    def _sysctls(self, node: str) -> Iterator[Sysctl]:
+        """What the plan says of a node, with the values that the kernel has now."""
+        for planned in self.wiring.plan.namespace(node).sysctls:
+            value = read_sysctl(self.wiring.namespaces[node], planned.name)
+            if value is not None:
+                yield replace(planned, value=value)
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""

@@ -28,6 +28,7 @@ from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.report.pcapng import pcapng
+from lab.report.reproduction import reproduction
 from lab.scenario.model import Probe
 from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet
 from lab.verdict.explain import explain
@@ -98,6 +99,8 @@ def bundle(
         verdicts=verdict.verdicts,
         options=verdict.options,
     )
+    rules = {node: state.rules for node, state in nodes.items()}
+    script = reproduction(verdict, plan, capture, rules, variant_of(circumstances.iptables))
     files = {
         CASE: dumps(recorded, Recorded),
         "explanation.txt": _text(explain(verdict)),
@@ -109,9 +112,16 @@ def bundle(
         **{f"rules/{node}.txt": state.rules.encode() for node, state in nodes.items()},
         **{f"logs/{node}.txt": _text(state.log) for node, state in nodes.items()},
     }
+    if script is not None:
+        files["repro.sh"] = script.encode()
     if verdict.traced is not None:
         files["trace.txt"] = _text(journey(verdict.errand, verdict.traced))
     return files
+
+
+def variant_of(version: str) -> str:
+    """``legacy`` or ``nft``, as iptables names itself behind its version (``iptables v1.8.9 (legacy)``)."""
+    return "nft" if "nf_tables" in version or "(nft)" in version else "legacy"
 
 
 def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:

@@ -57,6 +57,7 @@ def test_what_is_in_it() -> None:
         "explanation.txt",
         "logs/node-a.txt",
         "plan.json",
+        "repro.sh",
         "rules/node-a.txt",
         "scenario.lab.yaml",
         "versions.txt",
