@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from lab.bundles import DEFAULT, Shelf
+from lab.bundles import Shelf
 from lab.cli.color import wants_color
 from lab.cli.files import FILES, load_all
 from lab.engines.names import ENGINES, IPTABLES, mode_of
@@ -65,7 +65,7 @@ _COLOURS: Final = {
     "--bundle-dir",
     metavar="DIRECTORY",
     type=click.Path(file_okay=False, path_type=Path),
-    default=DEFAULT,
+    default=Path(".proxylab/bundles"),
     show_default=True,
     help="Where the evidence of each probe that did not pass is kept; `proxylab judge` reads it.",
 )
@@ -103,7 +103,7 @@ def command(
         click.echo(_nothing_chosen(scenarios, names), err=True)
         return ExitCode.NOTHING_SELECTED
     results = []
-    shelf = None if no_bundles else Shelf(bundle_dir, engine)
+    shelf = None if no_bundles else Shelf(bundle_dir)
     with (make_session or Session)(EngineChoice(engine, iptables=iptables or ""), seed) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
@@ -165,7 +165,7 @@ def _run(
             for probe in probes:
                 verdict = lab.probe(probe, trace=trace)
                 if shelf is not None:
-                    verdict = shelf.settle(verdict, partial(lab.bundle, verdict), _warn)
+                    verdict = shelf.settle(verdict, engine, partial(lab.bundle, verdict), _warn)
                 judged.append(verdict)
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
