@@ -14,7 +14,7 @@ from typing import Final, Self
 from lab.cluster.store import Store
 from lab.engines.catalogue import make_engine
 from lab.engines.protocol import Engine
-from lab.errors import CapabilityError, InternalError
+from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.leftovers import Departed, end_processes, note_departure
@@ -100,13 +100,8 @@ class Lab:
         """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
 
         Raises:
-            CapabilityError: the lab's rules are of a kind that cannot be traced.
+            CapabilityError: the kernel cannot trace packets in a network namespace.
         """
-        if trace and self.variant.name != "legacy":
-            raise CapabilityError(
-                f"rules that can be traced, which those of {self.variant.version} are not yet",
-                "run with --iptables legacy",
-            )
         if errand.detour is not None:
             self._take(errand.detour)
         return await self.runner.run(errand, trace=trace)
