@@ -1,7 +1,8 @@
 """What nf_tables tells of packets that are traced.
 
-Owns: reading NFT_MSG_TRACE (include/uapi/linux/netfilter/nf_tables.h, net/netfilter/nf_tables_trace.c).
-Must not: mark packets, or resolve handles.
+Owns: reading NFT_MSG_TRACE (include/uapi/linux/netfilter/nf_tables.h, net/netfilter/nf_tables_trace.c), and which rule
+of its chain a handle stands for.
+Must not: mark packets, or read what a rule says. Its text comes from the tool that wrote it.
 """
 
 import socket
@@ -9,16 +10,20 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from lab.kernel.framing import messages, nested
+from lab.kernel import attributes as nla
+from lab.kernel.dumps import Dump
+from lab.kernel.framing import attributes, messages, nested
 from lab.kernel.netns import NetNs, inside
-from lab.kernel.nftables import NFNL_TRACE
+from lab.kernel.nftables import open_netfilter
 
-__all__ = ["NftEvent", "NftTrace"]
+__all__ = ["NftEvent", "NftTrace", "RuleOrder"]
 
-_NETLINK_NETFILTER: Final = 12
+_GROUP: Final = 9  # NFNLGRP_NFTRACE
 _SOL_NETLINK: Final = 270
 _ADD_MEMBERSHIP: Final = 1
+_GET_RULE: Final = 10 << 8 | 7
 _TRACE: Final = 10 << 8 | 17
+_RULE_TABLE, _RULE_CHAIN, _RULE_HANDLE = 1, 2, 3
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _IDENTITY = 1, 2, 3, 4, 5, 6
 _NETWORK, _TRANSPORT, _IN_INDEX, _OUT_INDEX, _MARK, _POLICY = 8, 9, 10, 12, 14, 16
 _KINDS: Final = {1: "policy", 2: "return", 3: "rule"}
@@ -68,16 +73,18 @@ class NftTrace:
     """The reports of one namespace."""
 
     def __init__(self, netns: NetNs) -> None:
-        with inside(netns):
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
-
-    def listen(self) -> None:
         """Hear reports from now on. Raises ``OSError`` where the kernel does not let this process."""
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        # A report is sent to all but port 0, which is what a socket has before it is bound.
-        self._socket.bind((0, 0))
-        self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, NFNL_TRACE)
-        self._socket.setblocking(False)
+        with inside(netns):
+            self._socket = open_netfilter()
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            # A report is sent to all but port 0, which is what a socket has before it is bound.
+            self._socket.bind((0, 0))
+            self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
+            self._socket.setblocking(False)
+        except OSError:
+            self._socket.close()
+            raise
 
     def read(self) -> list[NftEvent]:
         """What has been reported since this was last asked, in order. Never waits.
@@ -96,6 +103,42 @@ class NftTrace:
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+
+class RuleOrder:
+    """Which rule of its chain, counted from 1, a report is about, in one namespace."""
+
+    def __init__(self, netns: NetNs) -> None:
+        with inside(netns):
+            opened = open_netfilter()
+        self._dump = Dump(opened)
+        self._numbers: dict[tuple[int, str, str], dict[int, int]] = {}
+
+    def number(self, event: NftEvent) -> int:
+        """The number of the report's rule; 0 if it is about none, or about one that is gone. Raises ``OSError``."""
+        if not event.handle:
+            return 0
+        where = (event.family, event.table, event.chain)
+        if where not in self._numbers:
+            handles = self._handles(*where)
+            self._numbers[where] = {handle: number for number, handle in enumerate(handles, 1)}
+        return self._numbers[where].get(event.handle, 0)
+
+    def forget(self) -> None:
+        """Read chains anew when they are next asked for."""
+        self._numbers.clear()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._dump.close()
+
+    def _handles(self, family: int, table: str, chain: str) -> list[int]:
+        """The handles of a chain's rules, in order: its rules come in theirs (nf_tables_dump_rules)."""
+        wanted = nla.text(_RULE_TABLE, table) + nla.text(_RULE_CHAIN, chain)
+        bodies = self._dump.all(_GET_RULE, bytes([family, 0, 0, 0]) + wanted)
+        return [
+            next(_number(content) for kind, content in attributes(body, 4) if kind == _RULE_HANDLE) for body in bodies
+        ]
 
 
 def _event(body: bytes) -> NftEvent:

@@ -18,16 +18,19 @@ A packet that leaves over a veth loses the mark (``skb_scrub_packet``); the next
 to its socket and goes with it.
 """
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
 from lab.errors import CapabilityError
 from lab.kernel import attributes as nla
-from lab.kernel import nftables
 from lab.kernel.netns import NetNs
-from lab.kernel.nflog import LoggedPacket, PacketLog
-from lab.kernel.nftrace import NftEvent, NftTrace
+from lab.kernel.nflog import Logged, PacketLog
+from lab.kernel.nftables import Hook, OwnTable, equal, expression, number
+from lab.kernel.nftrace import NftEvent, NftTrace, RuleOrder
 
 __all__ = ["ENTRY", "Bytes", "Match", "TraceEvent", "Tracer"]
 
@@ -37,7 +40,7 @@ ENTRY: Final = "entry"
 _TRANSPORT_HEADER: Final = 2  # NFT_PAYLOAD_TRANSPORT_HEADER
 _PRIORITY: Final = -350
 _TABLE: Final = "proxylab-trace"
-_CHAINS: Final = {"PREROUTING": 0, "OUTPUT": 3}  # by hook, as in include/uapi/linux/netfilter.h
+_CHAINS: Final = {"PREROUTING": Hook(0, _PRIORITY), "OUTPUT": Hook(3, _PRIORITY)}  # include/uapi/linux/netfilter.h
 _REGISTER_1: Final = 1
 _META_NFTRACE: Final = 12
 _META_L4PROTO: Final = 16
@@ -96,8 +99,8 @@ class TraceEvent:
 class _Passage:
     """One packet through the node: its entry, and what each kind of rules told."""
 
-    entry: LoggedPacket
-    legacy: list[LoggedPacket] = field(default_factory=list)
+    entry: Logged
+    legacy: list[Logged] = field(default_factory=list)
     events: list[NftEvent] = field(default_factory=list)
 
 
@@ -110,28 +113,31 @@ class Tracer:
         Raises:
             CapabilityError: the kernel has no nf_tables or no NFNETLINK_LOG for this namespace.
         """
-        self._log = PacketLog(netns, _GROUP)
-        self._trace = NftTrace(netns)
-        self._tables = nftables.NfTables(netns)
-        chains = [nftables.chain(_TABLE, name, hook, _PRIORITY) for name, hook in _CHAINS.items()]
-        try:
-            self._trace.listen()
-            self._tables.commit([nftables.table(_TABLE), *chains])
-        except OSError as error:
-            self.close()
-            raise CapabilityError(
-                f"tracing of packets in a network namespace ({error})", "as root: 'modprobe -a nf_tables nft_log'"
-            ) from error
+        with ExitStack() as opened:
+            try:
+                self._log = PacketLog(netns, _GROUP)
+                opened.callback(self._log.close)
+                self._trace = NftTrace(netns)
+                opened.callback(self._trace.close)
+                self._table = OwnTable(netns, _TABLE, _CHAINS)
+            except OSError as error:
+                raise CapabilityError(
+                    f"tracing of packets in a network namespace ({error})",
+                    "as root: 'modprobe -a nf_tables nfnetlink_log nft_log'",
+                ) from error
+            opened.pop_all()
+        self._order = RuleOrder(netns)
 
     def arm(self, matches: Sequence[Match]) -> None:
         """Trace packets of any of ``matches`` from now on. What was told before is forgotten."""
         self._log.read()
+        self._log.lost()
         self._trace.read()
-        self._tables.commit([nftables.rule(_TABLE, chain, *_tracing(match)) for chain in _CHAINS for match in matches])
+        self._table.append([[*_tracing(match)] for match in matches])
 
     def disarm(self) -> None:
         """Trace nothing any more."""
-        self._tables.commit([nftables.no_rules(_TABLE, chain) for chain in _CHAINS])
+        self._table.clear()
 
     def read(self) -> list[TraceEvent]:
         """What has been told since this was last asked, passage after passage. Never waits.
@@ -141,10 +147,13 @@ class Tracer:
         Raises:
             OSError: ENOBUFS if it did not fit its buffer: then the trace is not whole.
         """
-        numbers: dict[tuple[int, str, str], dict[int, int]] = {}
+        logged, told_by_nft = self._log.read(), self._trace.read()
+        if self._log.lost():
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        self._order.forget()
         events: list[TraceEvent] = []
-        for passage in _passages(self._log.read(), self._trace.read()):
-            told = [*_legacy_events(passage.legacy), *self._nft_events(passage, numbers)]
+        for passage in _passages(logged, told_by_nft):
+            told = [*_legacy_events(passage.legacy), *self._nft_events(passage)]
             if passage.legacy and passage.events:
                 told.sort(key=lambda event: _STAGES.get(event.chain, 0))
             events += (_entry(passage.entry), *told)
@@ -152,28 +161,23 @@ class Tracer:
 
     def close(self) -> None:
         """Close every socket; the table goes with its owner."""
-        self._tables.close()
+        self._order.close()
+        self._table.close()
         self._trace.close()
         self._log.close()
 
-    def _nft_events(
-        self, passage: _Passage, numbers: dict[tuple[int, str, str], dict[int, int]]
-    ) -> Iterator[TraceEvent]:
+    def _nft_events(self, passage: _Passage) -> Iterator[TraceEvent]:
         entry = passage.entry
         packet, mark, in_index, out_index = entry.packet, entry.mark, entry.in_index, entry.out_index
         for event in passage.events:
             if event.headers:
                 packet = event.headers + entry.packet[len(event.headers) :]
                 in_index, out_index = event.in_index, event.out_index
-            where = (event.family, event.table, event.chain)
-            if event.handle and where not in numbers:
-                handles = self._tables.handles(*where)
-                numbers[where] = {handle: number for number, handle in enumerate(handles, 1)}
             yield TraceEvent(
                 table=event.table,
                 chain=event.chain,
                 kind=event.kind,
-                number=numbers[where].get(event.handle, 0) if event.handle else 0,
+                number=self._order.number(event),
                 verdict=event.verdict,
                 packet=packet,
                 mark=mark,
@@ -183,7 +187,7 @@ class Tracer:
             mark = event.mark  # it is told as the rule left it
 
 
-def _passages(logged: Sequence[LoggedPacket], told: Sequence[NftEvent]) -> list[_Passage]:
+def _passages(logged: Sequence[Logged], told: Sequence[NftEvent]) -> list[_Passage]:
     """What belongs together: lines of legacy iptables follow their entry, events of nf_tables bear an identity.
 
     A rule that rejects makes a packet of its own, whose passage is told in the midst of the rejected one's.
@@ -205,10 +209,10 @@ def _passages(logged: Sequence[LoggedPacket], told: Sequence[NftEvent]) -> list[
     return passages
 
 
-def _entry(entry: LoggedPacket) -> TraceEvent:
+def _entry(entry: Logged) -> TraceEvent:
     return TraceEvent(
         table=_TABLE,
-        chain="PREROUTING" if entry.in_index else "OUTPUT",
+        chain=next((chain for chain, hook in _CHAINS.items() if hook.number == entry.hook), ""),
         kind=ENTRY,
         packet=entry.packet,
         mark=entry.mark,
@@ -218,14 +222,14 @@ def _entry(entry: LoggedPacket) -> TraceEvent:
     )
 
 
-def _legacy_events(lines: Sequence[LoggedPacket]) -> Iterator[TraceEvent]:
+def _legacy_events(lines: Sequence[Logged]) -> Iterator[TraceEvent]:
     for line in lines:
-        table, chain, kind, number = line.prefix.removeprefix(_LEGACY).strip().split(":")
+        table, chain, kind, place = line.prefix.removeprefix(_LEGACY).strip().split(":")
         yield TraceEvent(
             table=table,
             chain=chain,
             kind=kind,
-            number=int(number),
+            number=int(place),
             packet=line.packet,
             mark=line.mark,
             in_index=line.in_index,
@@ -236,16 +240,11 @@ def _legacy_events(lines: Sequence[LoggedPacket]) -> Iterator[TraceEvent]:
 
 def _tracing(match: Match) -> Iterator[bytes]:
     """The expressions of a rule that logs and traces a packet."""
-    protocol = nftables.expression("meta", _at_register(1), nftables.number(2, _META_L4PROTO))
-    yield from nftables.equal(protocol, bytes([match.protocol]))
+    register = number(1, _REGISTER_1)
+    yield from equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([match.protocol]))
     for wanted in match.bytes:
-        place = (nftables.number(2, _TRANSPORT_HEADER), nftables.number(3, wanted.offset))
-        size = nftables.number(4, len(wanted.value))
-        yield from nftables.equal(nftables.expression("payload", _at_register(1), *place, size), wanted.value)
-    yield nftables.expression("immediate", _at_register(1), nla.nested(2, nla.raw(1, b"\1")))
-    yield nftables.expression("meta", nftables.number(2, _META_NFTRACE), _at_register(3))
-    yield nftables.expression("log", nla.short(1, _GROUP))
-
-
-def _at_register(kind: int) -> bytes:
-    return nftables.number(kind, _REGISTER_1)
+        place = (number(2, _TRANSPORT_HEADER), number(3, wanted.offset), number(4, len(wanted.value)))
+        yield from equal(expression("payload", register, *place), wanted.value)
+    yield expression("immediate", register, nla.nested(2, nla.raw(1, b"\1")))
+    yield expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER_1))
+    yield expression("log", nla.short(1, _GROUP))

@@ -1,12 +1,12 @@
 """What belongs to one packet's way through a node, of lines and reports that come mixed."""
 
-from lab.kernel.nflog import LoggedPacket
+from lab.kernel.nflog import Logged
 from lab.kernel.nftrace import NftEvent, _event
 from lab.kernel.trace import _passages
 
 
-def line(prefix: str = "", mark: int = 0) -> LoggedPacket:
-    return LoggedPacket(prefix, b"packet", mark, in_index=1, out_index=0, at_ns=1)
+def line(prefix: str = "", mark: int = 0) -> Logged:
+    return Logged(0, prefix, b"packet", mark, in_index=1, out_index=0, at_ns=1)
 
 
 def event(identity: int, table: str, chain: str = "c", kind: str = "rule", handle: int = 1) -> NftEvent:
