@@ -112,6 +112,7 @@ def _network(network: Network) -> Data:
         podNetwork=network.pod_network,
         hairpin=network.hairpin if network.hairpin != "hairpin-veth" else None,
         interNode=network.inter_node,
+        outboundMasquerade=network.outbound_masquerade,
         podCIDR=_texts(network.pod_cidrs),
         serviceCIDR=_texts(network.service_cidrs),
         nodeCIDR=_texts(network.node_cidrs),
