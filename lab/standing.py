@@ -5,13 +5,14 @@ Must not: judge, speak to the client, or know more than one lab.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Final, Self
 
+from lab.cluster.objects import Service
 from lab.cluster.store import Store
 from lab.control.balancers import HealthChecks
 from lab.engines.catalogue import make_engine
@@ -88,7 +89,7 @@ class Lab:
                 for name, tool in tools.items()
                 for family in request.engine.families
             }
-            runner = Runner(wiring.namespaces, request.plan, meters)
+            runner = Runner(wiring.namespaces, request.plan, meters, served=_served(request))
             stack.callback(runner.close)
             await runner.open()
             stages.append(_Mark("open taps", time.monotonic()))
@@ -181,6 +182,13 @@ async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) ->
     stack.push_async_callback(checks.close)
     await checks.start()
     return checks
+
+
+def _served(request: Build) -> Iterator[int]:
+    """The ports on which proxies listen in their nodes."""
+    configuration = request.engine.configuration
+    yield from (each.port for each in (configuration.healthz, configuration.metrics))
+    yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
 
 
 def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:

@@ -33,10 +33,6 @@ def _any(_value: object) -> bool:
     return True
 
 
-def _true(value: object) -> bool:
-    return value is True
-
-
 @dataclass(frozen=True)
 class Missing:
     """One thing that cannot be run yet.
@@ -69,7 +65,6 @@ MISSING: Final = (
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("streams"),
     Missing("steps"),
-    Missing("probes.[].from.loopback", _true),
     Missing(
         "probes.[].to.via",
         {"healthCheckNodePort", "dnsName"},
@@ -118,7 +113,7 @@ def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
     for place in _found(root, tuple(missing.path.split("."))):
         if not missing.fits(place.value):
             continue
-        if missing.values is _any or missing.values is _true:
+        if missing.values is _any:
             what = "not yet: the format has this key, but this version cannot run it"
             problems.add(place.key, what, allowed=missing.allowed)
         else:
@@ -172,9 +167,6 @@ def _can_hold(exception: Place) -> bool:
 
 
 def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problems: Problems) -> None:
-    sender = place["from"]["name"] if place["from"]["name"].exists else place["from"]
-    if probe.source is not None and probe.source.name in inventory.nodes:
-        problems.add(sender.spot, "not yet: this version cannot send from a node", allowed="send from a pod or host")
     if probe.expect is None:
         return
     at = place["expect"]["at"]
