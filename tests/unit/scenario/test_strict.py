@@ -38,8 +38,10 @@ def test_what_an_api_server_takes_is_taken() -> None:
         (
             "image: web",
             "imaeg: web",
-            "29:33: spec.containers[0].imaeg: Kubernetes v1.34 knows no such key; "
-            "allowed: args, …; did you mean 'image'?",
+            (
+                "29:33: spec.containers[0].imaeg: Kubernetes v1.34 knows no such key; "
+                "allowed: args, …; did you mean 'image'?"
+            ),
         ),
         (
             "image: web",
