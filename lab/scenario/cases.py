@@ -4,14 +4,17 @@ Owns: ``cases``: the product of the axes, the id of each case, and which excepti
 Must not: know engines; whoever runs a scenario says the mode.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from typing import TypeVar
 
-from lab.ip import Family
+from lab.ip import Family, IPAddress, IPNetwork
 from lab.scenario.model import Case, Exceptional, Network, Node, Probe, Scenario, Step, StepException
 
 __all__ = ["cases"]
+
+Located = TypeVar("Located", IPAddress, IPNetwork)
 
 
 def cases(scenario: Scenario, mode: str, version: tuple[int, int] | None = None) -> tuple[Scenario, ...]:
@@ -54,7 +57,9 @@ def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str, version: tu
     return replace(
         scenario,
         network=network,
-        nodes=tuple(_node(node, sysctls) for node in scenario.nodes),
+        nodes=tuple(_node(node, sysctls, network.families) for node in scenario.nodes),
+        pods=tuple(replace(pod, addresses=_of(network.families, pod.addresses)) for pod in scenario.pods),
+        load_balancers=tuple(replace(each, pool=_of(network.families, each.pool)) for each in scenario.load_balancers),
         probes=tuple(_probe(probe, holds, case) for probe in scenario.probes),
         steps=tuple(_step(step, holds, case) for step in scenario.steps),
         matrix=(),
@@ -77,15 +82,27 @@ def _network(network: Network, axes: Mapping[str, str]) -> Network:
         pod_network=axes.get("podNetwork", network.pod_network),
         inter_node=axes.get("interNode", network.inter_node),
         hairpin=axes.get("hairpin", network.hairpin),
+        routed=tuple(each for each in network.routed if Family.of(each.network) in families),
         **{
-            key: tuple(each for family in families for each in networks if Family.of(each) is family)
+            key: tuple(each for family in families for each in _of((family,), networks))
             for key, networks in given.items()
         },
     )
 
 
-def _node(node: Node, sysctls: Mapping[str, str]) -> Node:
-    return replace(node, sysctls={**node.sysctls, **sysctls}) if sysctls else node
+def _node(node: Node, sysctls: Mapping[str, str], families: Collection[Family]) -> Node:
+    return replace(
+        node,
+        sysctls={**node.sysctls, **sysctls},
+        addresses=tuple(each for each in node.addresses if Family.of(each.interface) in families),
+        routes=tuple(each for each in node.routes if Family.of(each.destination) in families),
+        daemons=tuple(each for each in node.daemons if each.address is None or Family.of(each.address) in families),
+    )
+
+
+def _of(families: Collection[Family], addresses: Iterable[Located]) -> tuple[Located, ...]:
+    """The addresses or networks of the case's families: the others are for other cases."""
+    return tuple(each for each in addresses if Family.of(each) in families)
 
 
 def _probe(probe: Probe, holds: Callable[[Exceptional], bool], case: Case) -> Probe:
