@@ -29,7 +29,7 @@ from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Build, NodeRecord, Recalled, Stage
 from lab.plan.errand import Errand
-from lab.plan.model import Role, Sysctl
+from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
@@ -74,13 +74,14 @@ class Lab:
             stages.append(_Mark("wire", time.monotonic()))
             store = Store()
             tools = {
-                namespace.name: IptablesTool(
-                    launcher, wiring.namespaces[namespace.name], f"{number}/{namespace.name}", variant
-                )
-                for namespace in request.plan.namespaces
-                if namespace.role is Role.NODE
+                node.name: IptablesTool(launcher, wiring.namespaces[node.name], f"{number}/{node.name}", variant)
+                for node in request.plan.namespaces
+                if node.role is Role.NODE
             }
+            await _masquerade(request.plan, tools)
             engines = await _run_engines(request, wiring, store, tools, stack)
+            detours = Detours(wiring)
+            stack.callback(detours.take, None)
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
@@ -102,7 +103,7 @@ class Lab:
                 _durations(stages),
                 variant,
                 launcher,
-                Detours(wiring),
+                detours,
                 health_checks,
                 stack.pop_all(),
             )
@@ -156,6 +157,15 @@ class Lab:
         return departed
 
 
+async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
+    """Load the rules that are the wire's own, before any engine looks at a node."""
+    await together(
+        tools[namespace.name].masquerade(masquerade)
+        for namespace in plan.namespaces
+        for masquerade in namespace.masquerades
+    )
+
+
 async def _run_engines(
     request: Build, wiring: Wiring, store: Store, tools: Mapping[str, IptablesTool], stack: AsyncExitStack
 ) -> dict[str, Engine]:
@@ -193,7 +203,7 @@ def _served(request: Build) -> Iterator[int]:
 
 def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
     """The cheapest way to read the counters of this node's rules for one family."""
-    save = partial(tool.save, family)
+    save = partial(tool.save_all, family)
     if variant.name == "legacy":
         return TableMeter(netns.name, TableReader(netns, family), save)
     return TextMeter(netns.name, save)
