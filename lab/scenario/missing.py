@@ -78,7 +78,6 @@ MISSING: Final = (
     Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
     Missing("probes.[].send.every"),
     *(Missing(f"probes.[].expect.{each.path}", each.values, each.allowed) for each in _OF_EXPECT),
-    Missing("probes.[].except.[].when.version"),
 )
 
 
