@@ -19,7 +19,7 @@ from lab.errors import ExitCode, InternalError, LabError
 if TYPE_CHECKING:
     from lab.cli.run import SessionMaker
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 
@@ -73,7 +73,7 @@ class _Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LAB"},
 )
 @click.version_option(lab.__version__, prog_name="proxylab")
-def _proxylab() -> None:
+def COMMAND() -> None:
     """Prove Kubernetes Service proxies on a real kernel.
 
     Results go to standard output, progress to standard error.
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | N
         make_session: what makes the run's session; by default ``lab.session.Session``.
     """
     sys.exit(
-        _answer(lambda: _proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session)),
+        _answer(lambda: COMMAND.main(arguments, "proxylab", standalone_mode=False, obj=make_session)),
     )
 
 
