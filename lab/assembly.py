@@ -123,6 +123,7 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
             terminating=group.terminating,
         )
         for group in scenario.pods
+        if group.present
         for ordinal, name in enumerate(group.pod_names)
     )
     return nodes, pods

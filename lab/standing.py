@@ -7,7 +7,7 @@ Must not: judge, speak to the client, or know more than one lab.
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, Self
@@ -25,10 +25,11 @@ from lab.kernel.leftovers import Departed, end_processes, note_departure
 from lab.kernel.netns import NetNs
 from lab.kernel.realise import Wiring, realise
 from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
-from lab.messages import Build, Stage
+from lab.messages import Build, NodeRecord, Recalled, Stage
 from lab.plan.errand import Errand
-from lab.plan.model import Plan, Role
+from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
@@ -89,7 +90,7 @@ class Lab:
                 for name, tool in tools.items()
                 for family in request.engine.families
             }
-            runner = Runner(wiring.namespaces, request.plan, meters, served=_served(request))
+            runner = Runner(wiring.namespaces, request.plan, meters, request.seed, served=_served(request))
             stack.callback(runner.close)
             await runner.open()
             stages.append(_Mark("open taps", time.monotonic()))
@@ -128,6 +129,20 @@ class Lab:
         if node not in self.engines:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.engines)}")
         return await self.engines[node].dump()
+
+    async def recall(self) -> Recalled:
+        """What is left of the last errand: its frames, and every node as it stands now."""
+        rules = await together(engine.dump() for engine in self.engines.values())
+        nodes = zip(self.engines.items(), rules, strict=True)
+        records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
+        return Recalled(self.runner.capture(), tuple(records))
+
+    def _sysctls(self, node: str) -> Iterator[Sysctl]:
+        """What the plan says of a node, with the values that the kernel has now."""
+        for planned in self.wiring.plan.namespace(node).sysctls:
+            value = read_sysctl(self.wiring.namespaces[node], planned.name)
+            if value is not None:
+                yield replace(planned, value=value)
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""

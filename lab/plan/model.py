@@ -9,9 +9,9 @@ known in advance every message can be written without a look-up.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
@@ -278,6 +278,11 @@ class Plan:
             if namespace.name == name:
                 return namespace
         raise KeyError(name)
+
+    def with_sysctls(self, sysctls: Mapping[str, tuple[Sysctl, ...]]) -> Self:
+        """The plan with other sysctls in some namespaces, such as those that were found there."""
+        changed = tuple(replace(each, sysctls=sysctls.get(each.name, each.sysctls)) for each in self.namespaces)
+        return replace(self, namespaces=changed)
 
     def end(self, namespace: str, device: str) -> LinkEnd:
         """The link end of that device. Raises ``KeyError``."""

@@ -33,6 +33,10 @@ def _any(_value: object) -> bool:
     return True
 
 
+def _true(value: object) -> bool:
+    return value is True
+
+
 @dataclass(frozen=True)
 class Missing:
     """One thing that cannot be run yet.
@@ -63,6 +67,7 @@ _OF_EXPECT: Final = (
 
 MISSING: Final = (
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
+    Missing("dns", _true),
     Missing("streams"),
     Missing("steps"),
     Missing(

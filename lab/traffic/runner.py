@@ -10,7 +10,6 @@ has not arrived by then never will); when they are back and still nothing has mo
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -29,7 +28,8 @@ from lab.timing import Deadline
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
 from lab.traffic.dissect import TCP, UDP
-from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry
+from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
+from lab.traffic.match import Matcher
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
@@ -37,7 +37,7 @@ from lab.traffic.responder import Responders
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
-from lab.verdict.evidence import Evidence, TraceStep, TrackedFlow
+from lab.verdict.evidence import Capture, Evidence, TraceStep, TrackedFlow
 
 __all__ = ["Runner"]
 
@@ -67,7 +67,7 @@ class Runner:
             netns_by_name: every namespace of the plan.
             plan: pods and outside hosts of it are tapped, its listeners are answered for.
             meters: of the nodes' rules for each family; closed with the runner.
-            seed: orders source ports.
+            seed: orders source ports, and stands in every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
         """
         self._netns_by_name = netns_by_name
@@ -76,12 +76,13 @@ class Runner:
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
         taken.update(served)
         self._ports = PortDealer(seed, taken)
-        self._identities = IdentityRegistry(os.urandom(8))
+        self._identities = IdentityRegistry(nonce_of(seed))
         self._lock = asyncio.Lock()
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
         self._lookups: dict[str, FlowLookup] = {}
+        self._seen: Matcher | None = None
 
     async def open(self) -> None:
         """Open every tap and every responder, once for the lab's life.
@@ -127,6 +128,10 @@ class Runner:
             flush(netns)
         self._ports.restart()
 
+    def capture(self) -> Capture:
+        """The frames of the last run."""
+        return Capture() if self._seen is None else Capture(self._seen.frames, self._seen.left_out)
+
     async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Send an errand and gather the evidence. Runs wait for each other.
 
@@ -155,6 +160,7 @@ class Runner:
                 raise
             finally:
                 turns.close()
+            self._seen = turns.matcher
             losses = turns.losses()
             tracked = tuple(self._tracked(errand, ports))
             steps: tuple[TraceStep, ...] = ()
@@ -173,7 +179,6 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             steps=steps,
-            frames=tuple(turns.matcher.frames),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
