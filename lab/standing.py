@@ -17,7 +17,7 @@ from lab.cluster.store import Store
 from lab.control.balancers import HealthChecks
 from lab.engines.catalogue import make_engine
 from lab.engines.protocol import Engine
-from lab.errors import CapabilityError, InternalError
+from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
@@ -112,13 +112,8 @@ class Lab:
         """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
 
         Raises:
-            CapabilityError: the lab's rules are of a kind that cannot be traced.
+            CapabilityError: the kernel cannot trace packets in a network namespace.
         """
-        if trace and self.variant.name != "legacy":
-            raise CapabilityError(
-                f"rules that can be traced, which those of {self.variant.version} are not yet",
-                "run with --iptables legacy",
-            )
         self._detours.take(errand.detour)
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows

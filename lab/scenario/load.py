@@ -35,34 +35,38 @@ from lab.scenario.subject import Subject
 __all__ = ["load_scenario", "parse_scenario"]
 
 
-def load_scenario(path: Path, *, to_run: bool = True) -> Scenario:
+def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None) -> Scenario:
     """Read a scenario file.
 
     Args:
         path: the file.
         to_run: refuse what this version cannot run. Without it, the scenario is for those who only look at it.
+        strict: hold manifests against the schema of this version of Kubernetes too (see ``lab.scenario.strict``).
 
     Raises:
         ScenarioError: with a line for each mistake, or saying why the file cannot be read.
+        CapabilityError: ``strict`` needs a package that is not installed.
     """
     problems = Problems()
     text = _read(path, _start(str(path)), problems)
     problems.raise_any()
-    return _scenario(text, str(path), problems, to_run=to_run)
+    return _scenario(text, str(path), problems, to_run=to_run, strict=strict)
 
 
-def parse_scenario(text: str, file: str, *, to_run: bool = True) -> Scenario:
+def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | None = None) -> Scenario:
     """Read a scenario from text.
 
     Args:
         text: the YAML of one scenario file.
         file: the name by which positions call it; ``spec.manifests`` are looked for beside it.
         to_run: refuse what this version cannot run.
+        strict: as for ``load_scenario``.
 
     Raises:
         ScenarioError: with a line for each mistake.
+        CapabilityError: ``strict`` needs a package that is not installed.
     """
-    return _scenario(text, file, Problems(), to_run=to_run)
+    return _scenario(text, file, Problems(), to_run=to_run, strict=strict)
 
 
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
@@ -77,7 +81,7 @@ def _read(path: Path, spot: Spot, problems: Problems) -> str:
     return decode(data, str(path), problems) or ""
 
 
-def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scenario:
+def _scenario(text: str, file: str, problems: Problems, *, to_run: bool, strict: str | None) -> Scenario:
     documents, complete = read_documents(text, file, problems)
     scenarios = [document.root for document in documents if _is_scenario(document)]
     configurations = [document.root for document in documents if _is_configuration(document)]
@@ -91,12 +95,14 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scen
     if not scenarios:
         _configured(configurations, problems)
         read_manifests(others, (), problems)
+        _check_strictly(others, strict, problems)
         problems.raise_any()
     parts = read_parts(scenarios[0], problems)
     configured = _configured(configurations, problems)
     others += _further(scenarios[0]["spec"]["manifests"], Path(file).parent, problems)
     manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
+    _check_strictly(others, strict, problems)
     parts = with_objects(parts, manifests, problems)
     moments: tuple[Moment, ...] = ()
     if complete:
@@ -125,6 +131,13 @@ def _configured(documents: list[Place], problems: Problems) -> Configured:
     from lab.scenario.configuration import read_configuration  # noqa: PLC0415 - for files that have such a document
 
     return read_configuration(documents, problems)
+
+
+def _check_strictly(documents: list[Place], version: str | None, problems: Problems) -> None:
+    if version is not None:
+        from lab.scenario.strict import check_strictly  # noqa: PLC0415 - for those who ask for it
+
+        check_strictly(documents, version, problems)
 
 
 def _further(place: Place, folder: Path, problems: Problems) -> Iterator[Place]:
