@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import socket
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
@@ -40,9 +41,12 @@ from lab.messages import (
     Request,
     Send,
     Sent,
+    Stage,
 )
+from lab.plan.model import Plan
 from lab.standing import Lab
 from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.wire import Purpose, Wire
 
 __all__ = ["serve"]
 
@@ -148,19 +152,49 @@ class _Desk:
     async def _build(self, request: Build) -> Built:
         variant = await self._iptables(request.engine.iptables)
         await self._see_off()
+        purpose = Purpose.of(request, variant)
+        began = time.monotonic()
+        wire = await self._wire_as_new(purpose, request.plan)
+        reused = wire is not None
         self._labs += 1
-        lab = await Lab.build(self._labs, request, self._launcher, variant)
+        if wire is None:
+            wire = Wire.build(self._labs, request.plan, purpose, self._launcher)
+        laid = Stage("make as new" if reused else "wire", time.monotonic() - began)
+        try:
+            lab = await Lab.build(self._labs, request, self._launcher, variant, wire, laid)
+        except BaseException:
+            self._departed.append(wire.close())
+            raise
         before, self._lab = self._lab, lab
         if before is not None:
-            self._departed.append(await before.close())
-        return Built(variant.version, lab.stages)
+            await self._end(before)
+        return Built(variant.version, lab.stages, reused)
+
+    async def _wire_as_new(self, purpose: Purpose, plan: Plan) -> Wire | None:
+        """The wire of the lab that stands, as new, if it has what is wanted and can be; that lab is over then."""
+        before = self._lab
+        if before is None or not before.wire.fits(purpose):
+            return None
+        self._lab = None
+        await before.retire()
+        before.wire.renew(plan)
+        if not before.wire.spent:
+            return before.wire
+        self._departed.append(before.wire.close())
+        return None
 
     async def _close(self) -> Closed:
         lab, self._lab = self._lab, None
         if lab is not None:
-            self._departed.append(await lab.close())
+            await self._end(lab)
         await self._see_off()
         return Closed()
+
+    async def _end(self, lab: Lab) -> None:
+        try:
+            await lab.retire()
+        finally:
+            self._departed.append(lab.wire.close())
 
     async def _see_off(self) -> None:
         """Wait until nothing holds the labs that were closed; long ago done where another was built meanwhile.

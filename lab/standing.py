@@ -1,7 +1,7 @@
-"""A lab that stands: a plan made real, with its engines running.
+"""A lab that stands: on a wire, with its engines running.
 
-Owns: the order wire, store, engines, synced, taps; and the way back.
-Must not: judge, speak to the client, or know more than one lab.
+Owns: the order store, engines, synced, responders; and the way back.
+Must not: judge, speak to the client, know more than one lab, or make the wire that it stands on (``lab.wire`` does).
 """
 
 import time
@@ -17,19 +17,17 @@ from lab.engines.protocol import Engine
 from lab.errors import CapabilityError, InternalError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
-from lab.kernel.leftovers import Departed, end_processes, note_departure
 from lab.kernel.netns import NetNs
-from lab.kernel.realise import Wiring, realise
-from lab.kernel.requests import replace_route
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.xtables import TableReader
 from lab.messages import Build, Stage
-from lab.plan.errand import Detour, Errand
-from lab.plan.model import Role, Route
+from lab.plan.errand import Errand
+from lab.plan.model import Role
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
+from lab.wire import Wire
 
 __all__ = ["Lab"]
 
@@ -41,7 +39,7 @@ class Lab:
     """Everything of one lab that the lab process holds. ``stages`` says how long each part of the build took."""
 
     number: int
-    wiring: Wiring
+    wire: Wire
     store: Store
     engines: dict[str, Engine]
     runner: Runner
@@ -51,24 +49,30 @@ class Lab:
     _stack: AsyncExitStack
 
     @classmethod
-    async def build(cls, number: int, request: Build, launcher: Launcher, variant: IptablesVariant) -> Self:
-        """Make the plan real, start an engine in every node, and wait until all have programmed the objects.
+    async def build(
+        cls, number: int, request: Build, launcher: Launcher, variant: IptablesVariant, wire: Wire, laid: Stage
+    ) -> Self:
+        """Start an engine in every node of the wire, and wait until all have programmed the objects.
 
-        ``number`` tells this lab's places from those of any other lab that the launcher knows.
+        Args:
+            number: how many labs there have been, with this one.
+            request: what the client asked for.
+            launcher: starts commands.
+            variant: of iptables.
+            wire: new, or as new, for the plan of the request.
+            laid: how long the wire took.
 
         Raises:
-            CapabilityError: the machine lacks something that the plan or the engine needs.
+            CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
         """
         stages = [_Mark("start", time.monotonic())]
+        wiring = wire.wiring
         async with AsyncExitStack() as stack:
-            wiring = stack.enter_context(realise(request.plan))
-            stack.callback(launcher.forget, [f"{number}/{name}" for name in wiring.namespaces])
-            stages.append(_Mark("wire", time.monotonic()))
             store = Store()
             tools = {
                 namespace.name: IptablesTool(
-                    launcher, wiring.namespaces[namespace.name], f"{number}/{namespace.name}", variant
+                    launcher, wiring.namespaces[namespace.name], f"{wire.number}/{namespace.name}", variant
                 )
                 for namespace in request.plan.namespaces
                 if namespace.role is Role.NODE
@@ -86,11 +90,13 @@ class Lab:
             stages.append(_Mark("synchronise", time.monotonic()))
 
             meters = {name: _meter(wiring.namespaces[name], tool, variant) for name, tool in tools.items()}
-            runner = Runner(wiring.namespaces, request.plan, meters)
+            runner = Runner(wiring.namespaces, request.plan, meters, watch=wire.watch)
             stack.callback(runner.close)
             await runner.open()
-            stages.append(_Mark("open taps", time.monotonic()))
-            return cls(number, wiring, store, engines, runner, _durations(stages), variant, launcher, stack.pop_all())
+            stages.append(_Mark("open responders", time.monotonic()))
+            return cls(
+                number, wire, store, engines, runner, (laid, *_durations(stages)), variant, launcher, stack.pop_all()
+            )
 
     async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
@@ -104,7 +110,7 @@ class Lab:
                 "run with --iptables legacy",
             )
         if errand.detour is not None:
-            self._take(errand.detour)
+            self.wire.take(errand.detour)
         return await self.runner.run(errand, trace=trace)
 
     async def dump(self, node: str) -> str:
@@ -115,25 +121,15 @@ class Lab:
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
-        netns = self.wiring.namespaces.get(place)
+        netns = self.wire.wiring.namespaces.get(place)
         if netns is None:
-            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wiring.namespaces)}")
-        return await self._launcher.run(netns, argv, place=f"{self.number}/{place}", deadline=deadline)
+            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wire.wiring.namespaces)}")
+        self.wire.spent = f"somebody ran {argv[0]} in {place}"
+        return await self._launcher.run(netns, argv, place=f"{self.wire.number}/{place}", deadline=deadline)
 
-    async def close(self) -> Departed:
-        """Stop the engines and let go of the namespaces; the kernel takes them apart in its own time.
-
-        What of it is still held afterwards, ``leftovers`` tells: taps are closed in threads that take their time.
-        """
-        departed = note_departure(f"lab {self.number}", self.wiring.namespaces)
+    async def retire(self) -> None:
+        """Stop the engines and the responders. The wire stays, as the lab has left it."""
         await self._stack.aclose()
-        end_processes(departed)
-        return departed
-
-    def _take(self, detour: Detour) -> None:
-        index = self.wiring.plan.end(detour.namespace, detour.device).index
-        route = Route(detour.destination, detour.device, via=detour.via)
-        self.wiring.routes[detour.namespace].send([replace_route(route, index)])
 
 
 def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant) -> Meter:

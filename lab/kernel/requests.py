@@ -41,6 +41,8 @@ __all__ = [
     "add_rule",
     "add_veth",
     "add_vxlan",
+    "delete_route",
+    "forget_forwarding",
     "forget_neighbour",
     "get_link",
     "replace_route",
@@ -59,6 +61,7 @@ RTM_GETLINK: Final = 18
 _RTM_SETLINK: Final = 19
 _RTM_NEWADDR: Final = 20
 _RTM_NEWROUTE: Final = 24
+_RTM_DELROUTE: Final = 25
 _RTM_NEWNEIGH: Final = 28
 _RTM_DELNEIGH: Final = 29
 _RTM_NEWRULE: Final = 32
@@ -78,6 +81,7 @@ _IFLA_INFO_KIND: Final = 1
 _IFLA_INFO_DATA: Final = 2
 _VETH_INFO_PEER: Final = 1
 _IFLA_BRPORT_MODE: Final = 4
+_IFLA_BR_FDB_FLUSH: Final = 21
 _IFLA_VXLAN_ID: Final = 1
 _IFLA_VXLAN_LINK: Final = 3
 _IFLA_VXLAN_LOCAL: Final = 4
@@ -226,6 +230,13 @@ def set_hairpin(end: LinkEnd) -> Request:
     return Request(f"set the bridge port {end.device} to hairpin", _RTM_SETLINK, 0, body)
 
 
+def forget_forwarding(bridge: Bridge) -> Request:
+    """Let a bridge forget behind which port it has seen whom; what was told it stays (br_fdb_flush, br_fdb.c)."""
+    flush = nla.raw(_IFLA_BR_FDB_FLUSH, b"")
+    body = _link(bridge.index, _kind("bridge", flush))
+    return Request(f"flush what the bridge {bridge.device} has learnt", _RTM_NEWLINK, 0, body)
+
+
 def set_proxy_delay(end: LinkEnd) -> Request:
     """Let a device answer ARP for others at once, not after a random part of 0.8 s (proxy_delay, arp(7))."""
     parms = nla.nested(_NDTA_PARMS, nla.integer(_NDTPA_IFINDEX, end.index), nla.long(_NDTPA_PROXY_DELAY, 0))
@@ -263,6 +274,12 @@ def add_route(route: Route, *indexes: int) -> Request:
 def replace_route(route: Route, *indexes: int) -> Request:
     """Add a route, or put it in the place of the one with the same destination."""
     return _route(route, _REPLACE, indexes)
+
+
+def delete_route(route: Route, *indexes: int) -> Request:
+    """Delete a route that was added or replaced so."""
+    same = _route(route, 0, indexes)
+    return Request(f"delete the {same.what}", _RTM_DELROUTE, 0, same.body)
 
 
 def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:

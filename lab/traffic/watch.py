@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from lab.errors import InternalError
-from lab.kernel.capture import Frame, Tap, open_tap
+from lab.kernel.capture import LONGEST_FRAME, Frame, Tap, open_tap
 from lab.kernel.netns import NetNs
 from lab.plan.model import Plan, Role
 from lab.traffic.interest import INTEREST
@@ -36,13 +36,14 @@ class Watch:
         """
         self._taps: dict[tuple[str, str], Tap] = {}
         self._by_fd: dict[int, Tap] = {}
+        scratch = bytearray(LONGEST_FRAME)
         with ExitStack() as opened:
             self._epoll = opened.enter_context(select.epoll())
             for namespace in plan.namespaces:
                 if namespace.role not in _TAPPED:
                     continue
                 for end in (end for link in plan.links for end in link.ends if end.namespace == namespace.name):
-                    tap = _open(netns_by_name[namespace.name], end.device)
+                    tap = _open(netns_by_name[namespace.name], end.device, scratch)
                     opened.callback(tap.close)
                     self._taps[namespace.name, end.device] = tap
                     self._by_fd[tap.fileno()] = tap
@@ -93,9 +94,9 @@ class Watch:
             self._taps.clear()
 
 
-def _open(netns: NetNs, device: str) -> Tap:
+def _open(netns: NetNs, device: str, scratch: bytearray) -> Tap:
     try:
-        return open_tap(netns, netns.name, device, INTEREST)
+        return open_tap(netns, netns.name, device, INTEREST, scratch)
     except OSError as error:
         raise InternalError(
             f"cannot tap {device} in namespace {netns.name}: {error}; the device must exist and the lab must hold "

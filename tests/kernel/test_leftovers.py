@@ -84,7 +84,7 @@ async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
     assert isinstance(await desk.answer(request), Built)
     done = await desk.answer(Execute("echo-1", ("sh", "-c", "sleep 1000 >/dev/null 2>&1 &")))
     assert isinstance(done, Executed)
-    with inside(desk._standing().wiring.namespaces["echo-2"]):
+    with inside(desk._standing().wire.wiring.namespaces["echo-2"]):
         kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     closed = await desk.answer(Close())
     kept.close()
