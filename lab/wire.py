@@ -14,8 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from lab.engines.protocol import EngineChoice
+from lab.kernel.census import Census
+from lab.kernel.cleanup import Cleanup
 from lab.kernel.launcher import Launcher
 from lab.kernel.leftovers import Departed, end_processes, note_departure
+from lab.kernel.origins import Origins
 from lab.kernel.realise import Wiring, realise
 from lab.kernel.reset import NotAsNewError, Renewal
 from lab.kernel.rules import IptablesVariant
@@ -65,6 +68,7 @@ class Wire:
     watch: Watch
     _renewal: Renewal
     _stack: ExitStack
+    _held: Census
     spent: str = field(default="")
     """Why no other lab may have it; empty while it may be made as new."""
 
@@ -82,7 +86,7 @@ class Wire:
             stack.callback(renewal.close)
             watch = Watch(wiring.namespaces, plan)
             stack.callback(watch.close)
-            return cls(number, purpose, wiring, watch, renewal, stack.pop_all())
+            return cls(number, purpose, wiring, watch, renewal, stack.pop_all(), Census.take())
 
     def take(self, detour: Detour) -> None:
         """Give the router the route that an errand asks for."""
@@ -93,6 +97,10 @@ class Wire:
         """Whether a lab of that purpose may stand on it once it is as new."""
         return not self.spent and purpose == self.purpose and purpose.leaves_known_traces
 
+    def left_behind(self, origins: Origins) -> list[str]:
+        """What there is in this process that the wire does not hold, in words, after a lab on it has retired."""
+        return self._held.since(origins)
+
     def renew(self, plan: Plan) -> None:
         """Make it as new, for the lab of ``plan``. What cannot be made as new is spent, with the reason."""
         legacy = self.purpose.engine.families if self.purpose.variant == "legacy" else ()
@@ -102,13 +110,16 @@ class Wire:
         except (NotAsNewError, OSError) as error:
             self.spent = f"it cannot be made as new: {error}"
         self.wiring = replace(self.wiring, plan=plan)
+        self._held = Census.take()
 
-    def close(self) -> Departed:
-        """Let go of the namespaces; the kernel takes them apart in its own time.
+    def close(self, cleanup: Cleanup) -> Departed:
+        """Let go of the namespaces; the kernel takes them apart in its own time, which ``cleanup`` can wait for.
 
         What of it is still held afterwards, ``leftovers`` tells: taps are closed in threads that take their time.
         """
-        departed = note_departure(f"lab {self.number}", self.wiring.namespaces)
+        lab = f"lab {self.number}"
+        departed = note_departure(lab, self.wiring.namespaces, f"{self.number}/")
+        cleanup.follow(lab, self.wiring.namespaces.values())
         self._stack.close()
         end_processes(departed)
         return departed
