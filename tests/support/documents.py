@@ -1,8 +1,8 @@
 """The project's pages as programs: files to write, commands to type, and what they print.
 
-A fenced block of ``yaml title="NAME"`` is a file. In a ``console`` block a line that begins with ``$ `` is a command, and
-what follows up to the next one is what it prints. Numbers, chains' hashes and spaces may differ, and a line ``...`` stands for any lines; where a
-page shows nothing of what is printed, the command has to succeed.
+A fenced block of ``yaml title="NAME"`` is a file. In a ``console`` block a line that begins with ``$ `` is a command,
+and what follows up to the next one is what it prints. Numbers, chains' hashes and spaces may differ, and a line ``...``
+stands for any lines; where a page shows nothing of what is printed, the command has to succeed.
 """
 
 import os
