@@ -11,7 +11,7 @@ has not arrived by then never will); when they are back and still nothing has mo
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -21,7 +21,7 @@ from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline
@@ -59,6 +59,7 @@ class Runner:
         plan: Plan,
         meters: Mapping[tuple[str, Family], Meter],
         seed: int = 0,
+        served: Iterable[int] = (),
     ) -> None:
         """A runner; ``open`` it before the first run.
 
@@ -67,11 +68,13 @@ class Runner:
             plan: pods and outside hosts of it are tapped, its listeners are answered for.
             meters: of the nodes' rules for each family; closed with the runner.
             seed: orders source ports, and stands in every token.
+            served: ports on which something else listens in the nodes; no flow leaves from one.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._meters = meters
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
+        taken.update(served)
         self._ports = PortDealer(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
         self._lock = asyncio.Lock()
@@ -208,6 +211,9 @@ class Runner:
             raise InternalError(f"errand {errand.name!r}: {errand.protocol} is not sent; TCP and UDP are")
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
+        for receiver in errand.receivers:
+            if receiver.device == STACK:
+                self._watch.tap(receiver.namespace, STACK)
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:

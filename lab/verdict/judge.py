@@ -137,7 +137,7 @@ def _judge_outcome(case: Case) -> Verdict:
             findings.wrong.append((flow.number, _told(case, flow, fate)))
     if outcome is Outcome.DELIVERED:
         findings.doubts_overall += _doubts_about_translation(case)
-    elif outcome is Outcome.REJECTED:
+    elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
         findings.doubts_overall += _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
     elif outcome is Outcome.DROPPED:
         findings.doubts_overall += case.silence
@@ -195,7 +195,8 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
     """Why a fate that looks as expected may not be what it looks like."""
     errand = case.errand
     if fate is Fate.REJECTED:
-        pods = {pod.address: pod.name for pod in errand.receivers}
+        # What listens on a node has the node's address, which is no sign of a port that it closed.
+        pods = {pod.address: pod.name for pod in errand.receivers if not pod.ports}
         for icmp in flow.unreachables:
             if icmp.source in pods:
                 yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"

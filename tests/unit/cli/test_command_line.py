@@ -172,6 +172,15 @@ def test_check_says_what_stands_in_a_file_that_is_fine(caller: Caller) -> None:
     assert caller.type("check", "x.lab.yaml") == (ExitCode.OK, "x.lab.yaml: ok, 2 probes\n", "")
 
 
+def test_check_says_what_only_laying_out_can_tell(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    text = (caller.folder / "x.lab.yaml").read_text()
+    (caller.folder / "x.lab.yaml").write_text(text.replace("client: {", "client: {addresses: [10.244.0.1], "))
+    code, output, errors = caller.type("check", "x.lab.yaml")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert "x.lab.yaml:8:5: client: 10.244.0.1 is the gateway of node-a's pods already; choose another one" in errors
+
+
 @pytest.mark.parametrize("verb", ["run", "check"])
 def test_a_directory_without_scenarios_selects_nothing(caller: Caller, verb: str) -> None:
     code, output, errors = caller.type(verb, ".")
