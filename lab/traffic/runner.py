@@ -19,7 +19,7 @@ from typing import Final
 
 from lab.errors import InternalError
 from lab.ip import Family, Protocol
-from lab.kernel.conntrack import flush
+from lab.kernel.conntrack import Conntrack, flush
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
 from lab.plan.errand import STACK, Errand
@@ -29,6 +29,7 @@ from lab.timing import Deadline
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
 from lab.traffic.dissect import TCP, UDP
+from lab.traffic.http import Fetches
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
@@ -37,7 +38,7 @@ from lab.traffic.responder import Responders
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
-from lab.verdict.evidence import Evidence, TraceStep, TrackedFlow
+from lab.verdict.evidence import Evidence, TableEntry, TraceStep, TrackedFlow
 
 __all__ = ["Runner"]
 
@@ -157,6 +158,7 @@ class Runner:
                 turns.close()
             losses = turns.losses()
             tracked = tuple(self._tracked(errand, ports))
+            entries = tuple(self._entries(errand)) if errand.tables else None
             steps: tuple[TraceStep, ...] = ()
             if tracing is not None:
                 steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
@@ -172,6 +174,8 @@ class Runner:
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
+            entries=entries,
+            http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
             frames=tuple(turns.matcher.frames),
             unfinished=unfinished,
@@ -191,6 +195,16 @@ class Runner:
             for flow, reply in enumerate(lookup.replies(dialled, ports)):
                 if reply is not None:
                     yield TrackedFlow(flow, node, *reply[1:])
+
+    def _entries(self, errand: Errand) -> Iterator[TableEntry]:
+        """Everything that the nodes remember of the errand's family and protocol."""
+        for node in errand.nodes:
+            table = Conntrack(self._netns_by_name[node])
+            try:
+                for entry in table.entries(Family.of(errand.destination), errand.protocol.number):
+                    yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
+            finally:
+                table.close()
 
     def _armed(self, errand: Errand, identity: Identity) -> Tracing:
         """The lab's tracing, opened when it is first asked for: most runs never need it."""
@@ -214,6 +228,9 @@ class Runner:
         if errand.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(errand, identity, ports), room)
             sockets = None
+        elif errand.http:
+            sending = Fetches(self._netns_by_name[sender.namespace], errand, ports)
+            sockets = {port: flow for flow, port in enumerate(ports)}
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], errand, identity, ports, room)
             sockets = {port: flow for flow, port in enumerate(ports)}
