@@ -58,7 +58,10 @@ class Fence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detour:
-    """The route that the router must have for this probe: ``destination`` by way of ``via`` (a node's address)."""
+    """The route that the router must have for this probe: ``destination`` by way of ``via`` (a node's address).
+
+    It stands in a table of its own (``DETOUR_TABLE``), before those that the plan or a balancer has made.
+    """
 
     namespace: str
     destination: IPNetwork

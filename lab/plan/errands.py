@@ -76,6 +76,8 @@ class _Resolver:
         self._families = scenario.network.families
         self._services = {(service.namespace, service.name): service for service in services}
         self._service_networks = scenario.network.service_cidrs
+        self._shared = [(each.network, each.nodes) for each in scenario.network.routed]
+        self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
         self._nodes = _with_role(plan, Role.NODE)
         self._hosts = _with_role(plan, Role.HOST)
         self._pods = {pod.name: pod for pod in plan.pods}
@@ -97,7 +99,7 @@ class _Resolver:
             flows=probe.send.flows,
             payload=probe.send.payload,
             receivers=tuple(self._receivers(probe, Family.of(destination))),
-            fences=tuple(self._fences(probe, Family.of(destination))),
+            fences=tuple(self._fences(probe, destination)),
             nodes=tuple(self._nodes),
             detour=self._detour(probe, destination),
             http=probe.expect.http is not None,
@@ -229,12 +231,24 @@ class _Resolver:
             host = self._hosts[probe.target.host]
             yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=_address(host, family))
 
-    def _fences(self, probe: Probe, family: Family) -> Iterator[Fence]:
-        """The node that the sender's packets enter, and every pod: but not the sender, whom they need not leave."""
-        places: list[Namespace | PodPlace] = [self._entrance(probe), *self._pods.values()]
+    def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
+        """The nodes that its packets may enter, and every pod: but not the sender, whom they need not leave."""
+        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values()]
         for place in places:
             if place.name != probe.source.name:
-                yield Fence(name=place.name, address=_address(place, family))
+                yield Fence(name=place.name, address=_address(place, Family.of(destination)))
+
+    def _entrances(self, probe: Probe, destination: IPAddress) -> list[Namespace]:
+        """The node that the sender's packets enter, or all those among which the router shares their flows."""
+        sharing = self._sharing(probe, destination)
+        return [self._nodes[name] for name in sharing] or [self._entrance(probe)]
+
+    def _sharing(self, probe: Probe, destination: IPAddress) -> tuple[str, ...]:
+        """The nodes among which the router shares what a host sends there, unless the probe names one of them."""
+        named = isinstance(probe.target, ServiceTarget) and probe.target.node is not None
+        if named or probe.source.name not in self._hosts:
+            return ()
+        return next((nodes for network, nodes in self._shared if destination in network), ())
 
     def _entrance(self, probe: Probe) -> Namespace:
         sender = probe.source.name
@@ -246,11 +260,8 @@ class _Resolver:
         return next(iter(self._nodes.values())) if named is None else _find("to.node", named, self._nodes)
 
     def _detour(self, probe: Probe, destination: IPAddress) -> Detour | None:
-        """Where the router sends an address of a Service that is no node's own.
-
-        Said by every errand of a host that dials one, since the errands before it may have moved the route.
-        """
-        if probe.source.name not in self._hosts:
+        """Where the router sends an address of a Service that is no node's own, and that it does not share anyway."""
+        if probe.source.name not in self._hosts or self._sharing(probe, destination):
             return None
         network = self._service_network(destination)
         if network is None and isinstance(probe.target, ServiceTarget) and probe.target.via not in _OF_NODE:

@@ -24,13 +24,17 @@ from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.references import choose_port, service_id
 from lab.scenario.schema.probe import ServiceTargetShape
 
-__all__ = ["MISSING", "Missing", "refuse_missing"]
+__all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
 
 RUNNING_MODES: Final = (Mode.IPTABLES,)
 
 
 def _any(_value: object) -> bool:
     return True
+
+
+def _true(value: object) -> bool:
+    return value is True
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,7 @@ _OF_EXPECT: Final = (Missing("outcome", {"untranslated"}, "allowed: delivered, r
 
 MISSING: Final = (
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
-    Missing("pods.*.addresses"),
-    Missing("loadBalancers"),
+    Missing("dns", _true),
     Missing("streams"),
     Missing("steps"),
     Missing(
@@ -138,12 +141,9 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
 def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
     """What Pods and Nodes say beyond what entries of ``spec.pods`` and ``spec.nodes`` may say today."""
     for given in manifests.pods.values():
-        for path in ("status.podIP", "spec.containers.[].ports.[].protocol"):
-            for place in _found(given.place, tuple(path.split("."))):
-                if path != "spec.containers.[].ports.[].protocol":
-                    problems.add(place.key, "not yet: this version cannot give pods other addresses than its own")
-                elif place.value == Protocol.SCTP:
-                    _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
+        for place in _found(given.place, ("spec", "containers", "[]", "ports", "[]", "protocol")):
+            if place.value == Protocol.SCTP:
+                _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
     for given in manifests.nodes.values():
         for place in _found(given.place, ("status", "addresses", "[]", "type")):
             if place.value == "InternalIP":

@@ -12,6 +12,7 @@ from enum import StrEnum
 from lab.ip import IPAddress, Protocol
 
 __all__ = [
+    "Capture",
     "ConnectReport",
     "Direction",
     "Evidence",
@@ -78,6 +79,17 @@ class SeenFrame:
     packet: Packet
     at: int
     data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The frames of one run, of every flow and at every tap, in the order in which they were read.
+
+    ``left_out`` counts those that were one too many to be kept: the last ones.
+    """
+
+    frames: tuple[SeenFrame, ...] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +180,11 @@ class TableEntry:
 class TraceStep:
     """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
 
-    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``. ``text`` is the rule as iptables-save prints it;
-    empty for a policy, and for a return at the end of a chain. A device is empty where there is none. ``at`` is 0 where
-    the kernel does not tell the time; steps stand in the order in which they were taken.
+    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``; or ``entry`` for the packet as it came, before
+    any rule but the lab's own. ``text`` is the rule as the tool that wrote it prints it; empty for what is no rule, and
+    for a return at the end of a chain. ``verdict`` is nf_tables' own, such as ``drop`` or ``jump KUBE-SERVICES``;
+    legacy iptables tells none. A device is empty where there is none. ``at`` is 0 where the
+    kernel does not tell the time; steps stand in the order in which they were taken.
     """
 
     place: str
@@ -187,6 +201,7 @@ class TraceStep:
     in_device: str = ""
     out_device: str = ""
     at: int = 0
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +211,8 @@ class Evidence:
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
     connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
-    ``http`` is what the flows that asked by HTTP were answered. ``frames`` are those of its first flows. ``steps`` are
-    those of a traced packet: the way there through every node, then the way back.
+    ``http`` is what the flows that asked by HTTP were answered. ``steps`` are those of a traced packet: the way there
+    through every node, then the way back.
     """
 
     sent: int
@@ -213,6 +228,5 @@ class Evidence:
     entries: tuple[TableEntry, ...] | None = None
     http: tuple[HttpReport, ...] = ()
     steps: tuple[TraceStep, ...] = ()
-    frames: tuple[SeenFrame, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

@@ -68,7 +68,14 @@ def judge(probe: Probe, errand: Errand, source: IPAddress | None, evidence: Evid
         InternalError: if ``expect.source`` names a node's device and ``source`` does not say what address that is.
     """
     case = open_case(probe, errand, evidence)
-    return ProbeVerdict(probe=probe, errand=errand, verdicts=tuple(_verdicts(case, source)), evidence=evidence)
+    expect = probe.expect
+    return ProbeVerdict(
+        probe=probe,
+        errand=errand,
+        verdicts=tuple(_verdicts(case, source)),
+        evidence=evidence,
+        source=None if expect.source is None else _resolved(errand, expect, source),
+    )
 
 
 def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:

@@ -1,10 +1,10 @@
 """Probes with every name looked up."""
 
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 
 import pytest
-from scenario_cases import ECHO, at, front, node, pods, probe, scenario, two_nodes
+from scenario_cases import ECHO, at, front, host, node, pods, probe, scenario, two_nodes
 from wires import BASIC as WIRES
 
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
@@ -17,6 +17,7 @@ from lab.scenario.model import (
     AddressTarget,
     Front,
     HostTarget,
+    LoadBalancer,
     Manner,
     PodTarget,
     Probe,
@@ -94,6 +95,26 @@ def test_front(sender: str, target: ServiceTarget, expected: tuple[str, int], wa
     found = errand(probe("p", sender, target), EXPOSED)
     assert (str(found.destination), found.port) == expected
     assert found.detour == way
+
+
+def shared_errand(asked: Probe) -> Errand:
+    """Three nodes, two of which share the network that the load balancer's address is of."""
+    case = scenario([node("node-a"), node("node-b"), node("node-c")], hosts=[host("client")], probes=[asked])
+    edge = LoadBalancer(name="edge", pool=(ip_network("192.0.2.0/28"),), nodes=("node-a", "node-c"), position=at(1))
+    case = replace(case, load_balancers=(edge,))
+    return resolve(case, draw(case), (EXPOSED,))[0]
+
+
+def test_what_the_router_shares_has_no_detour_and_a_fence_to_every_node_that_shares() -> None:
+    found = shared_errand(probe("p", "client", by(Front.LOAD_BALANCER_IP)))
+    assert found.detour is None
+    assert [fence.name for fence in found.fences] == ["node-a", "node-c"]
+
+
+def test_a_node_that_is_named_gets_what_the_router_would_share() -> None:
+    found = shared_errand(probe("p", "client", by(Front.LOAD_BALANCER_IP, "node-b")))
+    assert found.detour == detour("192.0.2.2/32", "172.18.0.3")
+    assert [fence.name for fence in found.fences] == ["node-b"]
 
 
 def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
