@@ -20,6 +20,7 @@ from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.leftover_tables import delete_table
 from lab.kernel.masquerade import masquerade_text, without_masquerade
 from lab.kernel.netns import NetNs, make_netns
+from lab.plan.masquerade import masquerade_text, without_masquerade
 from lab.plan.model import Masquerade
 from lab.timing import Deadline, together
 
