@@ -116,6 +116,10 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
             source: await ip(launcher, wiring, "node-a", "route", "get", "203.0.113.9", "from", source)
             for source in ("192.168.7.11", "172.18.0.2")
         }
+        found |= {
+            source: await ip(launcher, wiring, "node-a", "-6", "route", "get", "2001:db8:203:113::9", "from", source)
+            for source in ("fd00:192:168:7::b", "fd00:172:18::2")
+        }
         nodes = {name: udp(wiring, Place(name, name, BALANCED.network_address), 4000) for name in ("node-a", "node-b")}
         for sock in nodes.values():
             sock.setblocking(False)
@@ -140,7 +144,12 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
 @BOTH
 def test_policy_routes_hold_for_their_source_and_balanced_addresses_are_shared_by_flow(ordinary: bool) -> None:
     found = sandboxed(what_crowded_nodes_route, ordinary=ordinary)
-    assert found["devices"] == {"192.168.7.11": "eth1", "172.18.0.2": "eth0"}
+    assert found["devices"] == {
+        "192.168.7.11": "eth1",
+        "172.18.0.2": "eth0",
+        "fd00:192:168:7::b": "eth1",
+        "fd00:172:18::2": "eth0",
+    }
     assert sum(found["shares"]) == 200
     assert min(found["shares"]) > 40, "the router hashes on ports, so flows of one client are shared"
     assert found["torn"] == [], "all packets of a flow take one way"
