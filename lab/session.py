@@ -16,6 +16,7 @@ from lab.assembly import Assembly, assemble
 from lab.client import LabProcess
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError
+from lab.garbage import uncollected
 from lab.messages import Build, Built, Close, Closed, Dump, Dumped, Execute, Executed, Request, Send, Sent
 from lab.plan.errand import Errand
 from lab.report.bundle import Circumstances, bundle
@@ -111,8 +112,9 @@ class OpenLab:
             InternalError: the lab is gone, or at fault.
         """
         errand = self._assembly.errand(probe)
-        sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
-        verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
+        with uncollected():
+            sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
+            verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
         return replace(verdict, traced=self.trace(probe)[1]) if trace else verdict
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:

@@ -12,12 +12,14 @@ has not arrived by then never will); when they are back and still nothing has mo
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
+from lab.codec.records import of_rows
 from lab.errors import InternalError
+from lab.garbage import uncollected
 from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
@@ -25,7 +27,7 @@ from lab.kernel.tracked import FlowLookup, Tuple
 from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
-from lab.timing import Deadline
+from lab.timing import Deadline, together
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
 from lab.traffic.dissect import TCP, UDP
@@ -140,30 +142,34 @@ class Runner:
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
         async with self._lock:
-            started = time.monotonic()
-            family = Family.of(errand.destination)
-            meters = {node: self._meters[node, family] for node in errand.nodes}
-            await asyncio.gather(*(meter.begin() for meter in meters.values()))
-            identity = self._identities.issue(errand.flows)
-            ports = self._source_ports(errand)
-            turns = self._prepare(errand, identity, ports)
-            tracing = self._armed(errand, identity) if trace else None
-            try:
-                unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
-            except BaseException:
-                self._stop_tracing()  # what it was armed for must not weigh on later runs
-                raise
-            finally:
-                turns.close()
-            losses = turns.losses()
-            tracked = tuple(self._tracked(errand, ports))
-            steps: tuple[TraceStep, ...] = ()
-            if tracing is not None:
-                steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
-            counts = await asyncio.gather(*(meter.end() for meter in meters.values()))
+            with uncollected():
+                return await self._run(errand, trace=trace)
+
+    async def _run(self, errand: Errand, *, trace: bool) -> Evidence:
+        started = time.monotonic()
+        family = Family.of(errand.destination)
+        meters = {node: self._meters[node, family] for node in errand.nodes}
+        await together(meter.begin() for meter in meters.values())
+        identity = self._identities.issue(errand.flows)
+        ports = self._source_ports(errand)
+        turns = self._prepare(errand, identity, ports)
+        tracing = self._armed(errand, identity) if trace else None
+        try:
+            unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
+        except BaseException:
+            self._stop_tracing()  # what it was armed for must not weigh on later runs
+            raise
+        finally:
+            turns.close()
+        losses = turns.losses()
+        tracked = self._tracked(errand, ports)
+        steps: tuple[TraceStep, ...] = ()
+        if tracing is not None:
+            steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
+        counts = await together(meter.end() for meter in meters.values())
         return Evidence(
             sent=turns.sending.sent,
-            observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
+            observations=tuple(turns.matcher.observations),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=errand.nodes,
@@ -178,19 +184,20 @@ class Runner:
             seconds=time.monotonic() - started,
         )
 
-    def _tracked(self, errand: Errand, ports: Sequence[int]) -> Iterator[TrackedFlow]:
+    def _tracked(self, errand: Errand, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
         """What the nodes remember of the flows, as a second witness of where they went.
 
         Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
         """
         dialled = Tuple(_NUMBERS[errand.protocol], errand.sender.address, 0, errand.destination, errand.port)
+        rows: list[tuple[object, ...]] = []
         for node in errand.nodes:
             lookup = self._lookups.get(node)
             if lookup is None:
                 lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
-            for flow, reply in enumerate(lookup.replies(dialled, ports)):
-                if reply is not None:
-                    yield TrackedFlow(flow, node, *reply[1:])
+            replies = lookup.replies(dialled, ports)
+            rows += ((flow, node, *reply[1:]) for flow, reply in enumerate(replies) if reply is not None)
+        return tuple(of_rows(TrackedFlow, rows))
 
     def _armed(self, errand: Errand, identity: Identity) -> Tracing:
         """The lab's tracing, opened when it is first asked for: most runs never need it."""
