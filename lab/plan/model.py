@@ -9,9 +9,9 @@ known in advance every message can be written without a look-up.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
@@ -25,6 +25,7 @@ __all__ = [
     "ForwardingEntry",
     "LinkEnd",
     "Listener",
+    "Masquerade",
     "Namespace",
     "Neighbour",
     "NextHop",
@@ -171,6 +172,15 @@ class Listener:
     address: IPAddress | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Masquerade:
+    """What a node's CNI plugin masquerades: packets of pods in ``sources``, but for those to ``spared``."""
+
+    family: Family
+    sources: tuple[IPNetwork, ...]
+    spared: tuple[IPNetwork, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
     """One network namespace and all that stands in it, but for the links, which have two ends.
@@ -190,6 +200,7 @@ class Namespace:
     neighbours: tuple[Neighbour, ...] = ()
     forwarding: tuple[ForwardingEntry, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    masquerades: tuple[Masquerade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +278,11 @@ class Plan:
             if namespace.name == name:
                 return namespace
         raise KeyError(name)
+
+    def with_sysctls(self, sysctls: Mapping[str, tuple[Sysctl, ...]]) -> Self:
+        """The plan with other sysctls in some namespaces, such as those that were found there."""
+        changed = tuple(replace(each, sysctls=sysctls.get(each.name, each.sysctls)) for each in self.namespaces)
+        return replace(self, namespaces=changed)
 
     def end(self, namespace: str, device: str) -> LinkEnd:
         """The link end of that device. Raises ``KeyError``."""

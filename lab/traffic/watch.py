@@ -97,6 +97,15 @@ class Watch:
         self.collect()
         self.losses()
 
+    def renew(self) -> None:
+        """Be as new, for another lab on the same devices: nothing waits, and no node's programs are tapped."""
+        for stack in self._stacks.values():
+            self._epoll.unregister(stack.fileno())
+            del self._by_fd[stack.fileno()]
+            stack.close()
+        self._stacks.clear()
+        self.discard()
+
     def losses(self) -> tuple[TapLoss, ...]:
         """What each tap could not keep since this was last asked."""
         return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost()))

@@ -12,14 +12,17 @@ from enum import StrEnum
 from lab.ip import IPAddress, Protocol
 
 __all__ = [
+    "Capture",
     "ConnectReport",
     "Direction",
     "Evidence",
     "FenceReport",
+    "HttpReport",
     "Observation",
     "Packet",
     "RuleCount",
     "SeenFrame",
+    "TableEntry",
     "TapLoss",
     "TraceStep",
     "TrackedFlow",
@@ -79,6 +82,17 @@ class SeenFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Capture:
+    """The frames of one run, of every flow and at every tap, in the order in which they were read.
+
+    ``left_out`` counts those that were one too many to be kept: the last ones.
+    """
+
+    frames: tuple[SeenFrame, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectReport:
     """What the kernel's sockets said of one ``connect`` flow.
 
@@ -93,6 +107,16 @@ class ConnectReport:
     backend: str = ""
     peer: IPAddress | None = None
     peer_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReport:
+    """What one flow was answered by HTTP. ``error`` is an errno's name or ``timeout``; then the status is 0."""
+
+    flow: int
+    status: int
+    local_endpoints: int | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +163,19 @@ class TrackedFlow:
     reply_destination_port: int
 
 
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """One entry of a node's connection tracking, whosever it is: who dialled what, and who answers."""
+
+    node: str
+    source: IPAddress
+    source_port: int
+    destination: IPAddress
+    destination_port: int
+    reply_source: IPAddress
+    reply_source_port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
     """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
@@ -173,8 +210,9 @@ class Evidence:
 
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
-    connection tracking held of its flows; ``None`` where that was not read. ``frames`` are those of its first flows.
-    ``steps`` are those of a traced packet: the way there through every node, then the way back.
+    connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
+    ``http`` is what the flows that asked by HTTP were answered. ``steps`` are those of a traced packet: the way there
+    through every node, then the way back.
     """
 
     sent: int
@@ -187,7 +225,8 @@ class Evidence:
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None
+    entries: tuple[TableEntry, ...] | None = None
+    http: tuple[HttpReport, ...] = ()
     steps: tuple[TraceStep, ...] = ()
-    frames: tuple[SeenFrame, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0
