@@ -296,8 +296,8 @@ class Scenario:
 
     ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
     a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
-    ``proxy`` is ``None`` where the file configures none. With ``dns`` the lab has a name server, whether or not a probe
-    dials a name.
+    ``service_positions`` say where each Service stands, in the order of ``services``. ``proxy`` is ``None`` where the
+    file configures none. With ``dns`` the lab has a name server, whether or not a probe dials a name.
     """
 
     file: str
@@ -310,6 +310,7 @@ class Scenario:
     pods: tuple[PodGroup, ...]
     hosts: tuple[Host, ...]
     services: tuple[Service, ...]
+    service_positions: tuple[Position, ...] = ()
     probes: tuple[Probe, ...]
     notes: tuple[str, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
