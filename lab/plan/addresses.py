@@ -88,8 +88,9 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     segments, pods, services = _networks(scenario)
     problems: list[str] = []
     by_hand = {each.interface.ip for node in scenario.nodes for each in node.addresses}
-    node_wishes = [_Wish(node.name, node.position) for node in scenario.nodes]
-    node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDR", problems)
+    fixed = {each for node in scenario.nodes for each in node.internal_ips}
+    node_wishes = [_Wish(node.name, node.position, fixed=node.internal_ips) for node in scenario.nodes]
+    node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDR", problems, fixed)
     host: dict[str, Addresses] = {}
     uplink: dict[tuple[str, str], Addresses] = {}
     for name, networks in segments.items():
@@ -103,7 +104,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
             if each.segment == name
         }
         wishes = [*hosts, *(_Wish(key, owner.position) for key, (owner, _) in keys.items())]
-        given = _hand_out(networks, first, wishes, where, problems, by_hand)
+        given = _hand_out(networks, first, wishes, where, problems, by_hand | fixed)
         host |= {each.name: given[each.name] for each in hosts if each.name in given}
         uplink |= {(owner.name, device): given[key] for key, (owner, device) in keys.items() if key in given}
     pod_network = _pod_networks(pods, node_wishes, problems)

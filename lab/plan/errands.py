@@ -74,6 +74,7 @@ class _Resolver:
         self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
         self._nodes = _with_role(plan, Role.NODE)
         self._hosts = _with_role(plan, Role.HOST)
+        self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
         self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
@@ -196,13 +197,26 @@ class _Resolver:
                 yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
         for node in self._nodes.values():
             yield from _programs(node, family)
-        if isinstance(probe.target, HostTarget):
-            host = self._hosts[probe.target.host]
-            yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=_address(host, family))
+        for host in self._hosts.values():
+            dialled = isinstance(probe.target, HostTarget) and probe.target.host == host.name
+            for address in [_address(host, family)] if dialled else self._serving(host, family):
+                yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
+
+    def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
+        """The addresses of a host that given slices have for endpoints."""
+        return [
+            address
+            for address in _addresses(host)
+            if Family.of(address) is family and address in self._endpoints
+        ]  # fmt: skip
 
     def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
-        """The nodes that its packets may enter, and every pod: but not the sender, whom they need not leave."""
-        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values()]
+        """The nodes that its packets may enter, every pod, and hosts that are endpoints.
+
+        But not the sender, whom they need not leave.
+        """
+        hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
+        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values(), *hosts]
         for place in places:
             if place.name != probe.source.name:
                 yield Fence(name=place.name, address=_address(place, Family.of(destination)))

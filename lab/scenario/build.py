@@ -138,6 +138,7 @@ def _node(name: str, shape: NodeShape, place: Place) -> Node:
         name=name,
         labels=shape.labels,
         sysctls=shape.sysctls,
+        internal_ips=tuple(shape.internal_ips),
         addresses=tuple(NodeAddress(each.device, each.address) for each in shape.addresses),
         uplinks=tuple(Uplink(device, uplink.segment) for device, uplink in shape.uplinks.items()),
         routes=tuple(NodeRoute(each.to, each.device, each.via, each.source) for each in shape.routes),

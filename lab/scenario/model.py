@@ -190,11 +190,16 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node of the scenario. ``sysctls`` override the lab's own, by dotted name."""
+    """One node of the scenario. ``sysctls`` override the lab's own, by dotted name.
+
+    ``internal_ips`` are its own addresses, one of each family, the lab's choice where there are none; ``addresses`` are
+    further ones.
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    internal_ips: tuple[IPAddress, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     uplinks: tuple[Uplink, ...] = ()
     routes: tuple[NodeRoute, ...] = ()
