@@ -118,6 +118,7 @@ def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
         pod_network=shape.pod_network.value,
         hairpin=shape.hairpin.value,
         inter_node=shape.inter_node.value,
+        outbound_masquerade=shape.outbound_masquerade,
         pod_cidrs=networks["podCIDR"],
         service_cidrs=networks["serviceCIDR"],
         node_cidrs=networks["nodeCIDR"],
