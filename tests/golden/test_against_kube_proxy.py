@@ -1,8 +1,9 @@
 """The embedded engine's rules against those of kube-proxy 1.36.3, by what they mean.
 
 ``kube-proxy-v1.36.3`` holds what that binary wrote for the same small clusters, each in an empty namespace of a kernel
-with nfacct, as iptables-save printed it, without counters. It had the same configuration, and one node to serve. The lab's own Service, by which it is seen that
-a proxy has caught up, is taken out, and with it the chains that a large cluster keeps of it for a while.
+with nfacct, as iptables-save printed it, without counters. It had the same configuration, and one node to serve. The
+lab's own Service, by which it is seen that a proxy has caught up, is taken out, and with it the chains that a large
+cluster keeps of it for a while.
 """
 
 from dataclasses import replace
