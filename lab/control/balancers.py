@@ -84,6 +84,8 @@ class HealthChecks:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait([self._loop])
+            if not self._loop.cancelled():
+                self._loop.result()  # it ends by itself only when the kernel has refused a route
         self._write((), {})
 
     def _note(self, event: Event) -> None:
