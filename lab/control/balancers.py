@@ -122,8 +122,5 @@ class HealthChecks:
         self._standing = wanted
 
     def _ways(self, route: Route) -> list[int]:
-        return (
-            []
-            if route.unreachable
-            else [self._indexes[hop.device] for hop in route.hops] or [self._indexes[route.device]]
-        )
+        devices = [] if route.unreachable else [hop.device for hop in route.hops] or [route.device]
+        return [self._indexes[device] for device in devices]
