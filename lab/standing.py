@@ -5,24 +5,31 @@ Must not: judge, speak to the client, know more than one lab, or make the wire t
 """
 
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, Self
 
+from lab.cluster.objects import Service
 from lab.cluster.store import Store
+from lab.control.balancers import HealthChecks
 from lab.engines.catalogue import make_engine
 from lab.engines.protocol import Engine
 from lab.errors import CapabilityError, InternalError
 from lab.ip import Family
+from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs
+from lab.kernel.realise import Wiring
 from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
-from lab.messages import Build, Stage
+from lab.messages import Build, NodeRecord, Recalled, Stage
 from lab.plan.errand import Errand
-from lab.plan.model import Role
+from lab.plan.model import Role, Sysctl
+from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
 from lab.traffic.runner import Runner
@@ -46,6 +53,8 @@ class Lab:
     stages: tuple[Stage, ...]
     variant: IptablesVariant
     _launcher: Launcher
+    _detours: Detours
+    _health_checks: HealthChecks | None
     _stack: AsyncExitStack
 
     @classmethod
@@ -68,34 +77,29 @@ class Lab:
         """
         stages = [_Mark("start", time.monotonic())]
         wiring = wire.wiring
+        detours = Detours(wiring)
         async with AsyncExitStack() as stack:
+            stack.callback(detours.take, None)
             store = Store()
-            tools = {
-                namespace.name: IptablesTool(
-                    launcher, wiring.namespaces[namespace.name], f"{wire.number}/{namespace.name}", variant
-                )
-                for namespace in request.plan.namespaces
-                if namespace.role is Role.NODE
-            }
-            engines = {
-                name: make_engine(request.engine, name, store, tool, wiring.namespaces[name])
-                for name, tool in tools.items()
-            }
-            revision = max((store.apply(thing) for thing in request.objects), default=0)
-            deadline = Deadline.after(_SYNC_SECONDS)
-            for engine in engines.values():
-                stack.push_async_callback(engine.stop)
-            await together(engine.start() for engine in engines.values())
-            await together(engine.wait_synced(revision, deadline) for engine in engines.values())
+            tools = _tools(wire, launcher, variant)
+            engines = await _run_engines(request, wiring, store, tools, stack)
+            health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            meters = {name: _meter(wiring.namespaces[name], tool, variant) for name, tool in tools.items()}
-            runner = Runner(wiring.namespaces, request.plan, meters, watch=wire.watch)
-            stack.callback(runner.close)
-            await runner.open()
+            runner = await _open_runner(request, wire, tools, variant, stack)
             stages.append(_Mark("open responders", time.monotonic()))
             return cls(
-                number, wire, store, engines, runner, (laid, *_durations(stages)), variant, launcher, stack.pop_all()
+                number,
+                wire,
+                store,
+                engines,
+                runner,
+                (laid, *_durations(stages)),
+                variant,
+                launcher,
+                detours,
+                health_checks,
+                stack.pop_all(),
             )
 
     async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
@@ -109,8 +113,9 @@ class Lab:
                 f"rules that can be traced, which those of {self.variant.version} are not yet",
                 "run with --iptables legacy",
             )
-        if errand.detour is not None:
-            self.wire.take(errand.detour)
+        self._detours.take(errand.detour)
+        if self._health_checks is not None:
+            await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
         return await self.runner.run(errand, trace=trace)
 
     async def dump(self, node: str) -> str:
@@ -118,6 +123,20 @@ class Lab:
         if node not in self.engines:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.engines)}")
         return await self.engines[node].dump()
+
+    async def recall(self) -> Recalled:
+        """What is left of the last errand: its frames, and every node as it stands now."""
+        rules = await together(engine.dump() for engine in self.engines.values())
+        nodes = zip(self.engines.items(), rules, strict=True)
+        records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
+        return Recalled(self.runner.capture(), tuple(records))
+
+    def _sysctls(self, node: str) -> Iterator[Sysctl]:
+        """What the plan says of a node, with the values that the kernel has now."""
+        for planned in self.wire.wiring.plan.namespace(node).sysctls:
+            value = read_sysctl(self.wire.wiring.namespaces[node], planned.name)
+            if value is not None:
+                yield replace(planned, value=value)
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
@@ -132,11 +151,69 @@ class Lab:
         await self._stack.aclose()
 
 
-def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant) -> Meter:
-    """The cheapest way to read the counters of this node's rules."""
-    save = partial(tool.save, Family.IPV4)
+def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str, IptablesTool]:
+    """What loads and reads the rules of each node."""
+    namespaces, plan = wire.wiring.namespaces, wire.wiring.plan
+    nodes = [namespace.name for namespace in plan.namespaces if namespace.role is Role.NODE]
+    return {name: IptablesTool(launcher, namespaces[name], f"{wire.number}/{name}", variant) for name in nodes}
+
+
+async def _open_runner(
+    request: Build, wire: Wire, tools: Mapping[str, IptablesTool], variant: IptablesVariant, stack: AsyncExitStack
+) -> Runner:
+    """The traffic of the lab, with a meter for the rules of each node and family."""
+    namespaces = wire.wiring.namespaces
+    meters = {
+        (name, family): _meter(namespaces[name], tool, variant, family)
+        for name, tool in tools.items()
+        for family in request.engine.families
+    }
+    runner = Runner(namespaces, request.plan, meters, request.seed, served=_served(request), watch=wire.watch)
+    stack.callback(runner.close)
+    await runner.open()
+    return runner
+
+
+async def _run_engines(
+    request: Build, wiring: Wiring, store: Store, tools: Mapping[str, IptablesTool], stack: AsyncExitStack
+) -> dict[str, Engine]:
+    """Put the objects into the store and an engine into every node; when this returns, all have programmed them."""
+    engines = {
+        name: make_engine(request.engine, name, store, tool, wiring.namespaces[name]) for name, tool in tools.items()
+    }
+    revision = max((store.apply(thing) for thing in request.objects), default=0)
+    deadline = Deadline.after(_SYNC_SECONDS)
+    for engine in engines.values():
+        stack.push_async_callback(engine.stop)
+    await together(engine.start() for engine in engines.values())
+    await together(engine.wait_synced(revision, deadline) for engine in engines.values())
+    return engines
+
+
+async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:
+    """Let the plan's balancers follow the health of their nodes; ``None`` where none does."""
+    balancers = wiring.plan.balancers
+    if not any(balancer.health_checked for balancer in balancers):
+        return None
+    indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
+    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store)
+    stack.push_async_callback(checks.close)
+    await checks.start()
+    return checks
+
+
+def _served(request: Build) -> Iterator[int]:
+    """The ports on which proxies listen in their nodes."""
+    configuration = request.engine.configuration
+    yield from (each.port for each in (configuration.healthz, configuration.metrics))
+    yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
+
+
+def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
+    """The cheapest way to read the counters of this node's rules for one family."""
+    save = partial(tool.save, family)
     if variant.name == "legacy":
-        return TableMeter(netns.name, TableReader(netns, Family.IPV4), save)
+        return TableMeter(netns.name, TableReader(netns, family), save)
     return TextMeter(netns.name, save)
 
 

@@ -23,8 +23,7 @@ from lab.kernel.realise import Wiring, realise
 from lab.kernel.reset import NotAsNewError, Renewal
 from lab.kernel.rules import IptablesVariant
 from lab.messages import Build
-from lab.plan.errand import Detour
-from lab.plan.model import Plan, Route
+from lab.plan.model import Plan
 from lab.traffic.watch import Watch
 
 __all__ = ["Purpose", "Wire"]
@@ -88,11 +87,6 @@ class Wire:
             stack.callback(watch.close)
             return cls(number, purpose, wiring, watch, renewal, stack.pop_all(), Census.take())
 
-    def take(self, detour: Detour) -> None:
-        """Give the router the route that an errand asks for."""
-        index = self.wiring.plan.end(detour.namespace, detour.device).index
-        self._renewal.move(detour.namespace, Route(detour.destination, detour.device, via=detour.via), index)
-
     def fits(self, purpose: Purpose) -> bool:
         """Whether a lab of that purpose may stand on it once it is as new."""
         return not self.spent and purpose == self.purpose and purpose.leaves_known_traces
@@ -105,6 +99,7 @@ class Wire:
         """Make it as new, for the lab of ``plan``. What cannot be made as new is spent, with the reason."""
         legacy = self.purpose.engine.families if self.purpose.variant == "legacy" else ()
         try:
+            self.watch.renew()
             self._renewal.make_as_new(legacy)
             self.watch.discard()
         except (NotAsNewError, OSError) as error:

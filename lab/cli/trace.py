@@ -41,7 +41,7 @@ from lab.verdict.journey import journey
 
 __all__ = ["command"]
 
-SessionMaker = Callable[[EngineChoice], Session]
+SessionMaker = Callable[..., Session]
 
 _FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP)
 

@@ -68,4 +68,3 @@ class Dump:
                     code = -struct.unpack_from("=i", content)[0] or errno.EPROTO
                     raise OSError(code, os.strerror(code))
                 found.append(content)
-

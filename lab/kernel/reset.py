@@ -12,7 +12,7 @@ conntrack           one message of ctnetlink without a tuple deletes every entry
 route exceptions    what ICMP redirects and "packet too big" have taught (net.ipv4.route.flush; IPv6's go with routes)
 neighbours          learnt link-layer addresses; the plan's own are permanent and stay
 forwarding entries  those that bridges have learnt: to somebody unknown a bridge sends to all, which taps see
-routes              those that errands have moved
+routes              those that errands and balancers have moved or added
 ==================  ===========================================================================================
 
 What TCP learns of a peer's path is never kept (net.ipv4.tcp_no_metrics_save): only the machine's root may delete it.
@@ -24,7 +24,9 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
 
 from lab.ip import Family
@@ -52,6 +54,12 @@ _TCP_STATES: Final = 13
 _NOT_LISTENING: Final = (1 << _TCP_STATES) - 2 & ~(1 << _TCP_LISTEN)
 _DIAG_REQUEST: Final = struct.Struct("=BBBxI")  # struct inet_diag_req_v2, without its socket id
 _DIAG_SOCKET_ID: Final = slice(4, 52)  # of struct inet_diag_msg
+_RTM_GETROUTE: Final = 26
+_RTMSG: Final = struct.Struct("=BBBBBBBBI")
+_RTPROT_STATIC: Final = 4
+_RTM_F_CLONED: Final = 0x200
+_RTA_DST: Final = 1
+_RTA_TABLE: Final = 15
 _RTM_GETNEIGH: Final = 30
 _NDMSG: Final = struct.Struct("=BxxxiHBB")
 _LASTING: Final = 0x80 | 0x40  # NUD_PERMANENT | NUD_NOARP
@@ -101,12 +109,6 @@ class Renewal:
             name: {key: read_sysctl(wiring.namespaces[name], key) for key in _PROXY_SYSCTLS} for name in self._nodes
         }
         self._ends = ends_by_namespace(wiring.plan)
-        self._moved: dict[str, dict[tuple[object, int], tuple[Route, int]]] = {}
-
-    def move(self, namespace: str, route: Route, index: int) -> None:
-        """Add a route by the device of that index, or put it in the place of another, until the wire is made as new."""
-        self._wiring.routes[namespace].send([replace_route(route, index)])
-        self._moved.setdefault(namespace, {})[route.destination, route.table] = route, index
 
     def make_as_new(self, legacy: Sequence[Family]) -> None:
         """Take away, in every namespace of the wire, all that a lab has left there.
@@ -157,14 +159,11 @@ class Renewal:
         indexes = {device.device: device.index for device in tops}
         planned = {(route.destination, route.table) for route in namespace.routes}
         added = [
-            delete_route(route, index)
-            for place, (route, index) in self._moved.pop(namespace.name, {}).items()
-            if place not in planned
+            delete_route(route)
+            for route in _static_routes(self._wiring.namespaces[namespace.name])
+            if (route.destination, route.table) not in planned
         ]
-        renewed = [
-            replace_route(route, *([indexes[hop.device] for hop in route.hops] or [indexes[route.device]]))
-            for route in namespace.routes
-        ]
+        renewed = [replace_route(route, *(indexes[device] for device in _devices(route))) for route in namespace.routes]
         self._wiring.routes[namespace.name].send([*added, *renewed])
 
     def _forget_neighbours(self, netns: NetNs) -> None:
@@ -184,6 +183,23 @@ def _try(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fa
         if error.errno in _ABSENT:
             return []
         raise
+
+
+def _static_routes(netns: NetNs) -> Iterator[Route]:
+    """Destination and table of every route that somebody has set; the kernel's own follow from addresses."""
+    for body in _try(netns, _NETLINK_ROUTE, _RTM_GETROUTE, bytes(_RTMSG.size), dump=True):
+        family, length, _, _, _, protocol, _, _, flags = _RTMSG.unpack_from(body)
+        if protocol == _RTPROT_STATIC and not flags & _RTM_F_CLONED:  # IPv6 lists its exceptions, too
+            found = nested(body, _RTMSG.size)
+            where = ip_address(found.get(_RTA_DST, bytes(4 if family == socket.AF_INET else 16)))
+            yield Route(ip_network((where, length)), "", table=int.from_bytes(found[_RTA_TABLE], sys.byteorder))
+
+
+def _devices(route: Route) -> Sequence[str]:
+    """The devices whose indexes a request for that route names."""
+    if route.unreachable:
+        return ()
+    return [hop.device for hop in route.hops] or [route.device]
 
 
 def _flush_route_exceptions(netns: NetNs) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from lab.ip import Family, IPAddress, IPNetwork
 from lab.plan.model import (
     Address,
+    Balancer,
     Bridge,
     ForwardingEntry,
     LinkEnd,
@@ -104,6 +105,7 @@ class Draft:
         self._places: dict[str, Place] = {}
         self._links: list[Veth] = []
         self._pods: list[PodPlace] = []
+        self.balancers: tuple[Balancer, ...] = ()
         self._indexes = count(_FIRST_INDEX)
         self._macs = MacAddresses()
 
@@ -165,6 +167,7 @@ class Draft:
             namespaces=tuple(place.finished() for place in self._places.values()),
             links=tuple(self._links),
             pods=tuple(self._pods),
+            balancers=self.balancers,
         )
 
     def _end(self, place: Place, wanted: str, master: str | None = None) -> LinkEnd:

@@ -16,6 +16,10 @@ def plan_lines(plan: Plan) -> list[str]:
     lines: list[str] = []
     for namespace in plan.namespaces:
         lines += ["", *_namespace_lines(plan, namespace)]
+    for balancer in plan.balancers:
+        checked = ", as far as they are healthy" if balancer.health_checked else ""
+        pool, nodes = ", ".join(map(str, balancer.pool)), ", ".join(balancer.nodes)
+        lines += ["", f"balancer {balancer.name}: {pool} to {nodes}{checked}"]
     return lines[1:]
 
 
@@ -56,7 +60,7 @@ def _addressing_lines(namespace: Namespace) -> Iterator[str]:
     for route in namespace.routes:
         yield f"  route {_route(route)}"
     for rule in namespace.rules:
-        yield f"  rule {rule.priority}: from {rule.source or 'all'} lookup {rule.table}"
+        yield f"  rule {rule.priority}: from {rule.source or f'all {rule.family}'} lookup {rule.table}"
     for neighbour in namespace.neighbours:
         yield f"  neighbour {neighbour.address} lladdr {neighbour.mac} dev {neighbour.device}"
     for entry in namespace.forwarding:
@@ -64,6 +68,8 @@ def _addressing_lines(namespace: Namespace) -> Iterator[str]:
 
 
 def _route(route: Route) -> str:
+    if route.unreachable:
+        return f"unreachable {route.destination}"
     words = [str(route.destination)]
     if route.hops:
         words += [f"nexthop via {hop.via} dev {hop.device}" for hop in route.hops]

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.scenario.build import build_scenario
+from lab.scenario.changes import Moment, read_changes
 from lab.scenario.conditions import check_conditions
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Document, Place, Spot
@@ -26,9 +27,10 @@ from lab.scenario.networks import check_network, service_networks
 from lab.scenario.parts import read_parts, with_objects
 from lab.scenario.probes import check_probes
 from lab.scenario.problems import Problems
-from lab.scenario.references import check_services
+from lab.scenario.references import check_services, single_pods
 from lab.scenario.source import MOST_BYTES, decode, read_documents
-from lab.scenario.streams import check_streams
+from lab.scenario.streams import check_steps, check_streams
+from lab.scenario.subject import Subject
 
 __all__ = ["load_scenario", "parse_scenario"]
 
@@ -96,16 +98,25 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scen
     manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
     parts = with_objects(parts, manifests, problems)
+    moments: tuple[Moment, ...] = ()
     if complete:
         inventory = take_inventory(parts, problems)
         check_network(parts, inventory, problems)
         check_conditions(parts, problems)
-        check_probes(parts, inventory, manifests, problems)
+        pods = single_pods(parts)
+        check_probes(
+            parts.probes,
+            parts.place["spec"]["probes"],
+            lambda probe, place: Subject(probe, place, parts, inventory, manifests, pods, problems),
+            problems,
+        )
         check_streams(parts, inventory, manifests, problems)
+        moments = read_changes(parts, inventory, manifests, problems)
+        check_steps(parts, inventory, moments, problems)
         if to_run:
             refuse_missing(parts, inventory, manifests, configurations, problems)
     problems.raise_any()
-    return build_scenario(file, parts, manifests, configured)
+    return build_scenario(file, parts, manifests, moments, configured)
 
 
 def _configured(documents: list[Place], problems: Problems) -> Configured:

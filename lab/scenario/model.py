@@ -10,6 +10,23 @@ from dataclasses import dataclass, field
 from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import EndpointSlice, PodPort, Service
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
+from lab.scenario.course import (
+    Change,
+    Count,
+    EngineAction,
+    EngineState,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    RulesState,
+    ServiceChange,
+    SliceChange,
+    Step,
+    StepException,
+    StepExpect,
+    StreamExpect,
+    Until,
+)
 from lab.scenario.intent import (
     MOST_FLOWS,
     AddressTarget,
@@ -20,7 +37,6 @@ from lab.scenario.intent import (
     HostTarget,
     HttpExpect,
     NodeDevice,
-    PodChange,
     PodTarget,
     Preserved,
     Probe,
@@ -29,11 +45,10 @@ from lab.scenario.intent import (
     Shares,
     Source,
     SourceExpectation,
-    Step,
     Stream,
-    StreamExpect,
     Target,
 )
+from lab.scenario.versions import VersionRange
 from lab.scenario.words import Front, Manner, Mode, Outcome, Position, Reply, Spread
 
 __all__ = [
@@ -41,8 +56,12 @@ __all__ = [
     "AddressTarget",
     "Axis",
     "Case",
+    "Change",
     "ConntrackExpect",
+    "Count",
     "Daemon",
+    "EngineAction",
+    "EngineState",
     "Entries",
     "Exceptional",
     "Expect",
@@ -50,12 +69,14 @@ __all__ = [
     "Host",
     "HostTarget",
     "HttpExpect",
+    "LinkChange",
     "LoadBalancer",
     "Manner",
     "Mode",
     "Network",
     "Node",
     "NodeAddress",
+    "NodeChange",
     "NodeDevice",
     "NodeRoute",
     "Outcome",
@@ -67,19 +88,26 @@ __all__ = [
     "Probe",
     "Reply",
     "RoutedAddress",
+    "RulesState",
     "Scenario",
     "Segment",
     "Send",
+    "ServiceChange",
     "ServiceTarget",
     "Shares",
+    "SliceChange",
     "Source",
     "SourceExpectation",
     "Spread",
     "Step",
+    "StepException",
+    "StepExpect",
     "Stream",
     "StreamExpect",
     "Target",
+    "Until",
     "Uplink",
+    "VersionRange",
 ]
 
 
@@ -180,7 +208,10 @@ class PodGroup:
 
     With ``host_network`` the pods live in their nodes' namespaces; with ``shared_netns`` all pods of the entry on one
     node live in one namespace, each with an address of its own. ``addresses`` are a single pod's fixed ones, the lab's
-    choice where there are none. ``serving`` counts while a pod is ``terminating``: it says what ``ready`` said before.
+    choice where there are none. ``subdomain`` is the headless Service below whose name in DNS each pod has one: its
+    own, or ``hostname`` for a single pod. ``serving`` counts while a pod is ``terminating``: it says what ``ready``
+    said before. Pods that are not ``present`` have their place on the wire, and
+    the API does not know them until a step brings them.
     """
 
     name: str
@@ -192,8 +223,11 @@ class PodGroup:
     ready: bool = True
     serving: bool = True
     terminating: bool = False
+    present: bool = True
     host_network: bool = False
     shared_netns: bool = False
+    hostname: str = ""
+    subdomain: str = ""
     addresses: tuple[IPAddress, ...] = ()
     position: Position
 
@@ -262,13 +296,15 @@ class Scenario:
 
     ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
     a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
-    ``proxy`` is ``None`` where the file configures none.
+    ``proxy`` is ``None`` where the file configures none. With ``dns`` the lab has a name server, whether or not a probe
+    dials a name.
     """
 
     file: str
     name: str
     description: str = ""
     links: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     network: Network
     nodes: tuple[Node, ...]
     pods: tuple[PodGroup, ...]
@@ -280,6 +316,7 @@ class Scenario:
     load_balancers: tuple[LoadBalancer, ...] = ()
     streams: tuple[Stream, ...] = ()
     steps: tuple[Step, ...] = ()
+    dns: bool = False
     matrix: tuple[Axis, ...] = ()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None

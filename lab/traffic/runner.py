@@ -10,26 +10,26 @@ has not arrived by then never will); when they are back and still nothing has mo
 """
 
 import asyncio
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
 from lab.errors import InternalError
-from lab.ip import Protocol
+from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
 from lab.traffic.dissect import TCP, UDP
-from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry
+from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
+from lab.traffic.match import Matcher
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
@@ -37,7 +37,7 @@ from lab.traffic.responder import Responders
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
-from lab.verdict.evidence import Evidence, TraceStep, TrackedFlow
+from lab.verdict.evidence import Capture, Evidence, TraceStep, TrackedFlow
 
 __all__ = ["Runner"]
 
@@ -47,7 +47,7 @@ _FLOW_SECONDS: Final = 0.005
 _NUMBERS: Final = {Protocol.TCP: TCP, Protocol.UDP: UDP}
 
 # Ethernet, IP and transport header with options: what a frame is longer than its token and payload.
-_HEADER_BYTES: Final = 14 + 20 + 40
+_HEADER_BYTES: Final = 14 + 40 + 40
 
 
 class Runner:
@@ -57,8 +57,9 @@ class Runner:
         self,
         netns_by_name: Mapping[str, NetNs],
         plan: Plan,
-        meters: Mapping[str, Meter],
+        meters: Mapping[tuple[str, Family], Meter],
         seed: int = 0,
+        served: Iterable[int] = (),
         watch: Watch | None = None,
     ) -> None:
         """A runner; ``open`` it before the first run.
@@ -66,22 +67,25 @@ class Runner:
         Args:
             netns_by_name: every namespace of the plan.
             plan: pods and outside hosts of it are tapped, its listeners are answered for.
-            meters: of the nodes, by name; closed with the runner.
-            seed: orders source ports.
+            meters: of the nodes' rules for each family; closed with the runner.
+            seed: orders source ports, and stands in every token.
+            served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: taps that stand already and outlive the runner; without them it opens its own.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._meters = meters
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
+        taken.update(served)
         self._ports = PortDealer(seed, taken)
-        self._identities = IdentityRegistry(os.urandom(8))
+        self._identities = IdentityRegistry(nonce_of(seed))
         self._lock = asyncio.Lock()
         self._given = watch
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
         self._lookups: dict[str, FlowLookup] = {}
+        self._seen: Matcher | None = None
 
     async def open(self) -> None:
         """Open every responder, and every tap that does not stand yet, once for the lab's life.
@@ -127,6 +131,10 @@ class Runner:
             flush(netns)
         self._ports.restart()
 
+    def capture(self) -> Capture:
+        """The frames of the last run."""
+        return Capture() if self._seen is None else Capture(self._seen.frames, self._seen.left_out)
+
     async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Send an errand and gather the evidence. Runs wait for each other.
 
@@ -141,7 +149,9 @@ class Runner:
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
         async with self._lock:
             started = time.monotonic()
-            await asyncio.gather(*(self._meters[node].begin() for node in errand.nodes))
+            family = Family.of(errand.destination)
+            meters = {node: self._meters[node, family] for node in errand.nodes}
+            await asyncio.gather(*(meter.begin() for meter in meters.values()))
             identity = self._identities.issue(errand.flows)
             ports = self._source_ports(errand)
             turns = self._prepare(errand, identity, ports)
@@ -153,12 +163,13 @@ class Runner:
                 raise
             finally:
                 turns.close()
+            self._seen = turns.matcher
             losses = turns.losses()
             tracked = tuple(self._tracked(errand, ports))
             steps: tuple[TraceStep, ...] = ()
             if tracing is not None:
-                steps = tracing.finish(identity, {node: self._meters[node].texts() for node in errand.nodes})
-            counts = await asyncio.gather(*(self._meters[node].end() for node in errand.nodes))
+                steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
+            counts = await asyncio.gather(*(meter.end() for meter in meters.values()))
         return Evidence(
             sent=turns.sending.sent,
             observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
@@ -171,7 +182,6 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             steps=steps,
-            frames=tuple(turns.matcher.frames),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
@@ -200,13 +210,13 @@ class Runner:
     def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
-        if errand.protocol not in (Protocol.TCP, Protocol.UDP) or errand.destination.version != 4:
-            raise InternalError(
-                f"errand {errand.name!r}: {errand.protocol} to {errand.destination} is not sent; "
-                f"TCP and UDP over IPv4 are"
-            )
+        if errand.protocol not in (Protocol.TCP, Protocol.UDP):
+            raise InternalError(f"errand {errand.name!r}: {errand.protocol} is not sent; TCP and UDP are")
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
+        for receiver in errand.receivers:
+            if receiver.device == STACK:
+                self._watch.tap(receiver.namespace, STACK)
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from lab.ip import IPAddress, Protocol
 
 __all__ = [
+    "Capture",
     "ConnectReport",
     "Direction",
     "Evidence",
@@ -76,6 +77,17 @@ class SeenFrame:
     packet: Packet
     at: int
     data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The frames of one run, of every flow and at every tap, in the order in which they were read.
+
+    ``left_out`` counts those that were one too many to be kept: the last ones.
+    """
+
+    frames: tuple[SeenFrame, ...] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +182,7 @@ class Evidence:
 
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
-    connection tracking held of its flows; ``None`` where that was not read. ``frames`` are those of its first flows.
+    connection tracking held of its flows; ``None`` where that was not read.
     ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
@@ -185,6 +197,5 @@ class Evidence:
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None
     steps: tuple[TraceStep, ...] = ()
-    frames: tuple[SeenFrame, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

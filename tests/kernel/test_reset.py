@@ -16,7 +16,7 @@ from lab.ip import Family
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.realise import Wiring, realise
-from lab.kernel.requests import Request
+from lab.kernel.requests import Request, replace_route
 from lab.kernel.reset import NotAsNewError, Renewal
 from lab.plan.model import Route
 from lab.plan.topology import draw
@@ -83,7 +83,7 @@ def set_link(wiring: Wiring, pod: str, *, up: bool) -> None:
     wiring.routes[end.namespace].send([Request("set a link", 16, 0, body)])
 
 
-async def dirty(launcher: Launcher, wiring: Wiring, renewal: Renewal) -> None:
+async def dirty(launcher: Launcher, wiring: Wiring) -> None:
     """Leave a trace of every kind."""
     for command in (
         "iptables-legacy -w -t nat -A POSTROUTING -j MASQUERADE",
@@ -98,7 +98,7 @@ async def dirty(launcher: Launcher, wiring: Wiring, renewal: Renewal) -> None:
     index = wiring.plan.end("router", "nodes").index
     for destination in ("10.96.0.0/16", "192.0.2.1/32"):
         route = Route(IPv4Network(destination), "nodes", via=IPv4Address("172.18.0.3"))
-        renewal.move("router", route, index)
+        wiring.routes["router"].send([replace_route(route, index)])
     await run(launcher, wiring, "router", "ip link set nodes mtu 1400")
     pods = {pod.name: str(pod.addresses[0]) for pod in wiring.plan.pods}
     leave_unsaid(wiring, pods["echo-3"])
@@ -130,7 +130,7 @@ async def before_and_after(launcher: Launcher) -> dict[str, Any]:
         fresh = await look(launcher, wiring)
         rules = await run(launcher, wiring, "router", "ip route; ip -6 route")
         sysctls = await run(launcher, wiring, "node-a", "sysctl -a 2>/dev/null | grep ^net")
-        await dirty(launcher, wiring, renewal)
+        await dirty(launcher, wiring)
         dirtied = await look(launcher, wiring)
         addresses = await run(launcher, wiring, "node-a", "ip -j addr")
         renewal.make_as_new([Family.IPV4, Family.IPV6])

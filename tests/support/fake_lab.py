@@ -11,6 +11,7 @@ from pathlib import Path
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, EngineError, InternalError, ScenarioError
 from lab.ip import Protocol
+from lab.messages import Built
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Probe, Scenario
 from lab.verdict.evidence import Evidence
@@ -76,10 +77,14 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
 class FakeSession:
     """Keeps the interface of ``lab.session.Session``, and writes every call to a journal."""
 
-    def __init__(self, journal: Path, engine: EngineChoice | None = None) -> None:
+    def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0) -> None:
         self._journal = journal
         choice = engine or EngineChoice()
-        self.note(f"session {choice.name}" + (f" by {choice.iptables}" if choice.iptables else ""))
+        self.note(
+            f"session {choice.name}"
+            + (f" by {choice.iptables}" if choice.iptables else "")
+            + (f" seed {seed}" if seed else "")
+        )
 
     def __enter__(self) -> "FakeSession":
         return self
@@ -107,6 +112,7 @@ class FakeLab:
     def __init__(self, session: FakeSession, scenario: Scenario) -> None:
         self._session = session
         self.scenario = scenario
+        self.built = Built("iptables v1.8.9 (fake)")
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         self._session.note(f"{'trace' if trace else 'probe'} {probe.name}")
@@ -116,8 +122,8 @@ class FakeLab:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).errand, Evidence(sent=1)
 
-    def bundle(self, verdict: ProbeVerdict, engine: str) -> dict[str, bytes]:
-        self._session.note(f"bundle {verdict.probe.name} {engine}")
+    def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
+        self._session.note(f"bundle {verdict.probe.name}")
         return {"case.json": b"{}", "rules/node-a.txt": b""}
 
     def close(self) -> None:

@@ -173,11 +173,24 @@ class PodShape(ScenarioShape):
         examples=[True],
     )
     terminating: bool = Field(default=False, description="Whether the pods are being deleted.")
+    present: bool = Field(
+        default=True, description="Whether the API knows the pods when the lab begins; a step may bring them."
+    )
     host_network: bool = Field(default=False, description="Whether the pods use their node's network.")
     addresses: Annotated[list[Address], AfterValidator(distinct)] = Field(
         default_factory=list,
         description="Fixed addresses of a single pod, one of each family.",
         examples=[["10.244.0.99"]],
+    )
+    hostname: Name | None = Field(
+        default=None,
+        description="A single pod's name below its subdomain. Without it, pods with a subdomain go by their own.",
+        examples=["web-0"],
+    )
+    subdomain: Name | None = Field(
+        default=None,
+        description="The headless Service below whose name each pod has a name of its own.",
+        examples=["web"],
     )
     shared_netns: bool = Field(
         default=False,

@@ -15,7 +15,8 @@ from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, Po
 from lab.scenario.schema.matrix import MatrixShape
 from lab.scenario.schema.network import NetworkShape
 from lab.scenario.schema.probe import ProbeShape
-from lab.scenario.schema.stream import StepShape, StreamShape
+from lab.scenario.schema.step import StepShape
+from lab.scenario.schema.stream import StreamShape
 from lab.scenario.schema.syntax import Name, distinct
 
 __all__ = ["ApiVersion", "Kind", "MetadataShape", "ScenarioDocument", "SpecShape"]
@@ -44,6 +45,13 @@ def _link(text: str) -> str:
     return text
 
 
+def _tag(text: str) -> str:
+    """A word that pytest takes for a marker, in ``-m 'slow and not ipv6'``."""
+    if not text.isidentifier() or not text.isascii() or not text.islower():
+        raise refused(f"{shown(text)} is no tag", allowed="allowed: a word of a-z, 0-9 and _, such as slow")
+    return text
+
+
 class MetadataShape(ScenarioShape):
     """What the scenario is called, and why it exists."""
 
@@ -57,6 +65,11 @@ class MetadataShape(ScenarioShape):
         default_factory=list,
         description="Where the behaviour is documented, or the bug was reported.",
         examples=[["https://kubernetes.io/docs/reference/networking/virtual-ips/"]],
+    )
+    tags: list[Annotated[str, AfterValidator(_tag)]] = Field(
+        default_factory=list,
+        description="Words to choose scenarios by: `pytest -m slow`.",
+        examples=[["slow"]],
     )
 
 
@@ -96,6 +109,12 @@ class SpecShape(ScenarioShape):
         default_factory=list,
         description="Files with further Kubernetes manifests, by their paths from the scenario's own folder.",
         examples=[["manifests/web.yaml"]],
+    )
+    dns: bool = Field(
+        default=False,
+        description="Whether the lab has a name server behind the Service kube-dns. It has one in any case where a "
+        "probe dials a name.",
+        examples=[True],
     )
     matrix: MatrixShape | None = Field(
         default=None,

@@ -1,0 +1,123 @@
+"""The plugin's options, each to be had in three ways.
+
+Owns: their names, and which way wins: the command line, then an environment variable, then pytest's ini file.
+Must not: act on any of them.
+
+``--lab-engine`` is ``LAB_ENGINE`` in the environment and ``lab_engine`` in ``pyproject.toml`` or ``pytest.ini``.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lab.engines.names import ENGINES, IPTABLES
+
+__all__ = ["add_options", "bundle_directory", "engines", "iptables", "is_required", "repeats", "seed"]
+
+_BUNDLES: Final = ".proxylab/bundles"
+_MOST_REPEATS: Final = 10_000
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add every option, all of which begin with ``--lab-``, and its ini key."""
+    group = parser.getgroup("proxylab", "Kubernetes Service proxies on a real kernel")
+    group.addoption(
+        "--lab-engine",
+        action="append",
+        metavar="NAME",
+        help=f"an engine to run in every node; may be repeated: {', '.join(ENGINES)} (default: {ENGINES[0]})",
+    )
+    group.addoption(
+        "--lab-iptables",
+        metavar="VARIANT",
+        help=f"the variant of iptables that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
+    )
+    group.addoption(
+        "--lab-repeat", metavar="N", help="run every probe so many times, each time in a lab of its own (default: 1)"
+    )
+    group.addoption(
+        "--lab-required",
+        action="store_true",
+        default=None,
+        help="fail when there are scenarios and this machine could run none of them (in CI, where skips go unseen)",
+    )
+    group.addoption(
+        "--lab-seed",
+        metavar="N",
+        help="orders source ports and payloads; the same seed sends the same packets (default: 0)",
+    )
+    group.addoption(
+        "--lab-bundle-dir",
+        metavar="DIRECTORY",
+        help="where the evidence of each probe that did not pass is kept (default: .proxylab/bundles below rootdir)",
+    )
+    group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
+    parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
+    parser.addini("lab_iptables", "as --lab-iptables", type="string")
+    parser.addini("lab_repeat", "as --lab-repeat", type="string")
+    parser.addini("lab_seed", "as --lab-seed", type="string")
+    parser.addini("lab_bundle_dir", "as --lab-bundle-dir", type="string")
+    parser.addini("lab_no_bundles", "as --lab-no-bundles", type="bool")
+    parser.addini("lab_required", "as --lab-required", type="bool")
+
+
+def engines(config: pytest.Config) -> tuple[str, ...]:
+    """The engines that were asked for, each once. Raises ``UsageError`` for a name that is none."""
+    given = config.getoption("lab_engine") or os.environ.get("LAB_ENGINE", "").split() or config.getini("lab_engine")
+    for name in given:
+        if name not in ENGINES:
+            raise pytest.UsageError(f"--lab-engine: no engine is named {name!r}; there are {', '.join(ENGINES)}")
+    return tuple(dict.fromkeys(given)) or ENGINES[:1]
+
+
+def iptables(config: pytest.Config) -> str:
+    """The variant of iptables that was asked for, or nothing. Raises ``UsageError`` for a name that is none."""
+    given = _one(config, "iptables")
+    if given and given not in IPTABLES:
+        raise pytest.UsageError(f"--lab-iptables: {given!r} is no variant; there are {', '.join(IPTABLES)}")
+    return given
+
+
+def repeats(config: pytest.Config) -> int:
+    """How many times each probe runs. Raises ``UsageError`` for what is no such number."""
+    given = _one(config, "repeat") or "1"
+    if not given.isdecimal() or not 1 <= int(given) <= _MOST_REPEATS:
+        raise pytest.UsageError(f"--lab-repeat: {given!r} is not a number from 1 to {_MOST_REPEATS}")
+    return int(given)
+
+
+def is_required(config: pytest.Config) -> bool:
+    """Whether a run that could run nothing must fail."""
+    return _flag(config, "required")
+
+
+def seed(config: pytest.Config) -> int:
+    """What orders source ports and payloads. Raises ``UsageError`` for what is no number."""
+    given = _one(config, "seed") or "0"
+    if not given.isdecimal():
+        raise pytest.UsageError(f"--lab-seed: {given!r} is not a number from 0 on")
+    return int(given)
+
+
+def bundle_directory(config: pytest.Config) -> Path | None:
+    """Where evidence is kept; ``None`` where nobody wants any."""
+    if _flag(config, "no_bundles"):
+        return None
+    given = _one(config, "bundle_dir")
+    return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
+
+
+def _flag(config: pytest.Config, name: str) -> bool:
+    given = config.getoption(f"lab_{name}")
+    variable = f"LAB_{name.upper()}"
+    if given is None and variable in os.environ:
+        return os.environ[variable] not in ("", "0")
+    return bool(given or config.getini(f"lab_{name}"))
+
+
+def _one(config: pytest.Config, name: str) -> str:
+    return str(
+        config.getoption(f"lab_{name}") or os.environ.get(f"LAB_{name.upper()}") or config.getini(f"lab_{name}") or ""
+    )
