@@ -17,7 +17,7 @@ from lab.cluster.store import Store
 from lab.control.balancers import HealthChecks
 from lab.engines.catalogue import make_engine
 from lab.engines.protocol import Engine
-from lab.errors import CapabilityError, InternalError
+from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
@@ -28,7 +28,7 @@ from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Build, NodeRecord, Recalled, Stage
 from lab.plan.errand import Errand
-from lab.plan.model import Role, Sysctl
+from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
@@ -77,12 +77,13 @@ class Lab:
         """
         stages = [_Mark("start", time.monotonic())]
         wiring = wire.wiring
-        detours = Detours(wiring)
         async with AsyncExitStack() as stack:
-            stack.callback(detours.take, None)
             store = Store()
             tools = _tools(wire, launcher, variant)
+            await _masquerade(request.plan, tools)
             engines = await _run_engines(request, wiring, store, tools, stack)
+            detours = Detours(wiring)
+            stack.callback(detours.take, None)
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
@@ -106,13 +107,8 @@ class Lab:
         """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
 
         Raises:
-            CapabilityError: the lab's rules are of a kind that cannot be traced.
+            CapabilityError: the kernel cannot trace packets in a network namespace.
         """
-        if trace and self.variant.name != "legacy":
-            raise CapabilityError(
-                f"rules that can be traced, which those of {self.variant.version} are not yet",
-                "run with --iptables legacy",
-            )
         self._detours.take(errand.detour)
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
@@ -174,6 +170,15 @@ async def _open_runner(
     return runner
 
 
+async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
+    """Load the rules that are the wire's own, before any engine looks at a node."""
+    await together(
+        tools[namespace.name].masquerade(masquerade)
+        for namespace in plan.namespaces
+        for masquerade in namespace.masquerades
+    )
+
+
 async def _run_engines(
     request: Build, wiring: Wiring, store: Store, tools: Mapping[str, IptablesTool], stack: AsyncExitStack
 ) -> dict[str, Engine]:
@@ -211,7 +216,7 @@ def _served(request: Build) -> Iterator[int]:
 
 def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
     """The cheapest way to read the counters of this node's rules for one family."""
-    save = partial(tool.save, family)
+    save = partial(tool.save_all, family)
     if variant.name == "legacy":
         return TableMeter(netns.name, TableReader(netns, family), save)
     return TextMeter(netns.name, save)

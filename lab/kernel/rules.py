@@ -10,6 +10,8 @@ as far as the machine lets it. So each is tried, in an empty namespace, with eve
 engine uses.
 """
 
+import errno
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +19,9 @@ from typing import Final
 from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.masquerade import masquerade_text, without_masquerade
 from lab.kernel.netns import NetNs, make_netns
+from lab.plan.model import Masquerade
 from lab.timing import Deadline, together
 
 __all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables"]
@@ -109,17 +113,49 @@ class IptablesTool:
         self._netns = netns
         self._place = place
         self._variant = variant
+        self._fed = False  # most texts fit, and holding input back costs a process
 
     async def load(self, family: Family, text: str) -> None:
         """Load ``text``. Each table is replaced as a whole at its COMMIT; a packet never sees half of one.
 
         Raises:
             RestoreRefusedError: a table was refused, with the words of iptables-restore; tables before it are loaded.
+            CapabilityError: a table does not fit into one transaction, with all the room that this machine allows.
         """
         argv = (self._variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
-        done = await _run(self._launcher, self._netns, self._place, argv, text.encode())
+        done = await self._restore(argv, text)
+        if _is_too_long(done) and not self._fed:
+            # Nothing of the table was loaded, and tables before it are as the text says: it may be said again.
+            self._fed = True
+            done = await self._restore(argv, text)
+        if _is_too_long(done):
+            raise CapabilityError(
+                f"room for {len(text) // 1024} KiB of rules in one nf_tables transaction (net.core.wmem_max)",
+                "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216', or load rules with --iptables legacy",
+            )
         if done.status != 0:
             raise RestoreRefusedError(_words(done))
+
+    async def _restore(self, argv: Sequence[str], text: str) -> Completed:
+        deadline = Deadline.after(_SECONDS)
+        return await self._launcher.run(
+            self._netns, argv, place=self._place, stdin=text.encode(), fed=self._fed, deadline=deadline
+        )
+
+    async def masquerade(self, masquerade: Masquerade) -> None:
+        """Load what the wire itself masquerades.
+
+        Raises:
+            CapabilityError: this machine's iptables has not what that needs.
+        """
+        try:
+            await self.load(masquerade.family, masquerade_text(masquerade))
+        except RestoreRefusedError as refused:
+            raise CapabilityError(
+                f"{masquerade.family} masquerading ({refused.output})",
+                "load the kernel's modules as root ('modprobe -a iptable_nat ip6table_nat xt_MASQUERADE'), or take "
+                "outboundMasquerade out of the scenario",
+            ) from refused
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
@@ -133,7 +169,17 @@ class IptablesTool:
         await _run(self._launcher, self._netns, self._place, argv, b"")
 
     async def save(self, family: Family) -> str:
-        """The rules of mangle, filter and nat with their counters, as iptables-save prints them.
+        """The engine's rules of mangle, filter and nat with their counters, as iptables-save prints them.
+
+        The wire's own are left out: no engine has made them, and none may take them for what another one left.
+
+        Raises:
+            EngineError: iptables-save failed.
+        """
+        return without_masquerade(await self.save_all(family))
+
+    async def save_all(self, family: Family) -> str:
+        """The same with the wire's own rules, for whoever counts what packets meet.
 
         Asked for table by table: which tables there are, iptables-legacy-save reads from /proc/net/ip_tables_names, and
         that file is the machine's root's; to an ordinary user it would print nothing at all.
@@ -154,6 +200,11 @@ class IptablesTool:
 
 async def _run(launcher: Launcher, netns: NetNs, place: str, argv: Sequence[str], stdin: bytes) -> Completed:
     return await launcher.run(netns, argv, place=place, stdin=stdin, deadline=Deadline.after(_SECONDS))
+
+
+def _is_too_long(done: Completed) -> bool:
+    """Whether a transaction did not fit into the send buffer (EMSGSIZE, in the words of strerror(3))."""
+    return done.status != 0 and os.strerror(errno.EMSGSIZE).encode() in done.stderr
 
 
 def _words(done: Completed) -> str:

@@ -13,56 +13,62 @@ found anything is the ``Scenario`` built.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.scenario.build import build_scenario
-from lab.scenario.changes import Moment, read_changes
 from lab.scenario.conditions import check_conditions
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Document, Place, Spot
-from lab.scenario.inventory import take_inventory
-from lab.scenario.manifests import read_manifests
+from lab.scenario.inventory import Inventory, take_inventory
+from lab.scenario.manifests import Manifests, read_manifests
 from lab.scenario.missing import refuse_missing
 from lab.scenario.model import Position, Scenario
 from lab.scenario.networks import check_network, service_networks
-from lab.scenario.parts import read_parts, with_objects
+from lab.scenario.parts import Parts, read_parts, with_objects
 from lab.scenario.probes import check_probes
 from lab.scenario.problems import Problems
 from lab.scenario.references import check_services, single_pods
 from lab.scenario.source import MOST_BYTES, decode, read_documents
-from lab.scenario.streams import check_steps, check_streams
 from lab.scenario.subject import Subject
+
+if TYPE_CHECKING:
+    from lab.scenario.changes import Moment
 
 __all__ = ["load_scenario", "parse_scenario"]
 
 
-def load_scenario(path: Path, *, to_run: bool = True) -> Scenario:
+def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None) -> Scenario:
     """Read a scenario file.
 
     Args:
         path: the file.
         to_run: refuse what this version cannot run. Without it, the scenario is for those who only look at it.
+        strict: hold manifests against the schema of this version of Kubernetes too (see ``lab.scenario.strict``).
 
     Raises:
         ScenarioError: with a line for each mistake, or saying why the file cannot be read.
+        CapabilityError: ``strict`` needs a package that is not installed.
     """
     problems = Problems()
     text = _read(path, _start(str(path)), problems)
     problems.raise_any()
-    return _scenario(text, str(path), problems, to_run=to_run)
+    return _scenario(text, str(path), problems, to_run=to_run, strict=strict)
 
 
-def parse_scenario(text: str, file: str, *, to_run: bool = True) -> Scenario:
+def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | None = None) -> Scenario:
     """Read a scenario from text.
 
     Args:
         text: the YAML of one scenario file.
         file: the name by which positions call it; ``spec.manifests`` are looked for beside it.
         to_run: refuse what this version cannot run.
+        strict: as for ``load_scenario``.
 
     Raises:
         ScenarioError: with a line for each mistake.
+        CapabilityError: ``strict`` needs a package that is not installed.
     """
-    return _scenario(text, file, Problems(), to_run=to_run)
+    return _scenario(text, file, Problems(), to_run=to_run, strict=strict)
 
 
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
@@ -77,7 +83,7 @@ def _read(path: Path, spot: Spot, problems: Problems) -> str:
     return decode(data, str(path), problems) or ""
 
 
-def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scenario:
+def _scenario(text: str, file: str, problems: Problems, *, to_run: bool, strict: str | None) -> Scenario:
     documents, complete = read_documents(text, file, problems)
     scenarios = [document.root for document in documents if _is_scenario(document)]
     configurations = [document.root for document in documents if _is_configuration(document)]
@@ -91,12 +97,14 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scen
     if not scenarios:
         _configured(configurations, problems)
         read_manifests(others, (), problems)
+        _check_strictly(others, strict, problems)
         problems.raise_any()
     parts = read_parts(scenarios[0], problems)
     configured = _configured(configurations, problems)
     others += _further(scenarios[0]["spec"]["manifests"], Path(file).parent, problems)
     manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
+    _check_strictly(others, strict, problems)
     parts = with_objects(parts, manifests, problems)
     moments: tuple[Moment, ...] = ()
     if complete:
@@ -110,13 +118,24 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scen
             lambda probe, place: Subject(probe, place, parts, inventory, manifests, pods, problems),
             problems,
         )
-        check_streams(parts, inventory, manifests, problems)
-        moments = read_changes(parts, inventory, manifests, problems)
-        check_steps(parts, inventory, moments, problems)
+        moments = _course(parts, inventory, manifests, problems)
         if to_run:
             refuse_missing(parts, inventory, manifests, configurations, problems)
     problems.raise_any()
     return build_scenario(file, parts, manifests, moments, configured)
+
+
+def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[Moment, ...]":
+    """What stands at each step, once streams and steps are checked."""
+    if not (parts.streams or parts.steps):
+        return ()
+    from lab.scenario.changes import read_changes  # noqa: PLC0415 - for scenarios with steps
+    from lab.scenario.streams import check_steps, check_streams  # noqa: PLC0415
+
+    check_streams(parts, inventory, manifests, problems)
+    moments = read_changes(parts, inventory, manifests, problems)
+    check_steps(parts, inventory, moments, problems)
+    return moments
 
 
 def _configured(documents: list[Place], problems: Problems) -> Configured:
@@ -125,6 +144,13 @@ def _configured(documents: list[Place], problems: Problems) -> Configured:
     from lab.scenario.configuration import read_configuration  # noqa: PLC0415 - for files that have such a document
 
     return read_configuration(documents, problems)
+
+
+def _check_strictly(documents: list[Place], version: str | None, problems: Problems) -> None:
+    if version is not None:
+        from lab.scenario.strict import check_strictly  # noqa: PLC0415 - for those who ask for it
+
+        check_strictly(documents, version, problems)
 
 
 def _further(place: Place, folder: Path, problems: Problems) -> Iterator[Place]:

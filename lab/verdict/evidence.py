@@ -155,9 +155,11 @@ class TrackedFlow:
 class TraceStep:
     """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
 
-    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``. ``text`` is the rule as iptables-save prints it;
-    empty for a policy, and for a return at the end of a chain. A device is empty where there is none. ``at`` is 0 where
-    the kernel does not tell the time; steps stand in the order in which they were taken.
+    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``; or ``entry`` for the packet as it came, before
+    any rule but the lab's own. ``text`` is the rule as the tool that wrote it prints it; empty for what is no rule, and
+    for a return at the end of a chain. ``verdict`` is nf_tables' own, such as ``drop`` or ``jump KUBE-SERVICES``;
+    legacy iptables tells none. A device is empty where there is none. ``at`` is 0 where the
+    kernel does not tell the time; steps stand in the order in which they were taken.
     """
 
     place: str
@@ -174,6 +176,7 @@ class TraceStep:
     in_device: str = ""
     out_device: str = ""
     at: int = 0
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

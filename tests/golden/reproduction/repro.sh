@@ -273,6 +273,9 @@ route add 10.244.0.0/24 via 172.18.0.2 dev nodes
 route add 10.244.1.0/24 via 172.18.0.3 dev nodes
 route add 10.96.0.0/16 via 172.18.0.2 dev nodes
 END
+inside router ip -batch - << 'END'
+rule add from all lookup 50 priority 100
+END
 
 # node node-a
 inside node-a ip -batch - << 'END'
