@@ -77,13 +77,13 @@ class Lab:
         """
         stages = [_Mark("start", time.monotonic())]
         wiring = wire.wiring
+        detours = Detours(wiring)
         async with AsyncExitStack() as stack:
+            stack.callback(detours.take, None)
             store = Store()
             tools = _tools(wire, launcher, variant)
             await _masquerade(request.plan, tools)
             engines = await _run_engines(request, wiring, store, tools, stack)
-            detours = Detours(wiring)
-            stack.callback(detours.take, None)
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
