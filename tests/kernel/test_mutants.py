@@ -173,7 +173,7 @@ MUTANTS = [
         "no memory of clients",
         BODIES,
         "remembered",
-        "lambda scope, chain, endpoint, seconds: module.Rule(chain, ())",
+        "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         STICKY,
         {
             "a pod's connections go to one backend": {"spread"},
