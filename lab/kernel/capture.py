@@ -93,6 +93,10 @@ class Tap:
         raw = self._ears.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         return int(_STATISTICS.unpack(raw)[1])
 
+    def attend(self, interest: bytes) -> None:
+        """Want other frames from now on (see ``open_tap``); those that wait stay."""
+        attach_filter(self._ears, interest)
+
     def send(self, frame: bytes) -> None:
         """Put a frame on the wire, below the namespace's own OUTPUT rules.
 

@@ -68,6 +68,7 @@ class Turns:
         self._tap = tap
         self._watch = watch
         self._responders = responders
+        self._nodes = frozenset(errand.nodes)
         ends: tuple[Receiver | Sender, ...] = (*errand.receivers, errand.sender)
         self._places = {end.namespace: end.name for end in ends if end.device != STACK}
 
@@ -116,7 +117,8 @@ class Turns:
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
         for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
             place = self._places.get(tap.place, tap.place)
-            self.matcher.take(Vantage(place, tap.device, tap is self._tap), frames)
+            transit = tap.place in self._nodes and tap.device != STACK
+            self.matcher.take(Vantage(place, tap.device, tap is self._tap, transit), frames)
         self.fences.take(self.matcher.fences)
         self.matcher.fences = []
         return answered > 0 or len(self.matcher.observations) > seen
