@@ -79,11 +79,12 @@ class HealthChecks:
             self._write(followed, await self._answers(followed))
 
     async def close(self) -> None:
-        """Follow no longer; routes stay as they are."""
+        """Follow no longer, and leave the routes as the plan has them."""
         self._unsubscribe()
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait([self._loop])
+        self._write((), {})
 
     def _note(self, event: Event) -> None:
         if isinstance(event.object, Service):

@@ -17,11 +17,12 @@ import ctypes
 import errno
 import socket
 import struct
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Frame", "Tap", "attach_filter", "open_tap"]
+__all__ = ["LONGEST_FRAME", "Frame", "Tap", "attach_filter", "open_tap"]
 
 # include/uapi/linux/if_ether.h, if_packet.h, socket.h; asm-generic/socket.h
 _ETH_P_ALL: Final = 0x0003
@@ -38,7 +39,7 @@ _TIMESPEC: Final = struct.Struct("@ll")
 _CONTROL_BYTES: Final = socket.CMSG_SPACE(_TIMESPEC.size)
 
 # A frame of segmentation offload is as long as an IP packet can be, and has an Ethernet header.
-_LONGEST_FRAME: Final = 65535 + 14
+LONGEST_FRAME: Final = 65535 + 14
 _WANTED_BUFFER: Final = 16 << 20
 
 
@@ -56,14 +57,14 @@ class Frame(NamedTuple):
 class Tap:
     """Ears and a mouth on one device. Made by ``open_tap``; non-blocking throughout."""
 
-    def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket) -> None:
+    def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket, scratch: bytearray) -> None:
         self.place = place
         self.device = device
         self.buffer_bytes = _raise_receive_buffer(ears)
         self._ears = ears
         self._mouth = mouth
-        self._scratch = bytearray(_LONGEST_FRAME)
-        self._view = memoryview(self._scratch)
+        self._scratch = scratch
+        self._view = memoryview(scratch)
 
     def fileno(self) -> int:
         """The descriptor that is readable while frames wait."""
@@ -93,6 +94,10 @@ class Tap:
         raw = self._ears.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         return int(_STATISTICS.unpack(raw)[1])
 
+    def descriptors(self) -> Iterator[int]:
+        """What it holds open."""
+        yield from (self._ears.fileno(), self._mouth.fileno())
+
     def attend(self, interest: bytes) -> None:
         """Want other frames from now on (see ``open_tap``); those that wait stay."""
         attach_filter(self._ears, interest)
@@ -111,7 +116,7 @@ class Tap:
         self._mouth.close()
 
 
-def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Tap:
+def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"", scratch: bytearray | None = None) -> Tap:
     """A tap on ``device`` of ``netns``.
 
     Args:
@@ -120,6 +125,7 @@ def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Ta
         device: the name of the device.
         interest: a classic BPF program as an array of ``struct sock_filter``; frames that it does not want are neither
             kept nor counted as lost. Empty: every frame is wanted.
+        scratch: ``LONGEST_FRAME`` bytes into which frames are read, which taps that one thread drains may share.
 
     Raises:
         OSError: ENODEV where there is no such device, EPERM without CAP_NET_RAW over the namespace.
@@ -133,7 +139,7 @@ def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Ta
         if interest:
             attach_filter(ears, interest)
         mouth.bind((device, 0))
-        tap = Tap(place, device, ears, mouth)
+        tap = Tap(place, device, ears, mouth, scratch or bytearray(LONGEST_FRAME))
         ears.bind((device, _ETH_P_ALL))
     except OSError:
         ears.close()

@@ -18,6 +18,7 @@ from lab.plan.model import (
     ForwardingEntry,
     LinkEnd,
     Listener,
+    Masquerade,
     Namespace,
     Neighbour,
     Plan,
@@ -55,6 +56,7 @@ class Place:
     neighbours: list[Neighbour] = field(default_factory=list)
     forwarding: list[ForwardingEntry] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
+    masquerades: list[Masquerade] = field(default_factory=list)
 
     def address(self, device: str, address: IPAddress, network: IPNetwork | None = None) -> None:
         """Put an address on a device: one of ``network``, or alone."""
@@ -89,6 +91,7 @@ class Place:
             neighbours=tuple(self.neighbours),
             forwarding=tuple(self.forwarding),
             listeners=tuple(self.listeners),
+            masquerades=tuple(self.masquerades),
         )
 
 

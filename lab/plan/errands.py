@@ -110,7 +110,7 @@ class _Resolver:
     def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
         source = probe.source
         place = _find("from", source.name, self._places)
-        namespace = place.namespace if isinstance(place, PodPlace) else place.name
+        namespace = _namespace(place)
         if source.address is not None and source.address.version != destination.version:
             raise _UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
         if namespace in self._nodes:
@@ -232,10 +232,11 @@ class _Resolver:
             yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=_address(host, family))
 
     def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
-        """The nodes that its packets may enter, and every pod: but not the sender, whom they need not leave."""
+        """The nodes that its packets may enter, and every pod: none in the sender's namespace, which none leaves."""
         places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values()]
+        home = _namespace(_find("from", probe.source.name, self._places))
         for place in places:
-            if place.name != probe.source.name:
+            if _namespace(place) != home:
                 yield Fence(name=place.name, address=_address(place, Family.of(destination)))
 
     def _entrances(self, probe: Probe, destination: IPAddress) -> list[Namespace]:
@@ -297,6 +298,10 @@ def _find(key: str, name: str, places: Mapping[str, Place]) -> Place:
     if name not in places:
         raise _UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
     return places[name]
+
+
+def _namespace(place: Namespace | PodPlace) -> str:
+    return place.namespace if isinstance(place, PodPlace) else place.name
 
 
 def _address(place: Namespace | PodPlace, family: Family) -> IPAddress:

@@ -25,6 +25,7 @@ __all__ = [
     "ForwardingEntry",
     "LinkEnd",
     "Listener",
+    "Masquerade",
     "Namespace",
     "Neighbour",
     "NextHop",
@@ -171,6 +172,15 @@ class Listener:
     address: IPAddress | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Masquerade:
+    """What a node's CNI plugin masquerades: packets of pods in ``sources``, but for those to ``spared``."""
+
+    family: Family
+    sources: tuple[IPNetwork, ...]
+    spared: tuple[IPNetwork, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
     """One network namespace and all that stands in it, but for the links, which have two ends.
@@ -190,6 +200,7 @@ class Namespace:
     neighbours: tuple[Neighbour, ...] = ()
     forwarding: tuple[ForwardingEntry, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    masquerades: tuple[Masquerade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

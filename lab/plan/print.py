@@ -44,14 +44,21 @@ def _namespace_lines(plan: Plan, namespace: Namespace) -> Iterator[str]:
         about = f"id {vxlan.vni} local {vxlan.local} dev {vxlan.underlay} dstport {vxlan.port}"
         yield f"  vxlan {vxlan.device} index {vxlan.index} mac {vxlan.mac} {about}"
     yield from _addressing_lines(namespace)
-    for sysctl in namespace.device_sysctls:
-        yield f"  sysctl {sysctl.name} = {sysctl.value}"
+    yield from _further_lines(namespace)
     for pod in plan.pods:
         if pod.namespace == namespace.name and pod.name != namespace.name:
             yield f"  pod {pod.name} with {', '.join(map(str, pod.addresses))}"
     for listener in namespace.listeners:
         address = "" if listener.address is None else f" of {listener.address}"
         yield f"  listen {listener.protocol} {listener.port}{address} as {listener.name}"
+
+
+def _further_lines(namespace: Namespace) -> Iterator[str]:
+    for sysctl in namespace.device_sysctls:
+        yield f"  sysctl {sysctl.name} = {sysctl.value}"
+    for masquerade in namespace.masquerades:
+        sources, spared = (", ".join(map(str, each)) for each in (masquerade.sources, masquerade.spared))
+        yield f"  masquerade from {sources} to all but {spared}"
 
 
 def _addressing_lines(namespace: Namespace) -> Iterator[str]:

@@ -22,7 +22,7 @@ Nodes route each other's pod networks to each other directly (``interNode: host-
 as on the link, and neighbours and forwarding entries are all told, so that nothing is learnt or asked for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from lab.errors import ScenarioError
@@ -39,6 +39,7 @@ from lab.plan.model import (
     Device,
     ForwardingEntry,
     Listener,
+    Masquerade,
     Neighbour,
     Plan,
     PolicyRule,
@@ -88,6 +89,9 @@ def draw(scenario: Scenario) -> Plan:
     else:
         _route_directly(nodes, addresses)
     add_pods(scenario, addresses, draft, nodes)
+    if scenario.network.outbound_masquerade:
+        for name, place in nodes.items():
+            place.masquerades += _masquerades(scenario, addresses.behind(name))
     for host in scenario.hosts:
         place = draft.place(host.name, Role.HOST)
         place.listeners += _dialled(scenario, host.name)
@@ -213,6 +217,14 @@ def _overlay(nodes: Mapping[str, Place], addresses: AddressPlan, draft: Draft) -
             _route_behind(node, addresses.behind(other), device, addresses.overlay(other), onlink=True)
             node.neighbours += [Neighbour(device, via, there.mac) for via in addresses.overlay(other)]
             node.forwarding.append(ForwardingEntry(device, there.mac, there.local))
+
+
+def _masquerades(scenario: Scenario, pods: Sequence[IPNetwork]) -> Iterator[Masquerade]:
+    """What a node hides: its pods, from everybody but other pods, as kind's and flannel's masquerading agents do."""
+    for family in scenario.network.families:
+        sources = tuple(network for network in pods if Family.of(network) is family)
+        spared = tuple(network for network in scenario.network.pod_cidrs if Family.of(network) is family)
+        yield Masquerade(family, sources, spared)
 
 
 def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segments) -> None:

@@ -4,7 +4,7 @@ Owns: ``cases``: the product of the axes, the id of each case, and which excepti
 Must not: know engines; whoever runs a scenario says the mode.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TypeVar
@@ -75,7 +75,6 @@ def _label(axis: str, value: str) -> str:
 
 def _network(network: Network, axes: Mapping[str, str]) -> Network:
     families = tuple(map(Family, axes["families"].split("+"))) if "families" in axes else network.families
-    given = {key: getattr(network, key) for key in ("pod_cidrs", "service_cidrs", "node_cidrs", "outside_cidrs")}
     return replace(
         network,
         families=families,
@@ -83,10 +82,10 @@ def _network(network: Network, axes: Mapping[str, str]) -> Network:
         inter_node=axes.get("interNode", network.inter_node),
         hairpin=axes.get("hairpin", network.hairpin),
         routed=tuple(each for each in network.routed if Family.of(each.network) in families),
-        **{
-            key: tuple(each for family in families for each in _of((family,), networks))
-            for key, networks in given.items()
-        },
+        pod_cidrs=_in_order(families, network.pod_cidrs),
+        service_cidrs=_in_order(families, network.service_cidrs),
+        node_cidrs=_in_order(families, network.node_cidrs),
+        outside_cidrs=_in_order(families, network.outside_cidrs),
     )
 
 
@@ -103,6 +102,11 @@ def _node(node: Node, sysctls: Mapping[str, str], families: Collection[Family]) 
 def _of(families: Collection[Family], addresses: Iterable[Located]) -> tuple[Located, ...]:
     """The addresses or networks of the case's families: the others are for other cases."""
     return tuple(each for each in addresses if Family.of(each) in families)
+
+
+def _in_order(families: Iterable[Family], networks: Sequence[IPNetwork]) -> tuple[IPNetwork, ...]:
+    """The networks of the case's families, the primary one's first."""
+    return tuple(each for family in families for each in _of((family,), networks))
 
 
 def _probe(probe: Probe, holds: Callable[[Exceptional], bool], case: Case) -> Probe:

@@ -137,13 +137,15 @@ class Network:
     """The wire and its address plan.
 
     ``pod_network`` is ``ptp``, ``ptp-unnumbered`` or ``bridge``, and ``hairpin`` says how a bridge lets a pod reach
-    itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``.
+    itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``. With
+    ``outbound_masquerade``, nodes hide what their pods send out of the pod network behind their own addresses.
     """
 
     families: tuple[Family, ...] = (Family.IPV4,)
     pod_network: str = "ptp"
     hairpin: str = "hairpin-veth"
     inter_node: str = "host-gw"
+    outbound_masquerade: bool = False
     segments: tuple[Segment, ...] = ()
     routed: tuple[RoutedAddress, ...] = ()
     pod_cidrs: tuple[IPNetwork, ...]

@@ -58,6 +58,7 @@ def _network(network: Network) -> Data:
         podNetwork=network.pod_network,
         hairpin=network.hairpin if network.hairpin != "hairpin-veth" else None,
         interNode=network.inter_node,
+        outboundMasquerade=network.outbound_masquerade,
         podCIDR=texts(network.pod_cidrs),
         serviceCIDR=texts(network.service_cidrs),
         nodeCIDR=texts(network.node_cidrs),

@@ -58,6 +58,7 @@ class Runner:
         meters: Mapping[tuple[str, Family], Meter],
         seed: int = 0,
         served: Iterable[int] = (),
+        watch: Watch | None = None,
     ) -> None:
         """A runner; ``open`` it before the first run.
 
@@ -67,6 +68,7 @@ class Runner:
             meters: of the nodes' rules for each family; closed with the runner.
             seed: orders source ports, and stands in every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
+            watch: taps that stand already and outlive the runner; without them it opens its own.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
@@ -76,6 +78,7 @@ class Runner:
         self._ports = PortDealer(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
         self._lock = asyncio.Lock()
+        self._given = watch
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
@@ -83,12 +86,12 @@ class Runner:
         self._seen: Matcher | None = None
 
     async def open(self) -> None:
-        """Open every tap and every responder, once for the lab's life.
+        """Open every responder, and every tap that does not stand yet, once for the lab's life.
 
         Raises:
             InternalError: naming the device or the port that could not be opened; nothing stays open.
         """
-        self._watch = Watch(self._netns_by_name, self._plan)
+        self._watch = self._given or Watch(self._netns_by_name, self._plan)
         try:
             self._responders = Responders(self._netns_by_name, self._plan)
         except InternalError:
@@ -97,7 +100,7 @@ class Runner:
         self._responders.attach(asyncio.get_running_loop())
 
     def close(self) -> None:
-        """Close every tap and every responder. Called in the lab's event loop, which it does not hold up."""
+        """Close every responder, and every tap opened here. Called in the lab's event loop; does not hold it up."""
         for meter in self._meters.values():
             meter.close()
         self._memory.close()
@@ -105,9 +108,9 @@ class Runner:
         if self._responders is not None:
             self._responders.close()
             self._responders = None
-        if self._watch is not None:
+        if self._watch is not None and self._watch is not self._given:
             self._watch.close()
-            self._watch = None
+        self._watch = None
 
     def _stop_tracing(self) -> None:
         if self._tracing is not None:

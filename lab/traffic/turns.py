@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from lab.plan.errand import STACK, Errand, Receiver, Sender
+from lab.plan.errand import STACK, Errand
 from lab.timing import Deadline, DeadlineExceededError, wait_until
 from lab.traffic.fences import Fences
 from lab.traffic.identity import Identity
@@ -69,8 +69,6 @@ class Turns:
         self._watch = watch
         self._responders = responders
         self._nodes = frozenset(errand.nodes)
-        ends: tuple[Receiver | Sender, ...] = (*errand.receivers, errand.sender)
-        self._places = {end.namespace: end.name for end in ends if end.device != STACK}
 
     async def take(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably gone.
@@ -116,9 +114,8 @@ class Turns:
         seen = len(self.matcher.observations)
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
         for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
-            place = self._places.get(tap.place, tap.place)
             transit = tap.place in self._nodes and tap.device != STACK
-            self.matcher.take(Vantage(place, tap.device, tap is self._tap, transit), frames)
+            self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap, transit), frames)
         self.fences.take(self.matcher.fences)
         self.matcher.fences = []
         return answered > 0 or len(self.matcher.observations) > seen

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from lab.errors import InternalError
-from lab.kernel.capture import Frame, Tap, open_tap
+from lab.kernel.capture import LONGEST_FRAME, Frame, Tap, open_tap
 from lab.kernel.netns import NetNs
 from lab.kernel.stack import StackTap
 from lab.plan.errand import STACK
@@ -52,6 +52,7 @@ class Watch:
         self._taps: dict[tuple[str, str], Tap] = {}
         self._stacks: dict[str, StackTap] = {}
         self._by_fd: dict[int, AnyTap] = {}
+        self._scratch = bytearray(LONGEST_FRAME)
         with ExitStack() as opened:
             self._epoll = opened.enter_context(select.epoll())
             for namespace in plan.namespaces:
@@ -109,6 +110,21 @@ class Watch:
         self.collect()
         self.losses()
 
+    def descriptors(self) -> Iterator[int]:
+        """What the taps hold open, those included that were opened when they were first needed."""
+        taps: tuple[AnyTap, ...] = (*self._taps.values(), *self._stacks.values())
+        for tap in taps:
+            yield from tap.descriptors()
+
+    def renew(self) -> None:
+        """Be as new, for another lab on the same devices: nothing waits, and no node's programs are tapped."""
+        for stack in self._stacks.values():
+            self._epoll.unregister(stack.fileno())
+            del self._by_fd[stack.fileno()]
+            stack.close()
+        self._stacks.clear()
+        self.discard()
+
     def losses(self) -> tuple[TapLoss, ...]:
         """What each tap could not keep since this was last asked."""
         return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost()))
@@ -127,7 +143,7 @@ class Watch:
             self._taps.clear()
 
     def _tap_on(self, namespace: str, device: str) -> Tap:
-        tap = self._taps[namespace, device] = _open(self._netns_by_name[namespace], device)
+        tap = self._taps[namespace, device] = _open(self._netns_by_name[namespace], device, self._scratch)
         self._by_fd[tap.fileno()] = tap
         self._epoll.register(tap.fileno(), select.EPOLLIN)
         return tap
@@ -149,9 +165,9 @@ def _devices_of_nodes(plan: Plan) -> Iterator[tuple[str, str]]:
                 yield namespace.name, device.device
 
 
-def _open(netns: NetNs, device: str) -> Tap:
+def _open(netns: NetNs, device: str, scratch: bytearray) -> Tap:
     try:
-        return open_tap(netns, netns.name, device, INTEREST)
+        return open_tap(netns, netns.name, device, INTEREST, scratch)
     except OSError as error:
         raise InternalError(
             f"cannot tap {device} in namespace {netns.name}: {error}; the device must exist and the lab must hold "

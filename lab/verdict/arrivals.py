@@ -13,9 +13,10 @@ from lab.spread import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_hi
 from lab.verdict.case import Case, Findings
 from lab.verdict.flows import Flow
 from lab.verdict.model import Verdict
+from lab.verdict.rules import Rule, read_all
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["hits", "judge_backends", "judge_source", "judge_spread"]
+__all__ = ["hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
 
 _MOST_SHARES = 6
 """How many pods the one line of a verdict names with their flows; ``explain`` has a table."""
@@ -54,7 +55,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
 
 
 def judge_source(case: Case, expected: IPAddress) -> Verdict:
-    """The source address of every packet that arrived is ``expected``."""
+    """The source address of every packet that arrived is ``expected``, and it was changed once at most on each node."""
     findings = _unseen(case)
     for flow in case.arrived:
         contradiction = _disagreement_on_source(case, flow)
@@ -65,6 +66,12 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
         if strangers:
             origin = listed(list(dict.fromkeys(strangers)))
             findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
+    again = masqueraded_again(case)
+    if again is not None:
+        count = again.count
+        findings.wrong_overall.append(
+            f"{count.node} masqueraded {amount(count.packets, 'packet')} for {amount(len(case.flows), 'flow')}"
+        )
     addresses = Counter(flow.arrivals[0].source for flow in case.arrived)
     seen = Counter({str(address): count for address, count in addresses.items()})
     return findings.settle(
@@ -73,6 +80,16 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
         expected=_source(case.probe.expect.source, expected),
         observed=_shares(seen) if len(seen) > 1 else listed(list(seen)),
     )
+
+
+def masqueraded_again(case: Case) -> Rule | None:
+    """The rule that changed more sources than there are flows; ``None`` where all did what they should.
+
+    Source NAT is asked once for each flow, and a lab has no other traffic. What it changes beyond that is the packet of
+    a tunnel, which inherits the mark of the packet inside (skb->mark), and should have lost it before.
+    """
+    changing = (rule for rule in read_all(case.evidence.counts) if rule.target in ("MASQUERADE", "SNAT"))
+    return next((rule for rule in changing if rule.count.packets > len(case.flows)), None)
 
 
 def _source(wanted: SourceExpectation | None, address: IPAddress) -> str:

@@ -103,6 +103,7 @@ BASIC: Mapping[str, Scenario] = {
     "ptp IPv6": wire(**IPV6),
     "ptp dual": wire(**DUAL),
     "unnumbered dual": wire(**DUAL, pod_network="ptp-unnumbered"),
+    "masqueraded": wire(**DUAL, outbound_masquerade=True),
     "bridge dual": wire(**DUAL, pod_network="bridge"),
     "promiscuous bridge": wire(pod_network="bridge", hairpin="promiscuous-bridge"),
     "bridge without hairpin": wire(pod_network="bridge", hairpin="none"),
