@@ -16,6 +16,7 @@ Three facts of packet(7) and net/packet/af_packet.c shape this module:
 import ctypes
 import socket
 import struct
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
@@ -62,6 +63,14 @@ class Tap:
         """How many frames found the buffer full since this was last asked. Asking resets the kernel's counter."""
         raw = self._ears.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         return int(_STATISTICS.unpack(raw)[1])
+
+    def descriptors(self) -> Iterator[int]:
+        """What it holds open."""
+        yield from (self._ears.fileno(), self._mouth.fileno())
+
+    def attend(self, interest: bytes) -> None:
+        """Want other frames from now on (see ``open_tap``); those that wait stay."""
+        attach_filter(self._ears, interest)
 
     def send(self, frame: bytes) -> None:
         """Put a frame on the wire, below the namespace's own OUTPUT rules.

@@ -24,7 +24,7 @@ from lab.verdict.words import amount, endpoint
 
 __all__ = ["command", "explain", "summary"]
 
-_MOST_HOPS = 12
+_MOST_HOPS = 16
 _MOST_PODS = 12
 _MOST_RULES = 8
 _INDENT = "  "
