@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from lab.plan.model import Plan
+from lab.ip import Family
+from lab.plan.masquerade import masquerade_text
+from lab.plan.model import Namespace, Plan
 from lab.report.reproduction import wire
 from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, frames_of, needed
 from lab.scenario.model import Manner
@@ -23,7 +25,7 @@ from lab.verdict.model import ProbeVerdict
 
 __all__ = ["reproduction"]
 
-_PROGRAM: Final = Path(__file__).parent / "programs" / "play.py"
+_PROGRAMS: Final = Path(__file__).parent / "programs"
 
 _USAGE: Final = """\
 #
@@ -113,6 +115,7 @@ def reproduction(
         return None
     wanted = needed(verdict, plan, rules)
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
+    loads += [load for namespace in wanted.namespaces for load in _masquerades(namespace, tool)]
     frames = frames_of(verdict.errand, capture)
     tools = sorted({command.split()[0] for _, command, _ in loads}) or ["sh"]
     parts = [
@@ -175,6 +178,14 @@ def _loads(node: str, text: str, tool: str) -> Iterator[tuple[str, str, tuple[st
             yield node, f"ip{family}tables-{tool}-restore", tuple(lines)
 
 
+def _masquerades(namespace: Namespace, tool: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The same for what the CNI plugin of a node masquerades, behind the engine's rules as in the lab."""
+    for each in namespace.masquerades:
+        family = "6" if each.family is Family.IPV6 else ""
+        lines = tuple(masquerade_text(each).splitlines())
+        yield namespace.name, f"ip{family}tables-{tool}-restore --noflush", lines
+
+
 def _uncounted(line: str) -> str:
     return re.sub(r"^\[\d+:\d+\] ", "", re.sub(r"^(:.*) \[\d+:\d+\]$", r"\1 [0:0]", line))
 
@@ -182,7 +193,9 @@ def _uncounted(line: str) -> str:
 def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
     lines = ["# --- The probe: what is sent and expected, and the program that does it.", ""]
     lines += _heredoc("cat > /run/case/case.json", case.splitlines())
-    lines += ["", *_heredoc("cat > /run/case/play.py", _PROGRAM.read_text(encoding="utf-8").splitlines())]
+    for program in sorted(_PROGRAMS.glob("*.py")):
+        text = program.read_text(encoding="utf-8").splitlines()
+        lines += ["", *_heredoc(f"cat > /run/case/{program.name}", text)]
     frames = tuple(frames)
     if frames:
         flows = verdict.errand.flows

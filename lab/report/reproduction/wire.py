@@ -10,6 +10,7 @@ from itertools import groupby
 from lab.ip import Family
 from lab.plan.errand import Detour
 from lab.plan.model import (
+    DETOUR_TABLE,
     MAIN_TABLE,
     Address,
     Bridge,
@@ -66,7 +67,7 @@ def furnishing(plan: Plan, namespace: Namespace) -> Iterator[tuple[str, tuple[st
 
 def detour(way: Detour) -> str:
     """The route that one probe needs in the router."""
-    return f"route replace {way.destination} via {way.via} dev {way.device}"
+    return f"route replace {way.destination} via {way.via} dev {way.device} table {DETOUR_TABLE}"
 
 
 def _paths(values: Iterable[Sysctl]) -> tuple[str, ...]:
@@ -115,7 +116,9 @@ def _address(address: Address) -> str:
 
 def _route(route: Route) -> str:
     words = [f"route add {route.destination}"]
-    if route.hops:
+    if route.unreachable:
+        words = [f"route add unreachable {route.destination}"]
+    elif route.hops:
         words += [f"nexthop via {hop.via} dev {hop.device}" for hop in route.hops]
     else:
         words += [f"via {route.via}"] if route.via else []
