@@ -147,7 +147,7 @@ class OpenLab:
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
-        errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET)
+        errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET, http=False)
         sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
         return errand, sent.evidence
 

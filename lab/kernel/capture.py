@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Frame", "Tap", "attach_filter", "open_tap"]
+__all__ = ["LONGEST_FRAME", "Frame", "Tap", "attach_filter", "open_tap"]
 
 # include/uapi/linux/if_ether.h, if_packet.h, socket.h; asm-generic/socket.h
 _ETH_P_ALL: Final = 0x0003
@@ -38,7 +38,7 @@ _TIMESPEC: Final = struct.Struct("@ll")
 _CONTROL_BYTES: Final = socket.CMSG_SPACE(_TIMESPEC.size)
 
 # A frame of segmentation offload is as long as an IP packet can be, and has an Ethernet header.
-_LONGEST_FRAME: Final = 65535 + 14
+LONGEST_FRAME: Final = 65535 + 14
 _WANTED_BUFFER: Final = 16 << 20
 
 
@@ -56,14 +56,14 @@ class Frame(NamedTuple):
 class Tap:
     """Ears and a mouth on one device. Made by ``open_tap``; non-blocking throughout."""
 
-    def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket) -> None:
+    def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket, scratch: bytearray) -> None:
         self.place = place
         self.device = device
         self.buffer_bytes = _raise_receive_buffer(ears)
         self._ears = ears
         self._mouth = mouth
-        self._scratch = bytearray(_LONGEST_FRAME)
-        self._view = memoryview(self._scratch)
+        self._scratch = scratch
+        self._view = memoryview(scratch)
 
     def fileno(self) -> int:
         """The descriptor that is readable while frames wait."""
@@ -107,7 +107,7 @@ class Tap:
         self._mouth.close()
 
 
-def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Tap:
+def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"", scratch: bytearray | None = None) -> Tap:
     """A tap on ``device`` of ``netns``.
 
     Args:
@@ -116,6 +116,7 @@ def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Ta
         device: the name of the device.
         interest: a classic BPF program as an array of ``struct sock_filter``; frames that it does not want are neither
             kept nor counted as lost. Empty: every frame is wanted.
+        scratch: ``LONGEST_FRAME`` bytes into which frames are read, which taps that one thread drains may share.
 
     Raises:
         OSError: ENODEV where there is no such device, EPERM without CAP_NET_RAW over the namespace.
@@ -129,7 +130,7 @@ def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Ta
         if interest:
             attach_filter(ears, interest)
         mouth.bind((device, 0))
-        tap = Tap(place, device, ears, mouth)
+        tap = Tap(place, device, ears, mouth, scratch or bytearray(LONGEST_FRAME))
         ears.bind((device, _ETH_P_ALL))
     except OSError:
         ears.close()

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lab.errors import InternalError
+from lab.kernel.commands import MARK, Command
 from lab.kernel.launcher_child import ENDED, MESSAGE_LIMIT
 from lab.kernel.netns import NetNs
+from lab.kernel.origins import here
 from lab.timing import Deadline
 
 __all__ = ["Completed", "Launcher"]
@@ -27,6 +29,7 @@ _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bi
 
 
 _AT_ONCE: Final = 32
+_LONGEST_WORDS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,10 @@ class Launcher:
         """Run one command in ``netns`` and wait for its end.
 
         Raises:
-            TimeoutError: when it has not ended by the deadline; it and its process group are killed.
+            TimeoutError: when it has not ended by the deadline; it and all that it has started are killed.
             InternalError: when the launcher is gone.
         """
+        made_by = here()
         files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr")]
         try:
             _write_all(files[0], stdin)
@@ -81,7 +85,7 @@ class Launcher:
                 "hostname": netns.name,
                 "environment": {**_ENVIRONMENT, **(environment or {})},
             }
-            status = await self._start_and_wait(request, (netns.fd, *files), deadline)
+            status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
             for fd in files:
@@ -98,9 +102,13 @@ class Launcher:
             asyncio.get_running_loop().remove_reader(self._channel)
         self._channel.close()
 
-    async def _start_and_wait(self, request: dict[str, Any], fds: Sequence[int], deadline: Deadline) -> int:
+    async def _start_and_wait(
+        self, request: dict[str, Any], made_by: str, fds: Sequence[int], deadline: Deadline
+    ) -> int:
         self._number += 1
         number = self._number
+        words = " ".join(request["argv"])[:_LONGEST_WORDS].partition("\0")[0]
+        request["environment"][MARK] = str(Command(number, request["place"], made_by, words))
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         try:

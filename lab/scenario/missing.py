@@ -56,14 +56,7 @@ class Missing:
         return isinstance(value, str) and value in self.values
 
 
-_OF_EXPECT: Final = (
-    Missing("outcome", {"untranslated"}, "allowed: delivered, rejected, refused, dropped"),
-    Missing("spread", {"sticky"}, "allowed: even"),
-    Missing("spread", lambda value: isinstance(value, dict), "allowed: even"),
-    Missing("reply"),
-    Missing("http"),
-    Missing("conntrack"),
-)
+_OF_EXPECT: Final = (Missing("outcome", {"untranslated"}, "allowed: delivered, rejected, refused, dropped"),)
 
 MISSING: Final = (
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
@@ -72,8 +65,8 @@ MISSING: Final = (
     Missing("steps"),
     Missing(
         "probes.[].to.via",
-        {"healthCheckNodePort", "dnsName"},
-        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP",
+        {"dnsName"},
+        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
     ),
     Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
     Missing("probes.[].send.every"),
@@ -122,15 +115,11 @@ def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
             what = "not yet: the format has this key, but this version cannot run it"
             problems.add(place.key, what, allowed=missing.allowed)
         else:
-            _not_yet(place, _named(place.value), missing.allowed, problems)
+            _not_yet(place, shown(place.value), missing.allowed, problems)
 
 
 def _not_yet(place: Place, what: str, allowed: str, problems: Problems) -> None:
     problems.add(place.spot, f"not yet: this version cannot run {what}", allowed=allowed)
-
-
-def _named(value: object) -> str:
-    return "a spread by shares" if isinstance(value, dict) else shown(value)
 
 
 def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:

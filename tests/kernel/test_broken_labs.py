@@ -120,7 +120,7 @@ BROKEN = [
         HEALTH_CHECKED,
         "the balancer leaves out the node without an endpoint",
         'node-c dropped it: its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
-        edit=("healthChecked: true", "healthChecked: false"),
+        edits=(("healthChecked: true", "healthChecked: false"),),
     ),
     Broken(
         "what nobody owns",

@@ -20,6 +20,7 @@ from lab.scenario.model import (
     Probe,
     Send,
     ServiceTarget,
+    Shares,
     Source,
     SourceExpectation,
     Spread,
@@ -53,7 +54,7 @@ class World:
     outcome: Outcome = Outcome.DELIVERED
     backends: tuple[str, ...] | None = None
     source: SourceExpectation | None = None
-    spread: Spread | None = None
+    spread: Spread | Shares | None = None
     at: str | None = None
     name: str = "a pod reaches echo through its cluster IP"
     addresses: dict[str, IPAddress] = field(default_factory=dict)

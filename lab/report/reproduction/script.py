@@ -15,7 +15,7 @@ from typing import Final
 
 from lab.ip import Family
 from lab.plan.masquerade import masquerade_text
-from lab.plan.model import Namespace, Plan
+from lab.plan.model import Plan
 from lab.report.reproduction import wire
 from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, frames_of, needed
 from lab.scenario.model import Manner
@@ -115,7 +115,7 @@ def reproduction(
         return None
     wanted = needed(verdict, plan, rules)
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
-    loads += [load for namespace in wanted.namespaces for load in _masquerades(namespace, tool)]
+    loads += _masquerades(wanted, tool)
     frames = frames_of(verdict.errand, capture)
     tools = sorted({command.split()[0] for _, command, _ in loads}) or ["sh"]
     parts = [
@@ -178,12 +178,13 @@ def _loads(node: str, text: str, tool: str) -> Iterator[tuple[str, str, tuple[st
             yield node, f"ip{family}tables-{tool}-restore", tuple(lines)
 
 
-def _masquerades(namespace: Namespace, tool: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The same for what the CNI plugin of a node masquerades, behind the engine's rules as in the lab."""
-    for each in namespace.masquerades:
-        family = "6" if each.family is Family.IPV6 else ""
-        lines = tuple(masquerade_text(each).splitlines())
-        yield namespace.name, f"ip{family}tables-{tool}-restore --noflush", lines
+def _masquerades(plan: Plan, tool: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The rules that are the wire's own, as loads beside those of the proxy."""
+    for namespace in plan.namespaces:
+        for each in namespace.masquerades:
+            family = "" if each.family is Family.IPV4 else "6"
+            command = f"ip{family}tables-{tool}-restore --noflush"
+            yield namespace.name, command, tuple(masquerade_text(each).splitlines())
 
 
 def _uncounted(line: str) -> str:

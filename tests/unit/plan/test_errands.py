@@ -6,6 +6,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 import pytest
 from scenario_cases import ECHO, at, front, host, node, pods, probe, scenario, two_nodes
 from wires import BASIC as WIRES
+from wires import crowded
 
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
@@ -109,6 +110,16 @@ def test_what_the_router_shares_has_no_detour_and_a_fence_to_every_node_that_sha
     found = shared_errand(probe("p", "client", by(Front.LOAD_BALANCER_IP)))
     assert found.detour is None
     assert [fence.name for fence in found.fences] == ["node-a", "node-c"]
+
+
+def test_no_fence_stands_in_the_senders_own_namespace() -> None:
+    case = crowded(addresses=3)
+    to_host = HostTarget(host="client", port=53)
+    case = replace(case, probes=(probe("shared", "echo-1", to_host), probe("on the node", "agent-1", to_host)))
+    shared, on_the_node = (errand.fences for errand in resolve(case, draw(case), ()))
+    everybody = {pod.name for pod in draw(case).pods}
+    assert {fence.name for fence in shared} == {"node-a"} | everybody - {"echo-1", "echo-3", "echo-5"}
+    assert {fence.name for fence in on_the_node} == everybody - {"agent-1"}
 
 
 def test_a_node_that_is_named_gets_what_the_router_would_share() -> None:
