@@ -66,6 +66,11 @@ class HealthChecks:
         self._loop: asyncio.Task[None] | None = None
         self._unsubscribe = store.subscribe(self._note)
 
+    @property
+    def standing(self) -> tuple[Route, ...]:
+        """The routes that stand now, beside those of the plan and in the place of some of them."""
+        return tuple(self._standing.values())
+
     async def start(self) -> None:
         """Make the routes right, and begin to follow."""
         await self.settle()
