@@ -19,6 +19,7 @@ from typing import Final
 from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.leftover_tables import delete_table
 from lab.kernel.netns import NetNs, make_netns
 from lab.plan.masquerade import masquerade_text, without_masquerade
 from lab.plan.model import Masquerade
@@ -162,11 +163,9 @@ class IptablesTool:
         argv = (self._variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
         return (await _run(self._launcher, self._netns, self._place, argv, b"")).status == 0
 
-    async def drop_nft_table(self, family: Family, name: str) -> None:
-        """Delete the nftables table of that name. Where there is none, or no nft, there is nothing to delete."""
-        kind = "ip" if family is Family.IPV4 else "ip6"
-        argv = ("nft", f"add table {kind} {name}; delete table {kind} {name}")
-        await _run(self._launcher, self._netns, self._place, argv, b"")
+    def drop_nft_table(self, family: Family, name: str) -> bool:
+        """Delete the nftables table of that name; whether there was one. Raises ``OSError``."""
+        return delete_table(self._netns, family, name)
 
     async def save(self, family: Family) -> str:
         """The engine's rules of mangle, filter and nat with their counters, as iptables-save prints them.

@@ -68,7 +68,6 @@ MISSING: Final = (
     ),
     Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
     Missing("probes.[].send.every"),
-    Missing("probes.[].except.[].when.version"),
 )
 
 

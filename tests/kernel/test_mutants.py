@@ -193,7 +193,7 @@ MUTANTS = [
         "an external IP with every port of it",
         FRONTS,
         "external_ip",
-        "lambda scope, address: [module.Rule(module.names.SERVICES, (f'-d {address}',), scope.chains.external.name)]",
+        "lambda scope, address: [module.write(module.names.SERVICES, f'-d {address}', scope.chains.external)]",
         LEFT_ALONE,
         {
             "a port that the Service does not have is left alone": {"outcome"},
