@@ -94,7 +94,7 @@ def draw(scenario: Scenario) -> Plan:
             place.masquerades += _masquerades(scenario, addresses.behind(name))
     for host in scenario.hosts:
         place = draft.place(host.name, Role.HOST, host.sysctls)
-        place.listeners += _dialled(scenario, host.name)
+        place.listeners += dict.fromkeys([*_dialled(scenario, host.name), *_serving(scenario, host.name, addresses)])
         _wire_host(host, place, addresses, segments)
     plan = draft.finished()
     problems = _device_problems(scenario, plan)
@@ -233,14 +233,19 @@ def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segm
         place.route(everywhere(gateway), device, via=gateway)
 
 
-def _dialled(scenario: Scenario, host: str) -> Iterable[Listener]:
-    """A host answers on the ports that the scenario's probes dial: nothing else says what it listens on."""
-    listeners = (
-        Listener(host, probe.send.protocol or Protocol.TCP, probe.target.port)
-        for probe in scenario.probes
-        if isinstance(probe.target, HostTarget) and probe.target.host == host
-    )
-    return dict.fromkeys(listeners)
+def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
+    """A host answers on the ports that the scenario's probes dial."""
+    for probe in scenario.probes:
+        if isinstance(probe.target, HostTarget) and probe.target.host == host:
+            yield Listener(host, probe.send.protocol or Protocol.TCP, probe.target.port)
+
+
+def _serving(scenario: Scenario, host: str, addresses: AddressPlan) -> Iterator[Listener]:
+    """A host that given slices have for an endpoint listens on their ports."""
+    own = frozenset(addresses.host[host])
+    for each in scenario.slices:
+        if any(endpoint.addresses[0] in own for endpoint in each.endpoints):
+            yield from (Listener(host, port.protocol, port.port) for port in each.ports)
 
 
 def _device_problems(scenario: Scenario, plan: Plan) -> list[str]:

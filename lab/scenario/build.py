@@ -76,6 +76,7 @@ def build_scenario(
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
         hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
         services=tuple(services.values()),
+        service_positions=tuple(manifests.places[key]["metadata"]["name"].key.position for key in services),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
         load_balancers=tuple(
             _balancer(name, shape, at["loadBalancers"][name], tuple(nodes))
@@ -139,6 +140,7 @@ def _node(name: str, shape: NodeShape, place: Place) -> Node:
         name=name,
         labels=shape.labels,
         sysctls=shape.sysctls,
+        internal_ips=tuple(shape.internal_ips),
         addresses=tuple(NodeAddress(each.device, each.address) for each in shape.addresses),
         uplinks=tuple(Uplink(device, uplink.segment) for device, uplink in shape.uplinks.items()),
         routes=tuple(NodeRoute(each.to, each.device, each.via, each.source) for each in shape.routes),

@@ -193,11 +193,16 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node of the scenario. ``sysctls`` override the lab's own, by dotted name."""
+    """One node of the scenario. ``sysctls`` override the lab's own, by dotted name.
+
+    ``internal_ips`` are its own addresses, one of each family, the lab's choice where there are none; ``addresses`` are
+    further ones.
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    internal_ips: tuple[IPAddress, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     uplinks: tuple[Uplink, ...] = ()
     routes: tuple[NodeRoute, ...] = ()
@@ -301,8 +306,8 @@ class Scenario:
 
     ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
     a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
-    ``proxy`` is ``None`` where the file configures none. With ``dns`` the lab has a name server, whether or not a probe
-    dials a name.
+    ``service_positions`` say where each Service stands, in the order of ``services``. ``proxy`` is ``None`` where the
+    file configures none. With ``dns`` the lab has a name server, whether or not a probe dials a name.
     """
 
     file: str
@@ -315,6 +320,7 @@ class Scenario:
     pods: tuple[PodGroup, ...]
     hosts: tuple[Host, ...]
     services: tuple[Service, ...]
+    service_positions: tuple[Position, ...] = ()
     probes: tuple[Probe, ...]
     notes: tuple[str, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()

@@ -76,6 +76,7 @@ def _node(node: Node) -> Data:
     return given(
         labels=dict(node.labels),
         sysctls=dict(node.sysctls),
+        internalIPs=texts(node.internal_ips),
         addresses=[{"device": each.device, "address": str(each.interface)} for each in node.addresses],
         uplinks={each.device: {"segment": each.segment} for each in node.uplinks},
         routes=[

@@ -109,6 +109,12 @@ class NodeShape(ScenarioShape):
         description="Sysctls to set in the node, by dotted name, instead of the lab's own values.",
         examples=[{"net.ipv4.conf.all.route_localnet": 1}],
     )
+    internal_ips: Annotated[list[Address], AfterValidator(distinct)] = Field(
+        default_factory=list,
+        alias="internalIPs",
+        description="Fixed addresses of the node itself, one of each family, in nodeCIDR; else the lab chooses.",
+        examples=[["172.18.0.77"]],
+    )
     addresses: list[
         Annotated[NodeAddressShape, BeforeValidator(_address_of_text, json_schema_input_type=str | NodeAddressShape)]
     ] = Field(

@@ -192,7 +192,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario(THREE_NODES, network=cidr("pod_cidrs", "10.0.0.0/23")),
-        ["case.lab.yaml:2:1: n2: no /24 is left in spec.network.podCIDRs (10.0.0.0/23): 2 nodes have one"],
+        ["case.lab.yaml:2:1: n2: no /24 is left in spec.network.podCIDR (10.0.0.0/23): 2 nodes have one"],
     ),
     (
         scenario([NODE], [pods("p", "a", replicas=246, line=4)]),
@@ -204,15 +204,15 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario([NODE], network=cidr("node_cidrs", "10.0.0.0/31")),
-        ["case.lab.yaml:5:1: a: no address is left in spec.network.nodeCIDRs (10.0.0.0/31): 0 have one"],
+        ["case.lab.yaml:5:1: a: no address is left in spec.network.nodeCIDR (10.0.0.0/31): 0 have one"],
     ),
     (
         scenario([NODE], network=cidr("pod_cidrs", "10.96.0.0/12")),
-        ["spec.network.podCIDRs: 10.96.0.0/12 and spec.network.serviceCIDRs 10.96.0.0/16 overlap"],
+        ["spec.network.podCIDR: 10.96.0.0/12 and spec.network.serviceCIDR 10.96.0.0/16 overlap"],
     ),
     (
         scenario([NODE], network={"node_cidrs": ()}),
-        ["spec.network.nodeCIDRs: expected one IPv4 network, found 0"],
+        ["spec.network.nodeCIDR: expected one IPv4 network, found 0"],
     ),
     (
         scenario([NODE], network={"pod_network": "macvlan"}),
@@ -249,7 +249,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario([NODE], network={"families": (Family.IPV6,)}),
-        [f"spec.network.{key}CIDRs: expected one IPv6 network" for key in ("pod", "node", "service", "outside")],
+        [f"spec.network.{key}CIDR: expected one IPv6 network" for key in ("pod", "node", "service", "outside")],
     ),
     (
         scenario(
