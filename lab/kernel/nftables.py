@@ -75,6 +75,10 @@ class OwnTable:
             self.close()
             raise
 
+    def fileno(self) -> int:
+        """The descriptor to which the table belongs."""
+        return self._socket.fileno()
+
     def append(self, rules: Sequence[Sequence[bytes]]) -> None:
         """Append rules, each made of expressions, to every chain. They take effect together, or not at all."""
         self._transact(

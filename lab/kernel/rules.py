@@ -10,6 +10,8 @@ as far as the machine lets it. So each is tried, in an empty namespace, with eve
 engine uses.
 """
 
+import errno
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -112,17 +114,34 @@ class IptablesTool:
         self._netns = netns
         self._place = place
         self._variant = variant
+        self._fed = False  # most texts fit, and holding input back costs a process
 
     async def load(self, family: Family, text: str) -> None:
         """Load ``text``. Each table is replaced as a whole at its COMMIT; a packet never sees half of one.
 
         Raises:
             RestoreRefusedError: a table was refused, with the words of iptables-restore; tables before it are loaded.
+            CapabilityError: a table does not fit into one transaction, with all the room that this machine allows.
         """
         argv = (self._variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
-        done = await _run(self._launcher, self._netns, self._place, argv, text.encode())
+        done = await self._restore(argv, text)
+        if _is_too_long(done) and not self._fed:
+            # Nothing of the table was loaded, and tables before it are as the text says: it may be said again.
+            self._fed = True
+            done = await self._restore(argv, text)
+        if _is_too_long(done):
+            raise CapabilityError(
+                f"room for {len(text) // 1024} KiB of rules in one nf_tables transaction (net.core.wmem_max)",
+                "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216', or load rules with --iptables legacy",
+            )
         if done.status != 0:
             raise RestoreRefusedError(_words(done))
+
+    async def _restore(self, argv: Sequence[str], text: str) -> Completed:
+        deadline = Deadline.after(_SECONDS)
+        return await self._launcher.run(
+            self._netns, argv, place=self._place, stdin=text.encode(), fed=self._fed, deadline=deadline
+        )
 
     async def masquerade(self, masquerade: Masquerade) -> None:
         """Load what the wire itself masquerades.
@@ -180,6 +199,11 @@ class IptablesTool:
 
 async def _run(launcher: Launcher, netns: NetNs, place: str, argv: Sequence[str], stdin: bytes) -> Completed:
     return await launcher.run(netns, argv, place=place, stdin=stdin, deadline=Deadline.after(_SECONDS))
+
+
+def _is_too_long(done: Completed) -> bool:
+    """Whether a transaction did not fit into the send buffer (EMSGSIZE, in the words of strerror(3))."""
+    return done.status != 0 and os.strerror(errno.EMSGSIZE).encode() in done.stderr
 
 
 def _words(done: Completed) -> str:
