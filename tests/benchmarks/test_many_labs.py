@@ -28,9 +28,9 @@ Record = Callable[[str, object], None]
 class _Mallinfo(ctypes.Structure):
     """``struct mallinfo2`` (mallinfo(3), glibc 2.33)."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
+    _fields_ = (
+        *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")),
+        *((name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")),
     )
 
 
