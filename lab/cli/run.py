@@ -162,6 +162,8 @@ def _run(
     skipped, fault = None, None
     try:
         with closing(session.open(scenario)) as lab:
+            if lab.built.reused:
+                click.echo(f"{scenario.file}: on the wire of the lab before it, made as new", err=True)
             for probe in probes:
                 verdict = lab.probe(probe, trace=trace)
                 if shelf is not None:
