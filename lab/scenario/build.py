@@ -119,6 +119,7 @@ def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
         hairpin=shape.hairpin.value,
         inter_node=shape.inter_node.value,
         outbound_masquerade=shape.outbound_masquerade,
+        router_sysctls=shape.router_sysctls,
         pod_cidrs=networks["podCIDR"],
         service_cidrs=networks["serviceCIDR"],
         node_cidrs=networks["nodeCIDR"],
@@ -165,6 +166,7 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
         present=shape.present,
         host_network=shape.host_network,
         shared_netns=shape.shared_netns,
+        sysctls=shape.sysctls,
         hostname=shape.hostname or "",
         subdomain=shape.subdomain or "",
         addresses=tuple(shape.addresses),
@@ -173,7 +175,13 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
 
 
 def _host(name: str, shape: HostShape, place: Place) -> Host:
-    return Host(name=name, segment=shape.segment, addresses=shape.addresses, position=place.key.position)
+    return Host(
+        name=name,
+        segment=shape.segment,
+        addresses=shape.addresses,
+        sysctls=shape.sysctls,
+        position=place.key.position,
+    )
 
 
 def _balancer(name: str, shape: BalancerShape, place: Place, nodes: tuple[str, ...]) -> LoadBalancer:

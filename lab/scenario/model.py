@@ -146,6 +146,7 @@ class Network:
     hairpin: str = "hairpin-veth"
     inter_node: str = "host-gw"
     outbound_masquerade: bool = False
+    router_sysctls: Mapping[str, str] = field(default_factory=dict)
     segments: tuple[Segment, ...] = ()
     routed: tuple[RoutedAddress, ...] = ()
     pod_cidrs: tuple[IPNetwork, ...]
@@ -233,6 +234,7 @@ class PodGroup:
     present: bool = True
     host_network: bool = False
     shared_netns: bool = False
+    sysctls: Mapping[str, str] = field(default_factory=dict)
     hostname: str = ""
     subdomain: str = ""
     addresses: tuple[IPAddress, ...] = ()
@@ -260,6 +262,7 @@ class Host:
     name: str
     segment: str = "outside"
     addresses: int = 1
+    sysctls: Mapping[str, str] = field(default_factory=dict)
     position: Position
 
 

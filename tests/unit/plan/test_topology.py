@@ -146,6 +146,18 @@ def test_sysctls_of_a_node_override_the_labs_own_and_are_required() -> None:
     assert own["net.netfilter.nf_conntrack_tcp_be_liberal"].value == "0"
 
 
+def test_sysctls_of_pods_hosts_and_the_router_override_the_labs_own() -> None:
+    plan = draw(BASIC["crowded"])
+    wanted = {
+        "sender": Sysctl("net.ipv4.tcp_syncookies", "0"),
+        "router": Sysctl("net.ipv4.icmp_ratelimit", "2000"),
+        "neighbour": Sysctl("net.ipv4.conf.eth0.arp_ignore", "1"),
+    }
+    for namespace in plan.namespaces:
+        found = {*namespace.sysctls, *namespace.device_sysctls} & {*wanted.values()}
+        assert found == ({wanted[namespace.name]} if namespace.name in wanted else set())
+
+
 NODE = node("a", line=5)
 
 THREE_NODES = [node(f"n{number}", line=number) for number in range(3)]
@@ -221,6 +233,19 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     (
         scenario([node("a", sysctls={"net/ipv4/conf/eth0.1/rp_filter": "1"})]),
         ["a: sysctl net.ipv4.conf.eth0/1.rp_filter: there is no such device; there are all, default, lo, eth0"],
+    ),
+    (
+        scenario(
+            [NODE],
+            [pods("p", "a", line=6, replicas=2, shared_netns=True, sysctls={"net.ipv4.conf.eth7.rp_filter": "1"})],
+            [host("h", line=7, sysctls={"net.ipv4.conf.eth8.rp_filter": "1"})],
+            network={"router_sysctls": {"net.ipv4.conf.eth9.rp_filter": "1"}},
+        ),
+        [
+            "case.lab.yaml: router: sysctl net.ipv4.conf.eth9.rp_filter: there is no such device; there are all,",
+            "case.lab.yaml:6:1: p@a: sysctl net.ipv4.conf.eth7.rp_filter: there is no such device; there are all,",
+            "case.lab.yaml:7:1: h: sysctl net.ipv4.conf.eth8.rp_filter: there is no such device; there are all,",
+        ],
     ),
     (
         scenario([NODE], network={"families": (Family.IPV6,)}),
