@@ -14,15 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lab.ip import Protocol
 from lab.scenario.document import Place
 from lab.scenario.inventory import Inventory
 from lab.scenario.manifests import Manifests
 from lab.scenario.model import Mode
 from lab.scenario.parts import Parts, ProbeParts
 from lab.scenario.problems import Problems, listed, shown
-from lab.scenario.references import choose_port, service_id
-from lab.scenario.schema.probe import ServiceTargetShape
 
 __all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
 
@@ -57,7 +54,6 @@ class Missing:
 
 
 MISSING: Final = (
-    Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("dns", _true),
     Missing("streams"),
     Missing("steps"),
@@ -66,7 +62,7 @@ MISSING: Final = (
         {"dnsName"},
         "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
     ),
-    Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
+    Missing("probes.[].send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
     Missing("probes.[].send.every"),
     Missing("probes.[].except.[].when.version"),
 )
@@ -98,7 +94,6 @@ def refuse_missing(
     for index, probe in enumerate(parts.probes):
         place = spec["probes"][index]
         _refuse_names(probe, place, inventory, problems)
-        _refuse_sctp(probe, place, manifests, problems)
 
 
 def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
@@ -133,11 +128,7 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
 
 
 def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
-    """What Pods and Nodes say beyond what entries of ``spec.pods`` and ``spec.nodes`` may say today."""
-    for given in manifests.pods.values():
-        for place in _found(given.place, ("spec", "containers", "[]", "ports", "[]", "protocol")):
-            if place.value == Protocol.SCTP:
-                _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
+    """What Nodes say beyond what entries of ``spec.nodes`` may say today."""
     for given in manifests.nodes.values():
         for place in _found(given.place, ("status", "addresses", "[]", "type")):
             if place.value == "InternalIP":
@@ -159,15 +150,3 @@ def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problem
         if name in inventory.hosts:
             what = "not yet: this version cannot see what arrives at an outside host"
             problems.add(place["expect"]["backends"][index].spot, what, allowed="name pods")
-
-
-def _refuse_sctp(probe: ProbeParts, place: Place, manifests: Manifests, problems: Problems) -> None:
-    if not isinstance(probe.target, ServiceTargetShape) or probe.send is None:
-        return
-    service = manifests.services.get(service_id(probe.target.service, probe.target.namespace))
-    if service is None:
-        return
-    fitting = choose_port(service, probe.target.port, None).fitting
-    if fitting and all(port.protocol is Protocol.SCTP for port in fitting):
-        spot = place["to"]["port" if probe.target.port is not None else "service"].spot
-        problems.add(spot, "not yet: this version cannot send SCTP")
