@@ -16,7 +16,6 @@ from typing import Final
 
 from lab.scenario.document import Place
 from lab.scenario.inventory import Inventory
-from lab.scenario.manifests import Manifests
 from lab.scenario.model import Mode
 from lab.scenario.parts import Parts, ProbeParts
 from lab.scenario.problems import Problems, listed, shown
@@ -68,15 +67,12 @@ MISSING: Final = (
 )
 
 
-def refuse_missing(
-    parts: Parts, inventory: Inventory, manifests: Manifests, configurations: Sequence[Place], problems: Problems
-) -> None:
+def refuse_missing(parts: Parts, inventory: Inventory, configurations: Sequence[Place], problems: Problems) -> None:
     """Note everything in a scenario that cannot be run yet.
 
     Args:
         parts: the scenario's parts.
         inventory: its names.
-        manifests: its Services.
         configurations: the documents that configure proxies.
         problems: takes a line for each, with ``not yet``.
     """
@@ -90,7 +86,6 @@ def refuse_missing(
     for place in configurations:
         if place["mode"].value in (Mode.IPVS, Mode.NFTABLES):
             _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
-    _refuse_objects(manifests, problems)
     for index, probe in enumerate(parts.probes):
         place = spec["probes"][index]
         _refuse_names(probe, place, inventory, problems)
@@ -127,14 +122,6 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
         yield from _found(root[part], rest)
 
 
-def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
-    """What Nodes say beyond what entries of ``spec.nodes`` may say today."""
-    for given in manifests.nodes.values():
-        for place in _found(given.place, ("status", "addresses", "[]", "type")):
-            if place.value == "InternalIP":
-                problems.add(place.spot, "not yet: this version cannot give nodes other addresses than its own")
-
-
 def _texts(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
@@ -146,7 +133,3 @@ def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problem
     if probe.expect.at is not None and probe.expect.at.partition("/")[0] in inventory.backends:
         what = "not yet: this version cannot prove that a flow ends at a pod or host"
         problems.add(at.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
-    for index, name in enumerate(probe.expect.backends or []):
-        if name in inventory.hosts:
-            what = "not yet: this version cannot see what arrives at an outside host"
-            problems.add(place["expect"]["backends"][index].spot, what, allowed="name pods")

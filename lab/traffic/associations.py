@@ -13,7 +13,7 @@ from typing import Final
 from lab.errors import CapabilityError
 from lab.ip import Protocol
 from lab.kernel import attributes as nla
-from lab.kernel.capture import Frame
+from lab.kernel.batches import Frame
 from lab.kernel.netns import NetNs
 from lab.kernel.nftables import Hook, OwnTable, equal, expression, number
 from lab.plan.model import Plan

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from typing import Final
 
 from lab.errors import InternalError
-from lab.kernel.capture import LONGEST_FRAME, Frame, Tap, open_tap
+from lab.kernel.batches import Frame, FrameReader
+from lab.kernel.capture import Tap, open_tap
 from lab.kernel.netns import NetNs
 from lab.kernel.stack import StackTap
 from lab.plan.errand import STACK
@@ -52,7 +53,7 @@ class Watch:
         self._taps: dict[tuple[str, str], Tap] = {}
         self._stacks: dict[str, StackTap] = {}
         self._by_fd: dict[int, AnyTap] = {}
-        self._scratch = bytearray(LONGEST_FRAME)
+        self._reader = FrameReader()
         with ExitStack() as opened:
             self._epoll = opened.enter_context(select.epoll())
             for namespace in plan.namespaces:
@@ -143,7 +144,7 @@ class Watch:
             self._taps.clear()
 
     def _tap_on(self, namespace: str, device: str) -> Tap:
-        tap = self._taps[namespace, device] = _open(self._netns_by_name[namespace], device, self._scratch)
+        tap = self._taps[namespace, device] = _open(self._netns_by_name[namespace], device, self._reader)
         self._by_fd[tap.fileno()] = tap
         self._epoll.register(tap.fileno(), select.EPOLLIN)
         return tap
@@ -165,9 +166,9 @@ def _devices_of_nodes(plan: Plan) -> Iterator[tuple[str, str]]:
                 yield namespace.name, device.device
 
 
-def _open(netns: NetNs, device: str, scratch: bytearray) -> Tap:
+def _open(netns: NetNs, device: str, reader: FrameReader) -> Tap:
     try:
-        return open_tap(netns, netns.name, device, INTEREST, scratch)
+        return open_tap(netns, netns.name, device, INTEREST, reader)
     except OSError as error:
         raise InternalError(
             f"cannot tap {device} in namespace {netns.name}: {error}; the device must exist and the lab must hold "
