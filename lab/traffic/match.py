@@ -26,6 +26,7 @@ from lab.codec.records import of_rows
 from lab.ip import IPAddress, Protocol
 from lab.kernel.batches import Frame
 from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
+from lab.traffic.fragments import Reassembly
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import Direction, Observation, Packet, SeenFrame
 
@@ -96,6 +97,7 @@ class Matcher:
         self._protocol = protocol
         self._sockets = sockets
         self._rows: list[tuple[Any, ...]] = []
+        self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
@@ -137,7 +139,10 @@ class Matcher:
         for frame in frames:
             datagram = dissect(frame.data)
             if datagram is None:
-                continue
+                whole = self._fragments.take(vantage.place, vantage.device, frame)
+                datagram = None if whole is None else dissect(whole)
+                if datagram is None:
+                    continue
             if datagram.protocol == UDP:
                 found = self._udp(datagram)
             elif datagram.protocol == TCP:

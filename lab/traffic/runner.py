@@ -223,7 +223,7 @@ class Runner:
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:
-            sending = Dispatch(tap, first_packets(errand, identity, ports), room)
+            sending = Dispatch(tap, first_packets(errand, identity, ports), room, sender.mtu)
             sockets = None
         elif errand.http:
             sending = Fetches(self._netns_by_name[sender.namespace], errand, ports)

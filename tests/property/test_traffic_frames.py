@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.ip import IPAddress, Protocol
+from lab.kernel.batches import Frame
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Manner
 from lab.traffic.chunks import abort, init_ack
 from lab.traffic.craft import enveloped, fences, filling, first_packets
 from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect
+from lab.traffic.fragments import Reassembly, cut
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, Kind
 
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
@@ -312,3 +314,32 @@ def test_the_answers_to_an_init_bear_its_tag_and_a_checksum_that_scapy_agrees_wi
         read = dissect(enveloped((bytes(6), bytes(6)), ends, SCTP, packet))
         assert read is not None
         assert (read.acknowledged, read.flags) == (tag, kind)
+
+
+@given(pairs, st.integers(0, 6000), st.integers(1280, 1500), st.randoms(use_true_random=False))
+def test_a_packet_that_was_cut_is_whole_again_when_its_last_fragment_has_come(
+    ends: tuple[IPAddress, IPAddress], payload: int, mtu: int, rng: random.Random
+) -> None:
+    errand = make_errand(Protocol.UDP, *ends, 80, payload)
+    (frame,) = first_packets(errand, Identity(bytes(8), 0, 4, 1), [1024])
+    pieces = list(cut(frame, mtu, 7))
+    assert all(len(piece) <= 14 + mtu for piece in pieces)
+    if len(pieces) == 1:
+        assert pieces == [frame]
+        return
+    if ends[0].version == 4:
+        rng.shuffle(pieces)
+    reassembly = Reassembly()
+    *others, last = [Frame(piece, False, 0) for piece in pieces]
+    assert [reassembly.take("a", "eth0", each) for each in [*others, *others]] == [None] * (2 * len(others))
+    assert reassembly.take("b", "eth0", last) is None, "what another tap saw is not seen here"
+    whole = reassembly.take("a", "eth0", last)
+    assert whole is not None
+    assert dissect(whole) == dissect(frame)
+
+
+@given(st.binary(max_size=120))
+def test_no_bytes_raise_when_they_are_put_together(data: bytes) -> None:
+    reassembly = Reassembly()
+    for head in (b"", bytes(12) + b"\x08\x00\x45", bytes(12) + b"\x86\xdd\x60" + bytes(5) + b"\x2c"):
+        reassembly.take("a", "eth0", Frame(head + data, False, 0))
