@@ -63,7 +63,6 @@ MISSING: Final = (
     ),
     Missing("probes.[].send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
     Missing("probes.[].send.every"),
-    Missing("probes.[].except.[].when.version"),
 )
 
 

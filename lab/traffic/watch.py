@@ -118,7 +118,8 @@ class Watch:
             yield from tap.descriptors()
 
     def renew(self) -> None:
-        """Be as new, for another lab on the same devices: nothing waits, and no node's programs are tapped."""
+        """Be as new, for another lab on the same devices: nothing waits, and nothing on the nodes is tapped."""
+        self.follow(False)
         for stack in self._stacks.values():
             self._epoll.unregister(stack.fileno())
             del self._by_fd[stack.fileno()]

@@ -175,7 +175,7 @@ MUTANTS = [
         "no memory of clients",
         BODIES,
         "remembered",
-        "lambda scope, chain, endpoint, seconds: module.Rule(chain, ())",
+        "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         STICKY,
         {
             "a pod's connections go to one backend": {"spread"},
@@ -194,7 +194,7 @@ MUTANTS = [
         "an external IP with every port of it",
         FRONTS,
         "external_ip",
-        "lambda scope, address: [module.Rule(module.names.SERVICES, (f'-d {address}',), scope.chains.external.name)]",
+        "lambda scope, address: [module.write(module.names.SERVICES, f'-d {address}', scope.chains.external)]",
         LEFT_ALONE,
         {
             "a port that the Service does not have is left alone": {"outcome"},
