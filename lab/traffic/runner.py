@@ -16,7 +16,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from lab.errors import InternalError
+from lab.errors import CapabilityError, InternalError
 from lab.garbage import uncollected
 from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
@@ -25,7 +25,8 @@ from lab.plan.errand import MOST_FOLLOWED, STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline, together
-from lab.traffic.connect import Dialogues
+from lab.traffic.associations import Associations
+from lab.traffic.connect import Dialogues, has_sctp
 from lab.traffic.craft import first_packets
 from lab.traffic.http import Fetches
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
@@ -84,6 +85,7 @@ class Runner:
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
         self._memory = Memory(netns_by_name)
+        self._associations: Associations | None = None
         self._seen: Matcher | None = None
 
     async def open(self) -> None:
@@ -105,6 +107,9 @@ class Runner:
         for meter in self._meters.values():
             meter.close()
         self._memory.close()
+        if self._associations is not None:
+            self._associations.close()
+            self._associations = None
         self._stop_tracing()
         if self._responders is not None:
             self._responders.close()
@@ -204,8 +209,11 @@ class Runner:
     def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
-        if errand.protocol not in (Protocol.TCP, Protocol.UDP):
-            raise InternalError(f"errand {errand.name!r}: {errand.protocol} is not sent; TCP and UDP are")
+        if errand.protocol is Protocol.SCTP and errand.manner is Manner.CONNECT and not has_sctp():
+            raise CapabilityError(
+                f"SCTP sockets, by which probe {errand.name!r} connects",
+                "as root: 'modprobe sctp', or let the probe send single packets (send: {as: packet})",
+            )
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
         self._watch.follow(errand.flows <= MOST_FOLLOWED)
@@ -215,7 +223,7 @@ class Runner:
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:
-            sending = Dispatch(tap, first_packets(errand, identity, ports), room)
+            sending = Dispatch(tap, first_packets(errand, identity, ports), room, sender.mtu)
             sockets = None
         elif errand.http:
             sending = Fetches(self._netns_by_name[sender.namespace], errand, ports)
@@ -231,7 +239,14 @@ class Runner:
             sockets=sockets,
             watch=self._watch,
             responders=self._responders,
+            associations=self._answering() if errand.protocol is Protocol.SCTP else None,
         )
+
+    def _answering(self) -> Associations | None:
+        """Who answers for SCTP, where the kernel cannot: opened when SCTP is first sent."""
+        if self._associations is None and not has_sctp():
+            self._associations = Associations(self._netns_by_name, self._plan)
+        return self._associations
 
     def _source_ports(self, errand: Errand) -> tuple[int, ...]:
         """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from lab.plan.errand import STACK, Errand
 from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.traffic.associations import Associations
 from lab.traffic.fences import Fences
 from lab.traffic.identity import Identity
 from lab.traffic.match import Matcher, Vantage
@@ -59,6 +60,7 @@ class Turns:
         sockets: Mapping[int, int] | None,
         watch: Watch,
         responders: Responders,
+        associations: Associations | None = None,
     ) -> None:
         self.sending = sending
         self.matcher = Matcher(identity, errand.protocol, sockets)
@@ -68,6 +70,7 @@ class Turns:
         self._tap = tap
         self._watch = watch
         self._responders = responders
+        self._associations = associations
         self._nodes = frozenset(errand.nodes)
 
     async def take(self, deadline: Deadline) -> str:
@@ -114,6 +117,8 @@ class Turns:
         seen = self.matcher.seen
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
         for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
+            if self._associations is not None:
+                answered += self._associations.answer(tap, frames)
             transit = tap.place in self._nodes and tap.device != STACK
             self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap, transit), frames)
         self.fences.take(self.matcher.fences)
