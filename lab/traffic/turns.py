@@ -6,7 +6,7 @@ Must not: choose flows, ports or identities (``runner`` does), or read rule coun
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -59,6 +59,7 @@ class Turns:
         sockets: Mapping[int, int] | None,
         watch: Watch,
         responders: Responders,
+        before_fences: Callable[[], None],
     ) -> None:
         self.sending = sending
         self.matcher = Matcher(identity, errand.protocol, sockets)
@@ -68,6 +69,7 @@ class Turns:
         self._tap = tap
         self._watch = watch
         self._responders = responders
+        self._before_fences = before_fences
 
     async def take(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably gone.
@@ -120,6 +122,7 @@ class Turns:
 
     async def _fence(self, deadline: Deadline) -> None:
         """Send a round of fences and take turns until all are back, for a second at most."""
+        self._before_fences()
         self.fences.send()
         patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))
         try:

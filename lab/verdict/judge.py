@@ -12,7 +12,8 @@ What each outcome needs, for every flow of the probe:
   reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
 * ``refused``: a TCP reset at the sender, from the address that was dialled.
 * ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
-  every packet of it; and fences that were sent after it are back, so that it is not merely late.
+  every packet of it; and fences that were sent after it are back, so that it is not merely late. Or the stack of a node
+  counted every packet as dropped before any fence was sent (``drops``): then no packet is left to be late.
 
 Flows by kernel sockets have a second witness. Where it contradicts the taps about a flow, nobody knows.
 """
@@ -26,7 +27,8 @@ from lab.plan.errand import Errand
 from lab.scenario.model import Expect, Manner, NodeDevice, Outcome, Preserved, Probe, Reply
 from lab.verdict.arrivals import hits, judge_backends, judge_source, judge_spread
 from lab.verdict.beside import judge_conntrack, judge_http
-from lab.verdict.case import Case, Findings, open_case
+from lab.verdict.case import Case, Findings, open_case, packets_of
+from lab.verdict.drops import KernelDrop, kernel_drop
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.model import ProbeVerdict, Verdict
@@ -167,8 +169,10 @@ def _fates(case: Case) -> str:
     """What became of the flows; silence is called a drop only where rules account for all of it."""
     counts = Counter(case.fates)
     rules = ending(case.errand, case.evidence.counts, "DROP")
-    if set(counts) == {Fate.LOST} and sum(rule.count.packets for rule in rules) >= _packets(case):
+    if set(counts) == {Fate.LOST} and sum(rule.count.packets for rule in rules) >= packets_of(case.flows):
         return f"dropped on {listed(_nodes(rules))}"
+    if (drop := _kernel_drop(case)) is not None:
+        return f"dropped on {drop.node} by {drop.by}"
     if len(case.flows) == 1:
         return str(case.fates[0])
     return ", ".join(f"{count:,} {fate}" for fate, count in counts.most_common())
@@ -243,10 +247,10 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
 
 def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
     """Why what was ``seen`` is not yet the work of rules: no counter accounts for every packet."""
-    needed = _packets(case)
+    needed = packets_of(case.flows)
     rules = _ending_rules(case, outcome)
     counted = sum(rule.count.packets for rule in rules)
-    if counted >= needed:
+    if counted >= needed or (outcome is Outcome.DROPPED and _kernel_drop(case)):
         return
     if rules:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(_nodes(rules))}"
@@ -254,9 +258,9 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
         yield f"{seen}, but no rule says it {outcome} it"
 
 
-def _packets(case: Case) -> int:
-    """How many packets a rule must have counted, if it ended every flow: a repeated SYN is one more."""
-    return sum(max(1, len(flow.departures)) for flow in case.flows)
+def _kernel_drop(case: Case) -> KernelDrop | None:
+    """The drop by a node's stack that accounts for every packet of the probe."""
+    return kernel_drop(case.errand, case.evidence, packets_of(case.flows)) if set(case.fates) == {Fate.LOST} else None
 
 
 def _ending_rules(case: Case, outcome: Outcome) -> tuple[Rule, ...]:
@@ -279,6 +283,8 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
     if outcome in _TARGET:
         for rule in _ending_rules(case, outcome):
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"
+    if outcome is Outcome.DROPPED and (drop := _kernel_drop(case)) is not None:
+        yield str(drop)
 
 
 def _judge_reply(case: Case, wanted: Reply) -> Verdict:
@@ -351,7 +357,7 @@ def _replies(case: Case) -> str:
 
 
 def _judge_place(case: Case, expected: str) -> Verdict:
-    """``at``: the node whose rule ended every flow, or the pod at which every flow arrived."""
+    """``at``: the node whose rule or stack ended every flow, or the pod at which every flow arrived."""
     outcome = case.probe.expect.outcome
     findings = Findings()
     if outcome not in _TARGET:
@@ -362,20 +368,32 @@ def _judge_place(case: Case, expected: str) -> Verdict:
                 findings.wrong.append((flow.number, f"it arrived at {listed(flow.places)}"))
         observed = listed(list(hits(case)))
         return findings.settle(case, "at", expected=expected, observed=observed, silence=case.silence)
-    rules = _ending_rules(case, outcome)
-    here = sum(rule.count.packets for rule in rules if rule.count.node == expected)
-    elsewhere = [node for node in _nodes(rules) if node != expected]
-    needed = _packets(case)
+    needed = packets_of(case.flows)
+    counted = _counted_by_node(case, outcome)
+    here = counted[expected]
+    elsewhere = [node for node in counted if node != expected and counted[node]]
     ended = sum(fate in (_FATE[outcome], Fate.UNSENT) for fate in case.fates)
     if expected not in case.errand.nodes:
         findings.doubts_overall.append(f"only rules on nodes are counted, and {expected} is no node of this lab")
     elif ended < len(case.flows):
         findings.doubts_overall.append(f"{ended:,} of {amount(len(case.flows), 'flow')} {_were(ended)} {outcome}")
     elif here < needed and elsewhere:
-        findings.wrong_overall.append(f"it was {outcome} by a rule on {listed(elsewhere)}")
+        findings.wrong_overall.append(
+            f"it was {outcome} by {'a rule' if _ending_rules(case, outcome) else 'the stack'} on {listed(elsewhere)}"
+        )
     elif here < needed:
         findings.doubts_overall.append(f"no rule on {expected} counted it as {outcome}")
-    return findings.settle(case, "at", expected=expected, observed=listed(_nodes(rules)) if rules else "not known")
+    return findings.settle(case, "at", expected=expected, observed=listed([*counted]) if counted else "not known")
+
+
+def _counted_by_node(case: Case, outcome: Outcome) -> Counter[str]:
+    """How many packets rules, or stacks, of each node ended in that way."""
+    counted = Counter[str]()
+    for rule in _ending_rules(case, outcome):
+        counted[rule.count.node] += rule.count.packets
+    if outcome is Outcome.DROPPED and (drop := _kernel_drop(case)) is not None:
+        counted[drop.node] += drop.packets
+    return counted
 
 
 def _were(number: int) -> str:
