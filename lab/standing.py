@@ -126,7 +126,8 @@ class Lab:
         rules = await together(engine.dump() for engine in self.engines.values())
         nodes = zip(self.engines.items(), rules, strict=True)
         records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
-        return Recalled(self.runner.capture(), tuple(records))
+        balanced = () if self._health_checks is None else self._health_checks.standing
+        return Recalled(self.runner.capture(), tuple(records), balanced)
 
     def _sysctls(self, node: str) -> Iterator[Sysctl]:
         """What the plan says of a node, with the values that the kernel has now."""

@@ -33,7 +33,7 @@ def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
         if address not in pods:
             return f"{rule.count.node} translated it to {endpoint(address, port)}, which is no pod of this lab."
         if not hits(case)[pods[address].name]:
-            return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, traced)
+            return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, rule.translates_to, traced)
     if translated:
         return ""
     return remembered(case, flow) or (_untranslated(case) if case.evidence.counts else "")
@@ -84,9 +84,8 @@ def _by_hairpin(case: Case, rule: Rule, plan: Plan | None) -> str:
     )
 
 
-def _on_the_way(case: Case, rule: Rule, traced: Evidence | None) -> str:
-    assert rule.translates_to is not None  # noqa: S101 - the caller has looked
-    address, port = rule.translates_to
+def _on_the_way(case: Case, rule: Rule, to: tuple[IPAddress, int], traced: Evidence | None) -> str:
+    address, port = to
     name = next(pod.name for pod in case.errand.receivers if pod.address == address)
     sentence = f"{rule.count.node} translated it to {name} ({endpoint(address, port)}), but {name} never saw it"
     if traced is None or any(seen.place == name for seen in traced.observations):
