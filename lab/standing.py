@@ -22,6 +22,7 @@ from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs
+from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.sysctl import read_sysctl
@@ -31,7 +32,7 @@ from lab.plan.errand import Errand
 from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
-from lab.traffic.meters import Meter, TableMeter, TextMeter
+from lab.traffic.meters import Meter, TableMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
 from lab.wire import Wire
@@ -217,10 +218,8 @@ def _served(request: Build) -> Iterator[int]:
 
 def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
     """The cheapest way to read the counters of this node's rules for one family."""
-    save = partial(tool.save_all, family)
-    if variant.name == "legacy":
-        return TableMeter(netns.name, TableReader(netns, family), save)
-    return TextMeter(netns.name, save)
+    reader = TableReader(netns, family) if variant.name == "legacy" else NftTableReader(netns, family)
+    return TableMeter(netns.name, reader, partial(tool.save_all, family))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
 from lab.traffic.responder import Responders
+from lab.traffic.stacks import Stacks
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
@@ -86,6 +87,7 @@ class Runner:
         self._tracing: Tracing | None = None
         self._memory = Memory(netns_by_name)
         self._associations: Associations | None = None
+        self._stacks = Stacks(netns_by_name)
         self._seen: Matcher | None = None
 
     async def open(self) -> None:
@@ -110,6 +112,7 @@ class Runner:
         if self._associations is not None:
             self._associations.close()
             self._associations = None
+        self._stacks.close()
         self._stop_tracing()
         if self._responders is not None:
             self._responders.close()
@@ -162,8 +165,10 @@ class Runner:
         ports = self._source_ports(errand)
         turns = self._prepare(errand, identity, ports)
         tracing = self._armed(errand, identity) if trace else None
+        self._stacks.begin(errand.nodes)
         unfinished = await self._take(turns, errand)
         losses = turns.losses()
+        kernel = self._stacks.end()
         tracked = self._memory.flows(errand, ports)
         entries = tuple(self._memory.entries(errand)) if errand.tables else None
         steps: tuple[TraceStep, ...] = ()
@@ -182,6 +187,7 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             entries=entries,
+            kernel=kernel,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
             unfinished=unfinished,
@@ -240,6 +246,7 @@ class Runner:
             watch=self._watch,
             responders=self._responders,
             associations=self._answering() if errand.protocol is Protocol.SCTP else None,
+            before_fences=self._stacks.hold,
         )
 
     def _answering(self) -> Associations | None:

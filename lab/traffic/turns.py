@@ -6,7 +6,7 @@ Must not: choose flows, ports or identities (``runner`` does), or read rule coun
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -60,6 +60,7 @@ class Turns:
         sockets: Mapping[int, int] | None,
         watch: Watch,
         responders: Responders,
+        before_fences: Callable[[], None],
         associations: Associations | None = None,
     ) -> None:
         self.sending = sending
@@ -71,6 +72,7 @@ class Turns:
         self._watch = watch
         self._responders = responders
         self._associations = associations
+        self._before_fences = before_fences
         self._nodes = frozenset(errand.nodes)
 
     async def take(self, deadline: Deadline) -> str:
@@ -127,6 +129,7 @@ class Turns:
 
     async def _fence(self, deadline: Deadline) -> None:
         """Send a round of fences and take turns until all are back, for a second at most."""
+        self._before_fences()
         self.fences.send()
         patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))
         try:
