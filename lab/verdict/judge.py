@@ -14,7 +14,9 @@ What each outcome needs, for every flow of the probe:
 * ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
   every packet of it; and fences that were sent after it are back, so that it is not merely late.
 
-Flows by kernel sockets have a second witness. Where it contradicts the taps about a flow, nobody knows.
+Flows by kernel sockets have a second witness, and connection tracking is another. Where one contradicts the taps about
+the way of a flow, nobody knows. A reply from a wrong address is wrong all the same: the sender heard it, and no other
+witness can unsay that; that conntrack has lost the flow is rather why it came.
 """
 
 from collections import Counter
@@ -290,12 +292,11 @@ def _judge_reply(case: Case, wanted: Reply) -> Verdict:
         if not flow.arrivals:
             findings.doubts.append((flow.number, "it never arrived at a pod that could reply"))
             continue
-        if flow.number in case.disagreements:
-            findings.doubts.append((flow.number, case.disagreements[flow.number]))
-            continue
         wrong = _wrong_reply(case, flow, wanted)
         if wrong:
             findings.wrong.append((flow.number, wrong))
+        elif flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif not flow.replies:
             sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
             findings.missing.append((flow.number, f"{listed(flow.places)} {sent} {errand.sender.name}"))

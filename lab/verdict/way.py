@@ -6,7 +6,8 @@ Must not: judge. What is expected at a hop follows from the expectations, whatev
 
 from collections.abc import Iterator
 
-from lab.scenario.model import Outcome
+from lab.ip import IPAddress
+from lab.scenario.model import Outcome, Reply
 from lab.verdict.case import Case
 from lab.verdict.columns import WIDTH, table, width_of
 from lab.verdict.deeds import MARKING, deed, short
@@ -98,15 +99,15 @@ def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation,
 
 def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) -> Iterator[_Row]:
     """What was expected of a packet that was seen, in the columns in which it differs."""
-    expect, errand = case.probe.expect, case.errand
+    expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
         astray = expect.backends is not None and seen.place not in expect.backends
         place = listed(expect.backends or (), "or") if astray else _DITTO
         if source or place:
             yield _EXPECTED, _DITTO, source, place
-    elif seen in flow.replies and (seen.source, seen.source_port) != (errand.destination, errand.port):
-        yield _EXPECTED, _DITTO, endpoint(errand.destination, errand.port), _DITTO
+    elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
+        yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
     elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
         yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
 
@@ -114,7 +115,7 @@ def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) 
 def _missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[_Row]:
     """What was expected and not seen, up to the first thing without which the rest cannot be."""
     expect, errand = case.probe.expect, case.errand
-    dialled, client = endpoint(errand.destination, errand.port), _client(case, flow)
+    dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
     match expect.outcome:
         case Outcome.DELIVERED | Outcome.REFUSED if not flow.arrivals:
             place = listed(expect.backends, "or") if expect.backends else "a pod"
@@ -129,6 +130,13 @@ def _missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[_Row]:
             yield _MISSING, str(Packet.RESET), dialled, client
         case Outcome.REJECTED if not flow.unreachables:
             yield _MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(errand.sender.address)
+
+
+def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
+    """Whose address and port the reply is to bear."""
+    if case.probe.expect.reply is Reply.UNTRANSLATED and flow.arrivals:
+        return flow.arrivals[0].destination, flow.arrivals[0].destination_port
+    return case.errand.destination, case.errand.port
 
 
 def _client(case: Case, flow: Flow) -> str:

@@ -414,7 +414,9 @@ cat > /run/case/case.json << 'END'
   "backends": [],
   "source": "10.244.0.12",
   "hit all": false,
-  "even": false
+  "shares": {},
+  "sticky": false,
+  "reply": "translated"
  }
 }
 END
@@ -861,6 +863,8 @@ def judge_delivery(case, reached, heard):
         if expect["source"] and bare(packet.source) != expect["source"]:
             yield f"expected from {expect['source']}, seen from {bare(packet.source)} at {name}"
     dialled = end(case["dialled"], case["port"])
+    if expect["reply"] == "untranslated" and reached:
+        dialled = reached[0][1].destination
     if not heard:
         yield f"expected a reply from {dialled}, seen none"
     elif heard[0].source != dialled:
@@ -873,10 +877,12 @@ def judge_shares(case, hits):
     for name in names if case["expect"]["hit all"] else []:
         if not hits[name]:
             yield None, f"expected at {name} too, seen never in {flows} flows"
-    for name in names if case["expect"]["even"] else []:
-        due = flows / len(names)
+    for name, share in case["expect"]["shares"].items():
+        due = flows * share
         if abs(hits[name] - due) > 0.3 * due:
             yield None, f"expected about {due:.0f} flows at {name}, seen {hits[name]}"
+    if case["expect"]["sticky"] and len(hits) > 1:
+        yield None, f"expected all flows at one backend, seen at {' and '.join(sorted(hits))}"
 
 
 def tell(case, seen, wrong):
