@@ -16,6 +16,7 @@ from lab.client import LabProcess
 from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError
+from lab.garbage import uncollected
 from lab.messages import Build, Built, Close, Closed, Execute, Executed, Recall, Recalled, Request, Send, Sent
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
@@ -122,8 +123,9 @@ class OpenLab:
             InternalError: the lab is gone, or at fault.
         """
         errand = self._assembly.errand(probe)
-        sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
-        verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
+        with uncollected():
+            sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
+            verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
         verdict = replace(verdict, plan=self._assembly.plan, options=_options(self._engine, self._seed))
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's

@@ -35,7 +35,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A pod where packets may arrive, a program of a node, or the host that is dialled.
+    """A pod where packets may arrive, a program of a node, or a host that is dialled or that slices name.
 
     Every pod of the lab is one: a packet at the wrong pod must be seen too. What is in a node's namespace shares its
     address, and is known by its ``ports``; elsewhere there are none, and any port is the receiver's.

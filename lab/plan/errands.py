@@ -80,6 +80,7 @@ class _Resolver:
         self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
         self._nodes = _with_role(plan, Role.NODE)
         self._hosts = _with_role(plan, Role.HOST)
+        self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
         self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
@@ -227,13 +228,26 @@ class _Resolver:
             for node in self._nodes.values():
                 address = _address(node, family)
                 yield Receiver(name=node.name, namespace=node.name, device=STACK, address=address, ports=(port,))
-        if isinstance(probe.target, HostTarget):
-            host = self._hosts[probe.target.host]
-            yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=_address(host, family))
+        for host in self._hosts.values():
+            dialled = isinstance(target, HostTarget) and target.host == host.name
+            for address in [_address(host, family)] if dialled else self._serving(host, family):
+                yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
+
+    def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
+        """The addresses of a host that given slices have for endpoints."""
+        return [
+            address
+            for address in _addresses(host)
+            if Family.of(address) is family and address in self._endpoints
+        ]  # fmt: skip
 
     def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
-        """The nodes that its packets may enter, and every pod: none in the sender's namespace, which none leaves."""
-        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values()]
+        """The nodes that its packets may enter, every pod, and hosts that are endpoints.
+
+        None is in the sender's namespace, which none leaves.
+        """
+        hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
+        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values(), *hosts]
         home = _namespace(_find("from", probe.source.name, self._places))
         for place in places:
             if _namespace(place) != home:

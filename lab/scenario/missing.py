@@ -139,15 +139,11 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
 
 
 def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
-    """What Pods and Nodes say beyond what entries of ``spec.pods`` and ``spec.nodes`` may say today."""
+    """What Pods say beyond what entries of ``spec.pods`` may say today."""
     for given in manifests.pods.values():
         for place in _found(given.place, ("spec", "containers", "[]", "ports", "[]", "protocol")):
             if place.value == Protocol.SCTP:
                 _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
-    for given in manifests.nodes.values():
-        for place in _found(given.place, ("status", "addresses", "[]", "type")):
-            if place.value == "InternalIP":
-                problems.add(place.spot, "not yet: this version cannot give nodes other addresses than its own")
 
 
 def _texts(value: object) -> list[str]:
@@ -167,10 +163,6 @@ def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problem
     if probe.expect.at is not None and probe.expect.at.partition("/")[0] in inventory.backends:
         what = "not yet: this version cannot prove that a flow ends at a pod or host"
         problems.add(at.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
-    for index, name in enumerate(probe.expect.backends or []):
-        if name in inventory.hosts:
-            what = "not yet: this version cannot see what arrives at an outside host"
-            problems.add(place["expect"]["backends"][index].spot, what, allowed="name pods")
 
 
 def _refuse_sctp(probe: ProbeParts, place: Place, manifests: Manifests, problems: Problems) -> None:

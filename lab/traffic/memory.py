@@ -6,6 +6,7 @@ Must not: change a table.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lab.codec.records import of_rows
 from lab.ip import Family
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
@@ -23,19 +24,20 @@ class Memory:
         self._netns_by_name = netns_by_name
         self._lookups: dict[str, FlowLookup] = {}
 
-    def flows(self, errand: Errand, ports: Sequence[int]) -> Iterator[TrackedFlow]:
+    def flows(self, errand: Errand, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
         """What the nodes remember of an errand's flows, each by its source port.
 
         Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
         """
         dialled = Tuple(errand.protocol.number, errand.sender.address, 0, errand.destination, errand.port)
+        rows: list[tuple[object, ...]] = []
         for node in errand.nodes:
             lookup = self._lookups.get(node)
             if lookup is None:
                 lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
-            for flow, reply in enumerate(lookup.replies(dialled, ports)):
-                if reply is not None:
-                    yield TrackedFlow(flow, node, *reply[1:])
+            replies = lookup.replies(dialled, ports)
+            rows += ((flow, node, *reply[1:]) for flow, reply in enumerate(replies) if reply is not None)
+        return tuple(of_rows(TrackedFlow, rows))
 
     def entries(self, errand: Errand) -> Iterator[TableEntry]:
         """Everything that the nodes remember of the errand's family and protocol.

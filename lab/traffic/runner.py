@@ -17,13 +17,14 @@ from operator import attrgetter
 from typing import Final
 
 from lab.errors import InternalError
+from lab.garbage import uncollected
 from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
-from lab.timing import Deadline
+from lab.timing import Deadline, together
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
 from lab.traffic.http import Fetches
@@ -144,25 +145,29 @@ class Runner:
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
         async with self._lock:
-            started = time.monotonic()
-            family = Family.of(errand.destination)
-            meters = {node: self._meters[node, family] for node in errand.nodes}
-            await asyncio.gather(*(meter.begin() for meter in meters.values()))
-            identity = self._identities.issue(errand.flows)
-            ports = self._source_ports(errand)
-            turns = self._prepare(errand, identity, ports)
-            tracing = self._armed(errand, identity) if trace else None
-            unfinished = await self._take(turns, errand)
-            losses = turns.losses()
-            tracked = tuple(self._memory.flows(errand, ports))
-            entries = tuple(self._memory.entries(errand)) if errand.tables else None
-            steps: tuple[TraceStep, ...] = ()
-            if tracing is not None:
-                steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
-            counts = await asyncio.gather(*(meter.end() for meter in meters.values()))
+            with uncollected():
+                return await self._run(errand, trace=trace)
+
+    async def _run(self, errand: Errand, *, trace: bool) -> Evidence:
+        started = time.monotonic()
+        family = Family.of(errand.destination)
+        meters = {node: self._meters[node, family] for node in errand.nodes}
+        await together(meter.begin() for meter in meters.values())
+        identity = self._identities.issue(errand.flows)
+        ports = self._source_ports(errand)
+        turns = self._prepare(errand, identity, ports)
+        tracing = self._armed(errand, identity) if trace else None
+        unfinished = await self._take(turns, errand)
+        losses = turns.losses()
+        tracked = self._memory.flows(errand, ports)
+        entries = tuple(self._memory.entries(errand)) if errand.tables else None
+        steps: tuple[TraceStep, ...] = ()
+        if tracing is not None:
+            steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
+        counts = await together(meter.end() for meter in meters.values())
         return Evidence(
             sent=turns.sending.sent,
-            observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
+            observations=tuple(turns.matcher.observations),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=errand.nodes,

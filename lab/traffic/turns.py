@@ -110,13 +110,13 @@ class Turns:
     def _look(self) -> bool:
         """Answer what waits, then read the taps, to which the answers have come, too. Whether anything was there."""
         answered = self._responders.pump()
-        seen = len(self.matcher.observations)
+        seen = self.matcher.seen
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
         for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
             self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap), frames)
         self.fences.take(self.matcher.fences)
         self.matcher.fences = []
-        return answered > 0 or len(self.matcher.observations) > seen
+        return answered > 0 or self.matcher.seen > seen
 
     async def _fence(self, deadline: Deadline) -> None:
         """Send a round of fences and take turns until all are back, for a second at most."""

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from typing import Final
 
 from lab.errors import InternalError
-from lab.kernel.capture import LONGEST_FRAME, Frame, Tap, open_tap
+from lab.kernel.batches import Frame, FrameReader
+from lab.kernel.capture import Tap, open_tap
 from lab.kernel.netns import NetNs
 from lab.kernel.stack import StackTap
 from lab.plan.errand import STACK
@@ -47,14 +48,14 @@ class Watch:
         self._taps: dict[tuple[str, str], Tap] = {}
         self._stacks: dict[str, StackTap] = {}
         self._by_fd: dict[int, AnyTap] = {}
-        scratch = bytearray(LONGEST_FRAME)
+        reader = FrameReader()
         with ExitStack() as opened:
             self._epoll = opened.enter_context(select.epoll())
             for namespace in plan.namespaces:
                 if namespace.role not in _TAPPED:
                     continue
                 for end in (end for link in plan.links for end in link.ends if end.namespace == namespace.name):
-                    tap = _open(netns_by_name[namespace.name], end.device, scratch)
+                    tap = _open(netns_by_name[namespace.name], end.device, reader)
                     opened.callback(tap.close)
                     self._taps[namespace.name, end.device] = tap
                     self._by_fd[tap.fileno()] = tap
@@ -130,9 +131,9 @@ class Watch:
         return self._stacks[node]
 
 
-def _open(netns: NetNs, device: str, scratch: bytearray) -> Tap:
+def _open(netns: NetNs, device: str, reader: FrameReader) -> Tap:
     try:
-        return open_tap(netns, netns.name, device, INTEREST, scratch)
+        return open_tap(netns, netns.name, device, INTEREST, reader)
     except OSError as error:
         raise InternalError(
             f"cannot tap {device} in namespace {netns.name}: {error}; the device must exist and the lab must hold "

@@ -8,12 +8,14 @@ from scenario_cases import ECHO, at, front, host, node, pods, probe, scenario, t
 from wires import BASIC as WIRES
 from wires import crowded
 
+from lab.assembly import assemble
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
 from lab.ip import Family, Protocol
 from lab.plan.errand import STACK, Detour, Errand
 from lab.plan.errands import resolve
 from lab.plan.topology import draw
+from lab.scenario.load import parse_scenario
 from lab.scenario.model import (
     AddressTarget,
     Front,
@@ -329,3 +331,41 @@ def test_what_listens_on_a_node_is_known_by_its_ports() -> None:
     case = replace(WIRES["crowded"], probes=(probe("p", "agent-1", PodTarget(pod="echo-2")),))
     found = {each.name: each for each in resolve(case, draw(case), ())[0].receivers if each.namespace == "node-b"}
     assert {(each.device, bool(each.ports)) for each in found.values()} == {(STACK, True)}
+
+
+MACHINES = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: machines}
+spec:
+  nodes: {node-a: {internalIPs: [172.18.0.77]}}
+  pods: {client: {}}
+  hosts: {database: {addresses: 3}, idle: {}}
+  probes:
+  - name: a Service without selector
+    from: client
+    to: {service: db, via: clusterIP}
+    expect: {outcome: delivered, source: preserved}
+---
+{apiVersion: v1, kind: Service, metadata: {name: db}, spec: {ports: [{port: 5432}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: db-1, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+ports: [{port: 5432}]
+endpoints: [{addresses: [203.0.113.10]}, {addresses: [203.0.113.12]}]
+"""
+
+
+def test_hosts_that_slices_name_listen_receive_and_are_fenced() -> None:
+    assembly = assemble(parse_scenario(MACHINES, "f"))
+    listening = {place.name: [str(each.port) for each in place.listeners] for place in assembly.plan.namespaces}
+    assert (listening["database"], listening["idle"]) == (["5432"], [])
+    (errand,) = assembly.errands
+    hosts = [(each.name, str(each.address)) for each in errand.receivers if each.name != "client"]
+    assert hosts == [("database", "203.0.113.10"), ("database", "203.0.113.12")]
+    assert [(fence.name, str(fence.address)) for fence in errand.fences] == [
+        ("node-a", "172.18.0.77"),
+        ("database", "203.0.113.10"),
+    ]
