@@ -14,6 +14,7 @@ from lab.verdict.deeds import MARKING, deed, short
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow, hops
 from lab.verdict.model import ProbeVerdict
+from lab.verdict.phrases import rewriting
 from lab.verdict.rules import Rule, read_all
 from lab.verdict.words import amount, endpoint, listed
 
@@ -175,12 +176,20 @@ def deeds(case: Case, traced: Evidence | None, most: int = _MOST_DEEDS) -> list[
         return []
     rows = [("on", "packets", "rule in", "what it did")]
     rows += [
-        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), deed(rule, case.errand))
+        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), _deed(rule, case))
         for rule in telling[:most]
     ]
     lines = table(rows, _INDENT, right=frozenset({1}))
     others = len(case.evidence.counts) - min(len(telling), most)
     return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
+
+
+def _deed(rule: Rule, case: Case) -> str:
+    """What a rule did; to ask for masquerading is not to do it."""
+    did = deed(rule, case.errand)
+    if rule.target.endswith(MARKING) and not rewriting(case):
+        return did.replace("masquerades", "marks it for masquerading", 1)
+    return did
 
 
 def brief(case: Case, traced: Evidence | None) -> list[str]:
