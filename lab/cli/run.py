@@ -17,7 +17,7 @@ import click
 from lab.bundles import Shelf
 from lab.cli.color import COLOR, wants_color
 from lab.cli.files import FILES, load_all
-from lab.engines.names import ENGINES, IPTABLES, mode_of
+from lab.engines.names import ENGINES, IPTABLES, mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
@@ -97,7 +97,7 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    scenarios = [case for scenario in load_all(files) for case in cases(scenario, mode_of(engine))]
+    scenarios = [case for scenario in load_all(files) for case in cases(scenario, mode_of(engine), version_of(engine))]
     chosen = list(_choose(scenarios, names))
     if not chosen:
         click.echo(_nothing_chosen(scenarios, names), err=True)

@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from lab.cli.files import load_all
-from lab.engines.names import ENGINES, mode_of
+from lab.engines.names import ENGINES, mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import ExitCode
 from lab.ip import Protocol
@@ -75,7 +75,7 @@ def command(
     Example: proxylab trace scenarios/clusterip/from-a-pod.lab.yaml client echo
     """
     (written,) = load_all((file,))
-    scenario = next(iter(cases(written, mode_of(engine))), None)
+    scenario = next(iter(cases(written, mode_of(engine), version_of(engine))), None)
     if scenario is None:
         raise click.UsageError(f"FILE: the scenario has no case for {mode_of(engine)}")
     probe = Probe(

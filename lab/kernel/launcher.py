@@ -65,10 +65,14 @@ class Launcher:
         *,
         place: str,
         stdin: bytes = b"",
+        fed: bool = False,
         environment: Mapping[str, str] | None = None,
         deadline: Deadline,
     ) -> Completed:
         """Run one command in ``netns`` and wait for its end.
+
+        What is to be ``fed`` gets its standard input by a pipe, and not before its netlink sockets have all the room to
+        send that this machine allows.
 
         Raises:
             TimeoutError: when it has not ended by the deadline; it and all that it has started are killed.
@@ -83,6 +87,7 @@ class Launcher:
                 "argv": list(argv),
                 "place": place,
                 "hostname": netns.name,
+                "fed": fed,
                 "environment": {**_ENVIRONMENT, **(environment or {})},
             }
             status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)

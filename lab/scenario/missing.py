@@ -56,8 +56,6 @@ class Missing:
         return isinstance(value, str) and value in self.values
 
 
-_OF_EXPECT: Final = (Missing("outcome", {"untranslated"}, "allowed: delivered, rejected, refused, dropped"),)
-
 MISSING: Final = (
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("dns", _true),
@@ -70,8 +68,6 @@ MISSING: Final = (
     ),
     Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
     Missing("probes.[].send.every"),
-    *(Missing(f"probes.[].expect.{each.path}", each.values, each.allowed) for each in _OF_EXPECT),
-    Missing("probes.[].except.[].when.version"),
 )
 
 
@@ -102,9 +98,6 @@ def refuse_missing(
         place = spec["probes"][index]
         _refuse_names(probe, place, inventory, problems)
         _refuse_sctp(probe, place, manifests, problems)
-        for at in (each for each in _found(place, ("except", "[]")) if _can_hold(each)):
-            for missing in _OF_EXPECT:
-                _refuse(missing, at["expect"], problems)
 
 
 def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
@@ -148,12 +141,6 @@ def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
 
 def _texts(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-
-
-def _can_hold(exception: Place) -> bool:
-    """Whether an exception may hold in a run: one for a mode that no engine has is kept for the day when one has."""
-    mode = exception["when"]["mode"]
-    return not mode.exists or mode.value in RUNNING_MODES
 
 
 def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problems: Problems) -> None:

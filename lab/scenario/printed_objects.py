@@ -33,6 +33,7 @@ def printed_proxy(proxy: ProxyConfiguration) -> Data:
     document = given(
         apiVersion="kubeproxy.config.k8s.io/v1alpha1",
         kind="KubeProxyConfiguration",
+        bindAddress=str(proxy.bind_address or ""),
         detectLocalMode=str(proxy.detect_local_mode),
         detectLocal=given(bridgeInterface=proxy.bridge_interface, interfaceNamePrefix=proxy.interface_name_prefix),
         nodePortAddresses=networks,

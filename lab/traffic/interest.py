@@ -1,6 +1,6 @@
 """Which frames a tap keeps: a filter that the kernel runs before a frame costs buffer space and a system call.
 
-Owns: ``INTEREST``, a program of the classic BPF (Documentation/networking/filter.rst in Linux).
+Owns: ``INTEREST`` and ``NOTHING``, programs of the classic BPF (Documentation/networking/filter.rst in Linux).
 Must not: pass over anything that ``match`` would take. What it lets through may still be nobody's.
 
 Kept are, of IPv4 and IPv6: TCP with SYN or RST, UDP and ICMP echo with a token, and ICMP errors. Not kept are the data
@@ -15,7 +15,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["INTEREST"]
+__all__ = ["INTEREST", "NOTHING"]
 
 # include/uapi/linux/bpf_common.h: class | size | mode, class | operation | source
 _LOAD_BYTE: Final = 0x30
@@ -110,3 +110,4 @@ def _assemble(steps: Sequence[_Step]) -> bytes:
 
 
 INTEREST: Final = _assemble(_STEPS)
+NOTHING: Final = _assemble((_Step(_RETURN, 0),))

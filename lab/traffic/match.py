@@ -55,11 +55,15 @@ _FINAL_ICMP = {ICMP: frozenset({3, 11, 12}), ICMPV6: frozenset({1, 3, 4})}
 
 @dataclass(frozen=True, slots=True)
 class Vantage:
-    """Where a tap is: the place and device that observations name, and whether the errand is sent from there."""
+    """Where a tap is: the place and device that observations name, and whether the errand is sent from there.
+
+    ``transit`` is a device of a node: what is seen there is on its way, and nothing is settled by it.
+    """
 
     place: str
     device: str
     is_sender: bool = False
+    transit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +165,8 @@ class Matcher:
         acknowledged = (datagram.acknowledged - 1) & 0xFFFFFFFF
         if decisive == _SYN_ACK:
             return self._with(self._flow(acknowledged), _REPLY)
-        # A reset counts where the sender hears it and where a listener's stack utters it.
-        if decisive == _RST_ACK and vantage.is_sender is not outgoing:
+        # A reset counts where the sender hears it, where a listener's stack utters it, and on the way between them.
+        if decisive == _RST_ACK and (vantage.transit or vantage.is_sender is not outgoing):
             return self._with(self._flow(acknowledged), _RESET)
         return None
 
@@ -187,6 +191,8 @@ class Matcher:
         return None
 
     def _sight_fence(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> None:
+        if vantage.transit:
+            return
         token = self._identity.read(datagram.payload)
         if token is not None and token[0] is _FENCE and not frame.outgoing and datagram.icmp is not None:
             reply = datagram.icmp[0] == _ECHO_REPLY[datagram.protocol]
@@ -232,7 +238,7 @@ class Matcher:
             self._kept.append((vantage, frame, flow, packet))
         else:
             self.left_out += 1
-        if frame.outgoing:
+        if frame.outgoing or vantage.transit:
             return
         if packet is _REQUEST:
             self._arrived.add(flow)

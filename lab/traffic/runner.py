@@ -21,7 +21,7 @@ from lab.garbage import uncollected
 from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
-from lab.plan.errand import STACK, Errand
+from lab.plan.errand import MOST_FOLLOWED, STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline, together
@@ -208,6 +208,7 @@ class Runner:
             raise InternalError(f"errand {errand.name!r}: {errand.protocol} is not sent; TCP and UDP are")
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
+        self._watch.follow(errand.flows <= MOST_FOLLOWED)
         for receiver in errand.receivers:
             if receiver.device == STACK:
                 self._watch.tap(receiver.namespace, STACK)

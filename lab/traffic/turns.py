@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand
 from lab.timing import Deadline, DeadlineExceededError, wait_until
 from lab.traffic.fences import Fences
 from lab.traffic.identity import Identity
@@ -68,6 +68,7 @@ class Turns:
         self._tap = tap
         self._watch = watch
         self._responders = responders
+        self._nodes = frozenset(errand.nodes)
 
     async def take(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably gone.
@@ -113,7 +114,8 @@ class Turns:
         seen = self.matcher.seen
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
         for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
-            self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap), frames)
+            transit = tap.place in self._nodes and tap.device != STACK
+            self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap, transit), frames)
         self.fences.take(self.matcher.fences)
         self.matcher.fences = []
         return answered > 0 or self.matcher.seen > seen

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand
 from lab.verdict.columns import table
 from lab.verdict.deeds import deed, short
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
@@ -49,7 +49,9 @@ def journey(errand: Errand, evidence: Evidence) -> tuple[str, ...]:
     if not passages:
         return ()
     lines = ["the way of one packet, rule by rule:"]
-    for place in _in_order(evidence.observations, passages):
+    # On the way through a node its rules tell more than its devices.
+    ends = [seen for seen in evidence.observations if seen.place not in errand.nodes or seen.device == STACK]
+    for place in _in_order(ends, passages):
         if isinstance(place, Observation):
             lines.append(_sighting(place))
         else:

@@ -20,7 +20,7 @@ from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["brief", "deeds", "way"]
 
-_MOST_HOPS = 12
+_MOST_HOPS = 16
 _MOST_DEEDS = 8
 _MOST_BRIEFLY = 4
 _INDENT = "  "

@@ -205,6 +205,13 @@ def _node_hints(a: Addresses) -> Case:
     return case(a, (echo(a), hinted), node=facts(a, zone="blue"))
 
 
+def _large_cluster(a: Addresses) -> Case:
+    """One Service of two endpoints to look at, and another that does nothing but be large: none of it is ready."""
+    crowd = [replace(endpoint(a, 10, ready=False), addresses=(a.of("pod", 0) + number,)) for number in range(100, 1101)]
+    crowded = echo(a, name="crowd", cluster_ips=(a.of("cluster", 21),))
+    return case(a, (crowded, tuple(crowd)), (echo(a), here_and_there(a)))
+
+
 def _source_ranges(kind: str) -> Callable[[Addresses], Case]:
     return lambda a: case(
         a, (load_balancer(a, source_ranges=(a.narrow("external"), a.narrow(kind))), here_and_there(a))
@@ -247,6 +254,7 @@ CASES: Mapping[str, Callable[[Addresses], Case]] = {
     "node-port-local-affinity": lambda a: case(
         a, (node_port(a, **LOCAL_OUTSIDE, affinity_timeout=60), here_and_there(a))
     ),
+    "node-port-internal-local": lambda a: case(a, (node_port(a, **LOCAL_INSIDE), here_and_there(a))),
     "node-port-both-local": lambda a: case(a, (node_port(a, **LOCAL_OUTSIDE, **LOCAL_INSIDE), here_and_there(a))),
     "node-port-addresses": _restricted_node_ports,
     "node-port-not-on-localhost": lambda a: case(
@@ -272,6 +280,8 @@ CASES: Mapping[str, Callable[[Addresses], Case]] = {
             here_and_there(a),
         ),
     ),
+    "large-cluster": _large_cluster,
+    "packet-counters": lambda a: case(a, (node_port(a), here_and_there(a)), using=settings(a, packet_counters=True)),
     "settings": lambda a: case(
         a,
         (echo(a), there(a)),
