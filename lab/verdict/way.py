@@ -118,7 +118,7 @@ def _missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[_Row]:
     expect, errand = case.probe.expect, case.errand
     dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
     match expect.outcome:
-        case Outcome.DELIVERED | Outcome.REFUSED if not flow.arrivals:
+        case Outcome.DELIVERED if not flow.arrivals:
             place = listed(expect.backends, "or") if expect.backends else "a pod"
             yield _MISSING, str(Packet.REQUEST), str(probed.source or _DITTO), place
         case Outcome.DELIVERED if not flow.answers:

@@ -24,8 +24,9 @@ MOST_FRAMES = 4096
 
 
 def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether the kernel's own sockets can answer it: crafted answers would need proxylab."""
-    return verdict.errand.protocol in (Protocol.TCP, Protocol.UDP)
+    """Whether the kernel's own sockets can answer it, and taps at pods and sender show what became of it."""
+    shown = (Outcome.DELIVERED, Outcome.REJECTED, Outcome.REFUSED, Outcome.DROPPED)
+    return verdict.errand.protocol in (Protocol.TCP, Protocol.UDP) and verdict.probe.expect.outcome in shown
 
 
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:

@@ -102,7 +102,7 @@ exit "$status"
 def reproduction(
     verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Mapping[str, str], tool: str
 ) -> str | None:
-    """The text of the script; ``None`` for a protocol that only proxylab's own responders answer.
+    """The text of the script; ``None`` for what plain sockets cannot answer or show.
 
     Args:
         verdict: of the probe; its errand is sent, its expectations are held against what is seen.
