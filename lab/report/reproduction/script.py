@@ -188,6 +188,8 @@ def _masquerades(plan: Plan, tool: str) -> Iterator[tuple[str, str, tuple[str, .
 
 
 def _uncounted(line: str) -> str:
+    """A line without counters: neither those of rules nor nfacct(8) objects, which match everything and only count."""
+    line = re.sub(r" -m nfacct --nfacct-name +\S+", "", line)
     return re.sub(r"^\[\d+:\d+\] ", "", re.sub(r"^(:.*) \[\d+:\d+\]$", r"\1 [0:0]", line))
 
 

@@ -338,6 +338,7 @@ inside node-a iptables-legacy-restore << 'END'
 :PREROUTING ACCEPT [0:0]
 :KUBE-SERVICES - [0:0]
 -A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A KUBE-SERVICES -m conntrack --ctstate INVALID -j DROP
 -A KUBE-SERVICES -d 10.96.1.1/32 -p tcp -j DNAT --to-destination 10.244.0.10:8080
 COMMIT
 END
@@ -347,6 +348,7 @@ inside node-b iptables-legacy-restore << 'END'
 :PREROUTING ACCEPT [0:0]
 :KUBE-SERVICES - [0:0]
 -A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A KUBE-SERVICES -m conntrack --ctstate INVALID -j DROP
 -A KUBE-SERVICES -d 10.96.1.1/32 -p tcp -j DNAT --to-destination 10.244.0.10:8080
 COMMIT
 END
