@@ -12,7 +12,10 @@ from itertools import pairwise
 from typing import Final, Self
 
 from lab.cluster.store import Store
+from lab.control.apiserver import ApiServer
+from lab.engines.barrier import Barrier, without_barrier
 from lab.engines.catalogue import make_engine
+from lab.engines.ground import Ground
 from lab.engines.protocol import Engine
 from lab.errors import CapabilityError, InternalError
 from lab.ip import Family
@@ -73,10 +76,23 @@ class Lab:
                 for namespace in request.plan.namespaces
                 if namespace.role is Role.NODE
             }
-            engines = {
-                name: make_engine(request.engine, name, store, tool, wiring.namespaces[name])
+            api = ApiServer(store)
+            stack.push_async_callback(api.close)
+            barrier = Barrier(store, request.engine.families)
+            grounds = {
+                name: Ground(
+                    node=name,
+                    netns=wiring.namespaces[name],
+                    launcher=launcher,
+                    place=f"{number}/{name}",
+                    tool=tool,
+                    store=store,
+                    api=api,
+                    barrier=barrier,
+                )
                 for name, tool in tools.items()
             }
+            engines = {name: make_engine(request.engine, ground) for name, ground in grounds.items()}
             revision = max((store.apply(thing) for thing in request.objects), default=0)
             deadline = Deadline.after(_SYNC_SECONDS)
             for engine in engines.values():
@@ -111,7 +127,7 @@ class Lab:
         """The rules of one node as the kernel holds them."""
         if node not in self.engines:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.engines)}")
-        return await self.engines[node].dump()
+        return without_barrier(await self.engines[node].dump())
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from lab.cluster.store import Store
 from lab.control.servers import NodeServers
 from lab.engines.embedded.around import Node, NodeWork, proxy_sysctls
 from lab.engines.embedded.iptables.legacy import V1_23
@@ -20,7 +19,9 @@ from lab.engines.embedded.pace import Periods
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.sync import EmbeddedEngine
 from lab.engines.embedded.udp import UdpReconciler
-from lab.engines.names import ENGINES
+from lab.engines.ground import Ground
+from lab.engines.kubeproxy.make import make_kube_proxy
+from lab.engines.names import read_engine
 from lab.engines.protocol import Engine, EngineChoice
 from lab.errors import InternalError
 from lab.ip import Family, Protocol
@@ -70,10 +71,8 @@ class _Flows:
         self._conntrack.close()
 
 
-def _embedded_iptables(
-    choice: EngineChoice, node: str, store: Store, tool: IptablesTool, netns: NetNs, shape: Shape = CURRENT
-) -> Engine:
-    configuration, families = choice.configuration, choice.families
+def _embedded_iptables(choice: EngineChoice, ground: Ground, shape: Shape = CURRENT) -> Engine:
+    configuration, families, netns = choice.configuration, choice.families, ground.netns
     settings = ProxySettings.of(configuration, choice.cluster_cidrs)
     if read_sysctl(netns, "net.netfilter.nf_conntrack_tcp_be_liberal") not in (None, "0"):
         settings = replace(settings, conntrack_tcp_be_liberal=True)
@@ -90,9 +89,9 @@ def _embedded_iptables(
         metrics=configuration.metrics,
     )
     return EmbeddedEngine(
-        node,
-        store,
-        _ToolLoader(tool),
+        ground.node,
+        ground.store,
+        _ToolLoader(ground.tool),
         settings,
         families=families,
         interface_addresses=lambda: read_addresses(netns) if settings.node_port_addresses else (),
@@ -102,21 +101,24 @@ def _embedded_iptables(
     )
 
 
-_Maker = Callable[[EngineChoice, str, Store, IptablesTool, NetNs], Engine]
+_Maker = Callable[[EngineChoice, Ground], Engine]
 
 _MAKERS: Final[Mapping[str, _Maker]] = {
     "embedded/iptables": _embedded_iptables,
     "embedded@v1.23/iptables": partial(_embedded_iptables, shape=V1_23),
+    "kube-proxy/iptables": make_kube_proxy,
+    "kube-proxy/nftables": make_kube_proxy,
 }
 
 
-def make_engine(choice: EngineChoice, node: str, store: Store, tool: IptablesTool, netns: NetNs) -> Engine:
+def make_engine(choice: EngineChoice, ground: Ground) -> Engine:
     """The engine of that choice for one node, not yet started.
 
     Raises:
-        InternalError: there is no engine of that name; who asks the user for one checks it against ``names.ENGINES``.
+        InternalError: there is no engine of that name; who asks the user for one checks it by ``names.read_engine``.
     """
-    maker = _MAKERS.get(choice.name)
-    if maker is None:
-        raise InternalError(f"no engine {choice.name!r}; there are {', '.join(ENGINES)}")
-    return maker(choice, node, store, tool, netns)
+    try:
+        name = read_engine(choice.name)
+    except ValueError as error:
+        raise InternalError(str(error)) from error
+    return _MAKERS[str(replace(name, version="")) if name.is_upstream else choice.name](choice, ground)

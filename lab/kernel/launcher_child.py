@@ -100,8 +100,8 @@ def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, 
     match json.loads(data):
         case {"run": int(number)} as request:
             running[_start(request, fds, places)] = number
-        case {"kill": int(number)}:
-            _kill(number, running)
+        case {"kill": int(number), "signal": int(which)}:
+            _kill(number, which, running)
         case {"forget": str(name)} if name in places:
             place = places.pop(name)
             os.close(place.mounts)
@@ -111,11 +111,11 @@ def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, 
     return True
 
 
-def _kill(number: int, running: dict[int, int]) -> None:
-    """Kill the process group of one command, if it still runs."""
+def _kill(number: int, which: int, running: dict[int, int]) -> None:
+    """Send a signal to the process group of one command, if it still runs."""
     for pid in [pid for pid, other in running.items() if other == number]:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+            os.killpg(pid, which)
 
 
 def _reap(channel: socket.socket, running: dict[int, int]) -> None:

@@ -108,7 +108,7 @@ class IptablesTool:
         self._launcher = launcher
         self._netns = netns
         self._place = place
-        self._variant = variant
+        self.variant = variant
 
     async def load(self, family: Family, text: str) -> None:
         """Load ``text``. Each table is replaced as a whole at its COMMIT; a packet never sees half of one.
@@ -116,14 +116,14 @@ class IptablesTool:
         Raises:
             RestoreRefusedError: a table was refused, with the words of iptables-restore; tables before it are loaded.
         """
-        argv = (self._variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
+        argv = (self.variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
         done = await _run(self._launcher, self._netns, self._place, argv, text.encode())
         if done.status != 0:
             raise RestoreRefusedError(_words(done))
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
-        argv = (self._variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
+        argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
         return (await _run(self._launcher, self._netns, self._place, argv, b"")).status == 0
 
     async def drop_nft_table(self, family: Family, name: str) -> None:
@@ -141,7 +141,7 @@ class IptablesTool:
         Raises:
             EngineError: iptables-save failed.
         """
-        command = self._variant.command(family, "save")
+        command = self.variant.command(family, "save")
         saved = await together(
             _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
             for table in _TABLES

@@ -1,0 +1,103 @@
+"""kube-proxy on a node's own kernel.
+
+Owns: ``make_kube_proxy``: by what the kernel is read, in each mode and for each variant of iptables.
+Must not: wait for anything.
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from lab.control.apiserver import API_ADDRESS, API_PORT
+from lab.control.fetch import fetch
+from lab.engines.barrier import BARRIER
+from lab.engines.ground import Ground
+from lab.engines.kubeproxy.configuration import configuration, script
+from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
+from lab.engines.kubeproxy.metrics import SyncState, read_metrics
+from lab.engines.names import mode_of
+from lab.engines.protocol import EngineChoice
+from lab.errors import InternalError
+from lab.ip import Family
+from lab.kernel.nft import NftTool
+from lab.kernel.programmed import iptables_nft_holds, nft_table_holds, xtables_hold
+from lab.kernel.running import Running
+from lab.kernel.xtables import TableReader
+from lab.timing import Deadline
+
+__all__ = ["make_kube_proxy"]
+
+_TABLE: Final = "kube-proxy"
+_METRICS_SECONDS: Final = 5.0
+
+
+def make_kube_proxy(choice: EngineChoice, ground: Ground) -> KubeProxyEngine:
+    """A kube-proxy for one node, not yet started.
+
+    Raises:
+        InternalError: nobody has said which binary it is.
+    """
+    upstream = choice.upstream
+    if upstream is None:
+        raise InternalError(f"no binary was obtained for {choice.name}")
+    mode, proxy = mode_of(choice.name), choice.configuration
+    told = configuration(
+        mode, ground.node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates
+    )
+    api = f"http://{API_ADDRESS}:{API_PORT}"
+    argv = script(upstream.binary, ground.node, api, ground.tool.variant.name, upstream.flags)
+
+    async def launch(heard: Callable[[str], None]) -> Running:
+        return await ground.launcher.start(ground.netns, argv, place=ground.place, heard=heard, stdin=told)
+
+    async def state() -> SyncState | None:
+        deadline = Deadline.after(_METRICS_SECONDS)
+        try:
+            status, page = await fetch(ground.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
+        except (OSError, TimeoutError):
+            return None
+        return read_metrics(page) if status == 200 else None
+
+    holds, dump = (_holds_nftables, _dump_nftables) if mode == "nftables" else (_holds_iptables, _dump_iptables)
+    station = Station(
+        listen=partial(ground.api.listen, ground.netns),
+        launch=launch,
+        holds=holds(ground),
+        state=state,
+        dump=partial(dump, ground, choice.families),
+    )
+    return KubeProxyEngine(ground.node, ground.barrier, choice.families, station)
+
+
+def _holds_iptables(ground: Ground) -> Callable[[Family, str], bool]:
+    # Of the tables that kube-proxy writes nat is the last, so what is there is everywhere.
+    table = "nat"
+    if ground.tool.variant.name == "legacy":
+
+        def xtables(family: Family, name: str) -> bool:
+            reader = TableReader(ground.netns, family)
+            try:
+                return xtables_hold(reader, table, f"{BARRIER}:{name}")
+            finally:
+                reader.close()
+
+        return xtables
+    return lambda family, name: iptables_nft_holds(ground.netns, family, table, f"{BARRIER}:{name}")
+
+
+def _holds_nftables(ground: Ground) -> Callable[[Family, str], bool]:
+    def holds(family: Family, name: str) -> bool:
+        chain = re.compile(rf"endpoint-[A-Z2-7]+-{BARRIER}/tcp/{name}__".encode())
+        return nft_table_holds(ground.netns, family, _TABLE, chain)
+
+    return holds
+
+
+async def _dump_iptables(ground: Ground, families: tuple[Family, ...]) -> str:
+    return "".join([await ground.tool.save(family) for family in families])
+
+
+async def _dump_nftables(ground: Ground, families: tuple[Family, ...]) -> str:
+    tool = NftTool(ground.launcher, ground.netns, ground.place)
+    return "".join([await tool.list_table(family, _TABLE) for family in families])
