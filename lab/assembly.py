@@ -114,6 +114,8 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
             node_name=group.node_of(ordinal),
             addresses=addresses.pod[name],
             ports=group.ports,
+            hostname=(group.hostname or name) if group.subdomain else "",
+            subdomain=group.subdomain,
             ready=group.ready,
             serving=group.serving,
             terminating=group.terminating,

@@ -101,7 +101,11 @@ class Lab:
             await together(engine.wait_synced(revision, deadline) for engine in engines.values())
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            meters = {name: _meter(wiring.namespaces[name], tool, variant) for name, tool in tools.items()}
+            meters = {
+                (name, family): _meter(wiring.namespaces[name], tool, variant, family)
+                for name, tool in tools.items()
+                for family in request.engine.families
+            }
             runner = Runner(wiring.namespaces, request.plan, meters)
             stack.callback(runner.close)
             await runner.open()
@@ -152,11 +156,11 @@ class Lab:
         self.wiring.routes[detour.namespace].send([replace_route(route, index)])
 
 
-def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant) -> Meter:
-    """The cheapest way to read the counters of this node's rules."""
-    save = partial(tool.save, Family.IPV4)
+def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
+    """The cheapest way to read the counters of this node's rules for one family."""
+    save = partial(tool.save, family)
     if variant.name == "legacy":
-        return TableMeter(netns.name, TableReader(netns, Family.IPV4), save)
+        return TableMeter(netns.name, TableReader(netns, family), save)
     return TextMeter(netns.name, save)
 
 

@@ -203,6 +203,8 @@ class Pod:
     addresses: tuple[IPAddress, ...]
     ports: tuple[PodPort, ...] = ()
     host_network: bool = False
+    hostname: str = ""
+    subdomain: str = ""
     ready: bool = True
     serving: bool = True
     terminating: bool = False

@@ -7,6 +7,7 @@ What the controller decides (k8s.io/endpointslice, ``reconciler.go`` and ``utils
 * a Service without selector, or of type ExternalName, gets no slices: somebody else writes them;
 * an endpoint is *serving* while its pod is ready, *ready* while it is also not terminating, and a Service with
   ``publishNotReadyAddresses`` declares every endpoint ready;
+* an endpoint has a name in DNS where its pod has a hostname and names the Service as its subdomain;
 * a named target port is looked up in each pod; pods that resolve a Service's ports to different numbers stand in
   different slices, and a port that a pod lacks is left out of its slice;
 * a Service that selects nothing still has one empty slice per family;
@@ -110,6 +111,7 @@ def _endpoint(service: Service, pod: Pod, address: IPAddress, zone: str) -> Endp
         terminating=pod.terminating,
         node_name=pod.node_name,
         zone=zone,
+        hostname=pod.hostname if pod.subdomain == service.name else "",
         for_zones=(zone,) if ready and zone and service.traffic_distribution in SAME_ZONE else (),
         for_nodes=(pod.node_name,) if ready and service.traffic_distribution == SAME_NODE else (),
         target=pod.name,

@@ -1,6 +1,6 @@
 """A plan made real: namespaces, links, addresses, routes, neighbours, sysctls.
 
-Owns: the order in which it happens, and the promise that every link carries when it has happened.
+Owns: the order in which it happens, and the promise that every link carries and every address answers when it has.
 Must not: choose anything; what stands in the plan is done, and nothing else.
 
 The order matters. Sysctls are written before a namespace's first link, since devices copy ``conf.default`` when they
@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from lab.errors import InternalError
+from lab.kernel.answering import make_addresses_answer
 from lab.kernel.carry import make_links_carry
 from lab.kernel.netlink import RouteSocket
 from lab.kernel.netns import NetNs, make_netns
@@ -74,6 +75,7 @@ def realise(plan: Plan) -> Iterator[Wiring]:
             write_sysctls(namespaces[namespace.name], namespace.device_sysctls)
             routes[namespace.name].send(_furnishing(namespace, ends[namespace.name]))
         make_links_carry(plan, namespaces, routes)
+        make_addresses_answer(plan, namespaces)
         yield wiring
 
 

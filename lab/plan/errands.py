@@ -59,7 +59,7 @@ class _Resolver:
 
     def __init__(self, scenario: Scenario, plan: Plan, services: Sequence[Service]) -> None:
         self._plan = plan
-        self._family = scenario.network.families[0]
+        self._families = scenario.network.families
         self._services = {(service.namespace, service.name): service for service in services}
         self._service_networks = scenario.network.service_cidrs
         self._nodes = _with_role(plan, Role.NODE)
@@ -109,10 +109,10 @@ class _Resolver:
             case PodTarget():
                 pod = _find("to.pod", target.pod, self._pods)
                 listeners = self._plan.namespace(pod.namespace).listeners
-                return (_address(pod, self._family), *_listening(pod.name, listeners, target.port, asked))
+                return (_address(pod, self._families[0]), *_listening(pod.name, listeners, target.port, asked))
             case HostTarget():
                 host = _find("to.host", target.host, self._hosts)
-                return _address(host, self._family), target.port, asked or Protocol.TCP
+                return _address(host, self._families[0]), target.port, asked or Protocol.TCP
             case AddressTarget():
                 return target.address, target.port, asked or Protocol.TCP
             case _:
@@ -129,7 +129,7 @@ class _Resolver:
         match target.via:
             case Front.NODE_PORT:
                 node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
-                addresses: tuple[IPAddress, ...] = (_address(node, self._family),) if port.node_port else ()
+                addresses: tuple[IPAddress, ...] = _addresses(node) if port.node_port else ()
                 number = port.node_port
             case Front.EXTERNAL_IP:
                 addresses = service.external_ips
@@ -139,11 +139,21 @@ class _Resolver:
                 addresses = service.cluster_ips
             case _:
                 raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
-        address = next((address for address in addresses if Family.of(address) is self._family), None)
-        if address is None:
-            owner = f"Service {service.namespace}/{service.name}"
-            raise _UnresolvableError(f"to.via: {owner} has no {self._family} {target.via}")
-        return address, number, asked or port.protocol
+        return self._chosen(target, service, addresses), number, asked or port.protocol
+
+    def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
+        """The address that the probe names, or the first one: of the Service's own first family that the lab has."""
+        owner = f"Service {service.namespace}/{service.name}"
+        if target.address is not None:
+            if target.address not in addresses:
+                known = ", ".join(map(str, addresses)) or "none"
+                raise _UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
+            return target.address
+        for family in service.ip_families or self._families:
+            for address in addresses:
+                if family in self._families and Family.of(address) is family:
+                    return address
+        raise _UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
 
     def _receivers(self, probe: Probe, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
@@ -204,14 +214,18 @@ def _address(place: Namespace | PodPlace, family: Family) -> IPAddress:
     Raises:
         _UnresolvableError: it has none.
     """
-    if isinstance(place, PodPlace):
-        own = list(place.addresses)
-    else:
-        own = [address.interface.ip for address in place.addresses if address.device == UPLINK]
-    fitting = [address for address in own if Family.of(address) is family]
+    fitting = [address for address in _addresses(place) if Family.of(address) is family]
     if not fitting:
         raise _UnresolvableError(f"{place.name} has no {family} address")
     return fitting[0]
+
+
+def _addresses(place: Namespace | PodPlace) -> tuple[IPAddress, ...]:
+    """A place's own addresses: for a node or host, those of its uplink, but for the link's own of IPv6."""
+    if isinstance(place, PodPlace):
+        return place.addresses
+    own = (address.interface.ip for address in place.addresses if address.device == UPLINK)
+    return tuple(address for address in own if not address.is_link_local)
 
 
 def _service_port(service: Service, wanted: str | int | None, asked: Protocol | None) -> ServicePort:

@@ -59,6 +59,7 @@ def build_scenario(file: str, parts: Parts, manifests: Manifests, configured: Co
         name=document.metadata.name,
         description=document.metadata.description,
         links=tuple(document.metadata.links),
+        tags=tuple(document.metadata.tags),
         network=_network(spec.network, matrix, at["network"]),
         nodes=tuple(_node(name, node, parts.at("nodes", name)) for name, node in nodes.items()),
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
@@ -132,6 +133,8 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
         terminating=shape.terminating,
         host_network=shape.host_network,
         shared_netns=shape.shared_netns,
+        hostname=shape.hostname or "",
+        subdomain=shape.subdomain or "",
         addresses=tuple(shape.addresses),
         position=place.key.position,
     )

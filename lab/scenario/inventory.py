@@ -165,6 +165,9 @@ def _check_addresses(pod: PodShape, place: Place, problems: Problems) -> None:
         problems.add(place["sharedNetns"].key, "a single pod shares with nobody", allowed="only with replicas")
     if pod.shared_netns and pod.host_network:
         problems.add(place["sharedNetns"].key, "pods on their node's network share it already", allowed="leave it out")
+    if pod.hostname and (pod.replicas is not None or not pod.subdomain):
+        what = "replicas go by their own names" if pod.subdomain else "a hostname is looked for below a subdomain"
+        problems.add(place["hostname"].key, what, allowed="allowed: a single pod's, with a subdomain")
     if pod.serving is not None and not pod.terminating and pod.serving != pod.ready:
         what = f"a pod that does not terminate is serving when it is ready, and ready is {shown(pod.ready)}"
         problems.add(place["serving"].spot, what, allowed="say ready, or terminating: true")

@@ -66,8 +66,6 @@ _OF_EXPECT: Final = (
 )
 
 MISSING: Final = (
-    Missing("network.families.[]", {"IPv6"}, "allowed: IPv4"),
-    Missing("matrix.families.[].[]", {"IPv6"}, "allowed: IPv4"),
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("pods.*.addresses"),
     Missing("loadBalancers"),
@@ -182,9 +180,6 @@ def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problem
     sender = place["from"]["name"] if place["from"]["name"].exists else place["from"]
     if probe.source is not None and probe.source.name in inventory.nodes:
         problems.add(sender.spot, "not yet: this version cannot send from a node", allowed="send from a pod or host")
-    if isinstance(probe.target, ServiceTargetShape) and probe.target.address is not None:
-        what = "not yet: this version cannot choose among addresses of a front"
-        problems.add(place["to"]["address"].key, what, allowed="leave it out")
     if probe.expect is None:
         return
     at = place["expect"]["at"]

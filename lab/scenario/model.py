@@ -180,7 +180,9 @@ class PodGroup:
 
     With ``host_network`` the pods live in their nodes' namespaces; with ``shared_netns`` all pods of the entry on one
     node live in one namespace, each with an address of its own. ``addresses`` are a single pod's fixed ones, the lab's
-    choice where there are none. ``serving`` counts while a pod is ``terminating``: it says what ``ready`` said before.
+    choice where there are none. ``subdomain`` is the headless Service below whose name in DNS each pod has one: its
+    own, or ``hostname`` for a single pod. ``serving`` counts while a pod is ``terminating``: it says what ``ready``
+    said before.
     """
 
     name: str
@@ -194,6 +196,8 @@ class PodGroup:
     terminating: bool = False
     host_network: bool = False
     shared_netns: bool = False
+    hostname: str = ""
+    subdomain: str = ""
     addresses: tuple[IPAddress, ...] = ()
     position: Position
 
@@ -269,6 +273,7 @@ class Scenario:
     name: str
     description: str = ""
     links: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     network: Network
     nodes: tuple[Node, ...]
     pods: tuple[PodGroup, ...]

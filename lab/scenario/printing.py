@@ -50,7 +50,9 @@ def scenario_text(scenario: Scenario) -> str:
 
 
 def _metadata(scenario: Scenario) -> Data:
-    return _given(name=scenario.name, description=scenario.description, links=list(scenario.links))
+    return _given(
+        name=scenario.name, description=scenario.description, links=list(scenario.links), tags=list(scenario.tags)
+    )
 
 
 def _given(**keys: Any) -> Data:
@@ -154,6 +156,8 @@ def _pod(pod: PodGroup) -> Data:
             terminating=pod.terminating,
             hostNetwork=pod.host_network,
             sharedNetns=pod.shared_netns,
+            hostname=pod.hostname,
+            subdomain=pod.subdomain,
             addresses=_texts(pod.addresses),
         ),
         "ready": pod.ready,

@@ -163,6 +163,9 @@ def pod_of_object(shape: PodObjectShape) -> PodShape:
         serving=None,
         terminating=metadata.deletion_timestamp is not None,
         host_network=bool(spec and spec.host_network),
+        # Kubernetes gives an endpoint a name only where the pod has both.
+        hostname=spec.hostname if spec else None,
+        subdomain=spec.subdomain if spec and spec.hostname else None,
         addresses=list(_pod_addresses(status)) if not (spec and spec.host_network) else [],
     )
 

@@ -107,8 +107,9 @@ class Dialogues:
         if not batch:
             return False
         kind = socket.SOCK_STREAM if self._errand.protocol is Protocol.TCP else socket.SOCK_DGRAM
+        family = socket.AF_INET if self._errand.destination.version == 4 else socket.AF_INET6
         with inside(self._netns):
-            socks = [socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK) for _ in batch]
+            socks = [socket.socket(family, kind | socket.SOCK_NONBLOCK) for _ in batch]
         for (flow, port), sock in zip(batch, socks, strict=True):
             self._begin(_Dialogue(flow, sock, port, self._identity.token(Kind.PROBE, flow), _Stage.DIALLING))
         return True

@@ -22,21 +22,23 @@ from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
 __all__ = ["fences", "filling", "first_packets"]
 
 _ETHERNET_BYTES: Final = 14
-_IP_BYTES: Final = 20
-_TRANSPORT_AT: Final = _ETHERNET_BYTES + _IP_BYTES
-_IP_CHECKSUM_AT: Final = _ETHERNET_BYTES + 10
-_DESTINATION_AT: Final = _ETHERNET_BYTES + 16
-_SEQUENCE_AT: Final = _TRANSPORT_AT + 4
-_TCP_CHECKSUM_AT: Final = _TRANSPORT_AT + 16
-_UDP_CHECKSUM_AT: Final = _TRANSPORT_AT + 6
-_ICMP_CHECKSUM_AT: Final = _TRANSPORT_AT + 2
-_NUMBER_AT: Final = _TRANSPORT_AT + 8 + TOKEN_BYTES - 8
+_IP_BYTES: Final = {4: 20, 6: 40}
+_DESTINATION_AT: Final = {4: _ETHERNET_BYTES + 16, 6: _ETHERNET_BYTES + 24}
+_IPV4_CHECKSUM_AT: Final = _ETHERNET_BYTES + 10
+
+# From the start of the transport header.
+_SEQUENCE_AT: Final = 4
+_TCP_CHECKSUM_AT: Final = 16
+_UDP_CHECKSUM_AT: Final = 6
+_ICMP_CHECKSUM_AT: Final = 2
+_PAYLOAD_AT: Final = 8  # behind a header of UDP or ICMP
+_NUMBER_AT: Final = _PAYLOAD_AT + TOKEN_BYTES - 8
 
 _WORD: Final = struct.Struct("!H")
 _SEQUENCE: Final = struct.Struct("!I")
 
 # What Linux puts into the SYN of an Ethernet device with an MTU of 1500.
-_SEGMENT_SIZE: Final = 1460
+_SEGMENT_SIZE: Final = {4: 1460, 6: 1440}
 _WINDOW: Final = 64240
 
 
@@ -66,23 +68,33 @@ def first_packets(errand: Errand, identity: Identity, ports: Sequence[int]) -> I
 
 
 def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
-    """An ICMP echo request (RFC 792) to each address, carrying the token that stands beside it."""
-    inet = _scapy()
+    """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token that stands beside it."""
+    version = sender.address.version
     nowhere = type(sender.address)(0)
-    template = bytes(_network_header(sender, nowhere) / inet.ICMP(type=8) / bytes(TOKEN_BYTES))
-    network = _Template.of(template, _IP_CHECKSUM_AT)
+    request = _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
+    frame = bytes(_network_header(sender, nowhere) / request / bytes(TOKEN_BYTES))
+    transport = _ETHERNET_BYTES + _IP_BYTES[version]
+    checksum_at, token_at = transport + _ICMP_CHECKSUM_AT, transport + _PAYLOAD_AT
+    template = _Template.of(frame, checksum_at if version == 6 else _IPV4_CHECKSUM_AT)
     for destination, token in targets:
-        frame = network.changed(((_DESTINATION_AT, destination.packed),))
-        # ICMP's checksum covers no addresses.
-        yield _Template.of(frame, _ICMP_CHECKSUM_AT).changed(((_TRANSPORT_AT + 8, token),))
+        where = (_DESTINATION_AT[version], destination.packed)
+        if version == 6:
+            # ICMPv6's checksum covers the addresses, and IPv6's header has none.
+            yield template.changed((where, (token_at, token)))
+        else:
+            yield _Template.of(template.changed((where,)), checksum_at).changed(((token_at, token),))
 
 
 def _syns(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
     inet = _scapy()
-    header = inet.TCP(sport=0, dport=errand.port, seq=0, flags="S", window=_WINDOW, options=[("MSS", _SEGMENT_SIZE)])
-    template = _Template.of(bytes(_network_header(errand.sender, errand.destination) / header), _TCP_CHECKSUM_AT)
+    version = errand.destination.version
+    options = [("MSS", _SEGMENT_SIZE[version])]
+    header = inet.TCP(sport=0, dport=errand.port, seq=0, flags="S", window=_WINDOW, options=options)
+    at = _ETHERNET_BYTES + _IP_BYTES[version]
+    frame = bytes(_network_header(errand.sender, errand.destination) / header)
+    template = _Template.of(frame, at + _TCP_CHECKSUM_AT)
     for flow, port in enumerate(ports):
-        changes = ((_TRANSPORT_AT, _WORD.pack(port)), (_SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow))))
+        changes = ((at, _WORD.pack(port)), (at + _SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow))))
         yield template.changed(changes)
 
 
@@ -92,24 +104,29 @@ def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iter
     payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
     header = inet.UDP(sport=0, dport=errand.port)
     frame = bytes(_network_header(errand.sender, errand.destination) / header / payload)
-    template = _Template.of(frame, _UDP_CHECKSUM_AT)
+    at = _ETHERNET_BYTES + _IP_BYTES[errand.destination.version]
+    template = _Template.of(frame, at + _UDP_CHECKSUM_AT, zero=0xFFFF)
     for flow, port in enumerate(ports):
-        yield template.changed(((_TRANSPORT_AT, _WORD.pack(port)), (_NUMBER_AT, b"%08x" % flow)))
+        yield template.changed(((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A frame whose changing bytes are zero, and the sum of 16-bit words that its checksum complements."""
+    """A frame whose changing bytes are zero, and the sum of 16-bit words that its checksum complements.
+
+    ``zero`` is how a checksum of zero is written: by UDP as 0xFFFF (RFC 768), by the others as it is.
+    """
 
     frame: bytes
     checksum_at: int
     words: int
+    zero: int
 
     @classmethod
-    def of(cls, frame: bytes, checksum_at: int) -> "_Template":
+    def of(cls, frame: bytes, checksum_at: int, zero: int = 0) -> "_Template":
         """The template of a frame with a finished checksum at ``checksum_at``."""
         (checksum,) = _WORD.unpack_from(frame, checksum_at)
-        return cls(frame, checksum_at, ~checksum & 0xFFFF)
+        return cls(frame, checksum_at, ~checksum & 0xFFFF, zero)
 
     def changed(self, changes: Sequence[tuple[int, bytes]]) -> bytes:
         """The frame with these bytes written over zeros. All are whole words at even distance from the header."""
@@ -119,23 +136,19 @@ class _Template:
             frame[at : at + len(new)] = new
             # 2**16 is 1 modulo 2**16 - 1, so a big-endian number of any length is congruent to the sum of its words.
             words += int.from_bytes(new, "big")
-        # A sum that is not zero folds to 1..0xFFFF, and its complement is the checksum. UDP writes a checksum of zero
-        # as 0xFFFF (RFC 768), TCP as it is.
-        checksum = 0xFFFF - (words % 0xFFFF or 0xFFFF)
-        if checksum == 0 and self.checksum_at == _UDP_CHECKSUM_AT:
-            checksum = 0xFFFF
+        # A sum that is not zero folds to 1..0xFFFF, and its complement is the checksum.
+        checksum = 0xFFFF - (words % 0xFFFF or 0xFFFF) or self.zero
         _WORD.pack_into(frame, self.checksum_at, checksum)
         return bytes(frame)
 
 
 def _network_header(sender: Sender, destination: IPAddress) -> object:
     """Ethernet and IP up to the next hop, as the sender's own stack would write them for a routed destination."""
-    if destination.version != 4:
-        raise ValueError(f"packets to {destination} are not crafted: IPv4 is")
     inet = _scapy()
-    return inet.Ether(dst=sender.next_hop_mac, src=sender.mac) / inet.IP(
-        src=str(sender.address), dst=str(destination), flags="DF"
-    )
+    ethernet = inet.Ether(dst=sender.next_hop_mac, src=sender.mac)
+    if destination.version == 6:
+        return ethernet / _scapy6().IPv6(src=str(sender.address), dst=str(destination))
+    return ethernet / inet.IP(src=str(sender.address), dst=str(destination), flags="DF")
 
 
 @cache
@@ -149,3 +162,12 @@ def _scapy() -> Any:
     from scapy.layers import inet  # noqa: PLC0415
 
     return inet
+
+
+@cache
+def _scapy6() -> Any:
+    """scapy.layers.inet6, for those who send IPv6."""
+    _scapy()
+    from scapy.layers import inet6  # noqa: PLC0415
+
+    return inet6

@@ -2,30 +2,35 @@
 
 Owns: ``dissect`` and the record it returns.
 Must not: raise on any bytes whatever, verify checksums (a veth carries them unfinished, CHECKSUM_PARTIAL), or know
-flows. IPv4 over Ethernet is read; another network protocol is one more branch in ``dissect``.
+flows. IPv4 and IPv6 over Ethernet are read; of IPv6, packets whose transport header follows at once.
 
 A packet quoted by an ICMP error may end after eight bytes of its transport header (RFC 792); Linux quotes as much as
-fits into 576 bytes (RFC 1812, section 4.3.2.3; ``icmp_send`` in net/ipv4/icmp.c).
+fits into 576 bytes (RFC 1812, section 4.3.2.3; ``icmp_send`` in net/ipv4/icmp.c), and of IPv6 what fits into 1280
+(RFC 4443, section 2.4).
 """
 
 import struct
 from functools import lru_cache
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from lab.ip import IPAddress
 
-__all__ = ["ICMP", "TCP", "UDP", "Datagram", "TcpFlag", "dissect"]
+__all__ = ["ICMP", "ICMPV6", "TCP", "UDP", "Datagram", "TcpFlag", "dissect"]
 
 # IANA protocol numbers
 ICMP: Final = 1
 TCP: Final = 6
 UDP: Final = 17
+ICMPV6: Final = 58
 
 _ETHERNET_BYTES: Final = 14
 _ETHERTYPE_IPV4: Final = b"\x08\x00"
+_ETHERTYPE_IPV6: Final = b"\x86\xdd"
 
 _IPV4: Final = struct.Struct("!BxHxxHxBxx4s4s")
+_IPV6: Final = struct.Struct("!B3xHBx16s16s")
+_IPV6_BYTES: Final = 40
 _PORTS_AND_SEQUENCE: Final = struct.Struct("!HHI")
 _TCP: Final = struct.Struct("!HHIIBB")
 _UDP: Final = struct.Struct("!HHH")
@@ -33,8 +38,9 @@ _TCP_BYTES: Final = 20
 _UDP_BYTES: Final = 8
 _ICMP_BYTES: Final = 8
 
-# RFC 792. Types 3, 4, 5, 11 and 12 quote the packet they are about.
+# The types that quote the packet they are about right behind their header: of RFC 792, and the errors of RFC 4443.
 _ICMP_QUOTING: Final = frozenset({3, 4, 5, 11, 12})
+_ICMPV6_QUOTING: Final = frozenset({1, 2, 3, 4})
 
 
 class TcpFlag:
@@ -49,7 +55,8 @@ class Datagram(NamedTuple):
     """One IP packet, as far as the lab looks at it.
 
     ``flags`` is ``None`` for all but TCP, and for a quoted TCP packet that ends before them. ``icmp`` is
-    ``(type, code)``. ``payload`` is what follows the transport header (for ICMP its eight bytes).
+    ``(type, code)``, of ICMP or of ICMPv6 as ``protocol`` says. ``payload`` is what follows the transport header (for
+    ICMP its eight bytes).
     """
 
     protocol: int
@@ -70,9 +77,12 @@ def dissect(frame: bytes) -> Datagram | None:
 
     ``None`` are also later fragments, which have no transport header, and protocols other than TCP, UDP and ICMP.
     """
-    if frame[12:_ETHERNET_BYTES] != _ETHERTYPE_IPV4:
-        return None
-    return _ipv4(frame, _ETHERNET_BYTES, quoted=False)
+    ethertype = frame[12:_ETHERNET_BYTES]
+    if ethertype == _ETHERTYPE_IPV4:
+        return _ipv4(frame, _ETHERNET_BYTES, quoted=False)
+    if ethertype == _ETHERTYPE_IPV6:
+        return _ipv6(frame, _ETHERNET_BYTES, quoted=False)
+    return None
 
 
 def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
@@ -94,6 +104,24 @@ def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
         return _udp(data, at, end, _address(source), _address(destination), quoted=quoted)
     if protocol == ICMP:
         return _icmp(data, at, end, _address(source), _address(destination), quoted=quoted)
+    return None
+
+
+def _ipv6(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
+    at = start + _IPV6_BYTES
+    if len(data) < at:
+        return None
+    version, length, protocol, source, destination = _IPV6.unpack_from(data, start)
+    end = at + length
+    if version >> 4 != 6 or (end > len(data) and not quoted):
+        return None
+    end = min(end, len(data))
+    if protocol == TCP:
+        return _tcp(data, at, end, _address(source), _address(destination), quoted=quoted)
+    if protocol == UDP:
+        return _udp(data, at, end, _address(source), _address(destination), quoted=quoted)
+    if protocol == ICMPV6:
+        return _icmp(data, at, end, _address(source), _address(destination), quoted=quoted, protocol=ICMPV6)
     return None
 
 
@@ -124,19 +152,28 @@ def _udp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddre
 
 
 def _icmp(
-    data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress, *, quoted: bool
+    data: bytes,
+    at: int,
+    end: int,
+    source: IPAddress,
+    destination: IPAddress,
+    *,
+    quoted: bool,
+    protocol: int = ICMP,
 ) -> Datagram | None:
     if end - at < _ICMP_BYTES:
         return None
     kind = (data[at], data[at + 1])
     body = at + _ICMP_BYTES
-    if kind[0] not in _ICMP_QUOTING:
-        return Datagram(ICMP, source, destination, icmp=kind, payload=data[body:end])
+    if kind[0] not in (_ICMP_QUOTING if protocol == ICMP else _ICMPV6_QUOTING):
+        return Datagram(protocol, source, destination, icmp=kind, payload=data[body:end])
     # An error about an error is never sent (RFC 1122, section 3.2.2); not following it bounds the recursion.
-    inner = None if quoted else _ipv4(data[:end], body, quoted=True)
-    return Datagram(ICMP, source, destination, icmp=kind, quoted=inner)
+    inner = None
+    if not quoted:
+        inner = (_ipv4 if protocol == ICMP else _ipv6)(data[:end], body, quoted=True)
+    return Datagram(protocol, source, destination, icmp=kind, quoted=inner)
 
 
 @lru_cache(maxsize=4096)
 def _address(packed: bytes) -> IPAddress:
-    return IPv4Address(packed)
+    return ip_address(packed)

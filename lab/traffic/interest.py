@@ -3,9 +3,9 @@
 Owns: ``INTEREST``, a program of the classic BPF (Documentation/networking/filter.rst in Linux).
 Must not: pass over anything that ``match`` would take. What it lets through may still be nobody's.
 
-Kept are, of IPv4: TCP with SYN or RST, UDP and ICMP echo with a token, and ICMP errors. Not kept are the data and the
-acknowledgements of dialogues, later fragments, other people's datagrams, and the port unreachable with which a sender's
-kernel meets each reply to a crafted datagram, since it has no socket for it.
+Kept are, of IPv4 and IPv6: TCP with SYN or RST, UDP and ICMP echo with a token, and ICMP errors. Not kept are the data
+and the acknowledgements of dialogues, later fragments, other people's datagrams, what neighbours discover, and the port
+unreachable with which a sender's kernel meets each reply to a crafted datagram, since it has no socket for it.
 
 A load beyond the frame's end ends the program as if it had answered no, which is right: what is cut off before the
 fields in question has no identity.
@@ -23,8 +23,10 @@ _LOAD_HALF: Final = 0x28
 _LOAD_BYTE_X: Final = 0x50
 _LOAD_WORD_X: Final = 0x40
 _HEADER_LENGTH_TO_X: Final = 0xB1  # x = 4 * (the byte's lower half): made for the length of an IPv4 header
+_NUMBER_TO_X: Final = 0x01
 _IF_EQUAL: Final = 0x15
 _IF_ANY_BIT: Final = 0x45
+_IF_NOT_BELOW: Final = 0x35
 _RETURN: Final = 0x06
 
 _ETHERNET: Final = 14
@@ -35,8 +37,14 @@ _REPLY_IN_TOKEN: Final = int.from_bytes(b"repl", "big")
 # From the start of the transport header, to which x points once the Ethernet header is added.
 _TCP_FLAGS: Final = _ETHERNET + 13
 _PAYLOAD: Final = _ETHERNET + 8
+_TOKEN_KIND: Final = 8 + len("proxylab ")  # from the start of a UDP header
 _QUOTED_PROTOCOL: Final = _PAYLOAD + 9
-_QUOTED_TOKEN_KIND: Final = _PAYLOAD + 20 + 8 + len("proxylab ")
+_QUOTED_TOKEN_KIND: Final = _PAYLOAD + 20 + _TOKEN_KIND
+
+_IPV6_BYTES: Final = 40
+_QUOTED_NEXT_HEADER: Final = _PAYLOAD + 6
+_QUOTED_TOKEN_KIND_6: Final = _PAYLOAD + _IPV6_BYTES + _TOKEN_KIND
+_FIRST_INFORMATIONAL: Final = 128  # ICMPv6 types below are errors (RFC 4443, section 2.1)
 
 
 class _Step(NamedTuple):
@@ -51,16 +59,30 @@ class _Step(NamedTuple):
 
 _STEPS: Final = (
     _Step(_LOAD_HALF, 12),
-    _Step(_IF_EQUAL, 0x0800, otherwise="no"),
+    _Step(_IF_EQUAL, 0x0800, otherwise="ipv6?"),
     _Step(_LOAD_HALF, _ETHERNET + 6),
     _Step(_IF_ANY_BIT, 0x1FFF, then="no"),  # fragment offset
     _Step(_HEADER_LENGTH_TO_X, _ETHERNET),
     _Step(_LOAD_BYTE, _ETHERNET + 9),
     _Step(_IF_EQUAL, 17, then="token"),
     _Step(_IF_EQUAL, 1, then="icmp"),
+    _Step(_IF_EQUAL, 6, then="tcp", otherwise="no"),
+    _Step(_IF_EQUAL, 0x86DD, otherwise="no", label="ipv6?"),
+    _Step(_NUMBER_TO_X, _IPV6_BYTES),
+    _Step(_LOAD_BYTE, _ETHERNET + 6),
+    _Step(_IF_EQUAL, 17, then="token"),
+    _Step(_IF_EQUAL, 58, then="icmpv6"),
     _Step(_IF_EQUAL, 6, otherwise="no"),
-    _Step(_LOAD_BYTE_X, _TCP_FLAGS),
+    _Step(_LOAD_BYTE_X, _TCP_FLAGS, label="tcp"),
     _Step(_IF_ANY_BIT, 0x02 | 0x04, then="yes", otherwise="no"),
+    _Step(_LOAD_BYTE_X, _ETHERNET, label="icmpv6"),
+    _Step(_IF_EQUAL, 128, then="token"),
+    _Step(_IF_EQUAL, 129, then="token"),
+    _Step(_IF_NOT_BELOW, _FIRST_INFORMATIONAL, then="no"),
+    _Step(_LOAD_BYTE_X, _QUOTED_NEXT_HEADER),
+    _Step(_IF_EQUAL, 17, otherwise="yes"),
+    _Step(_LOAD_WORD_X, _QUOTED_TOKEN_KIND_6),
+    _Step(_IF_EQUAL, _REPLY_IN_TOKEN, then="no", otherwise="yes"),
     _Step(_LOAD_BYTE_X, _ETHERNET, label="icmp"),
     _Step(_IF_EQUAL, 8, then="token"),
     _Step(_IF_EQUAL, 0, then="token"),

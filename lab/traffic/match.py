@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from lab.ip import IPAddress, Protocol
 from lab.kernel.capture import Frame
-from lab.traffic.dissect import ICMP, TCP, UDP, Datagram, TcpFlag, dissect
+from lab.traffic.dissect import ICMP, ICMPV6, TCP, UDP, Datagram, TcpFlag, dissect
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import Direction, Observation, Packet, SeenFrame
 
@@ -40,11 +40,13 @@ _IN, _OUT = Direction.IN, Direction.OUT
 _KEPT_FLOWS = 16
 _KEPT_FRAMES = 256
 
-_ECHO_REPLY = 0
-_ECHO_REQUEST = 8
-_PORT_UNREACHABLE = (3, 3)
-# Destination unreachable, time exceeded, parameter problem: the packet is gone. A redirect (5) is only advice.
-_FINAL_ICMP = frozenset({3, 11, 12})
+# Of ICMP (RFC 792) and of ICMPv6 (RFC 4443), by their protocol numbers.
+_ECHO_REPLY = {ICMP: 0, ICMPV6: 129}
+_ECHO_REQUEST = {ICMP: 8, ICMPV6: 128}
+_PORT_UNREACHABLE = {ICMP: (3, 3), ICMPV6: (1, 4)}
+# Destination unreachable, time exceeded, parameter problem: the packet is gone. A redirect (5), or that the packet is
+# too big (2), is only advice.
+_FINAL_ICMP = {ICMP: frozenset({3, 11, 12}), ICMPV6: frozenset({1, 3, 4})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +138,15 @@ class Matcher:
     def _icmp(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> tuple[int, Packet] | None:
         if datagram.icmp is None:
             return None
-        if datagram.icmp[0] in (_ECHO_REQUEST, _ECHO_REPLY):
+        kind_of_icmp = datagram.icmp[0]
+        if kind_of_icmp in (_ECHO_REQUEST[datagram.protocol], _ECHO_REPLY[datagram.protocol]):
             self._sight_fence(vantage, frame, datagram)
             return None
         quoted = datagram.quoted
         if quoted is None:
             return None
-        kind = Packet.PORT_UNREACHABLE if datagram.icmp == _PORT_UNREACHABLE else Packet.OTHER_ICMP
+        unreachable = datagram.icmp == _PORT_UNREACHABLE[datagram.protocol]
+        kind = Packet.PORT_UNREACHABLE if unreachable else Packet.OTHER_ICMP
         if quoted.protocol == UDP and self._protocol is Protocol.UDP:
             token = self._identity.read(quoted.payload)
             return (token[1], kind) if token is not None and token[0] is _PROBE else None
@@ -154,7 +158,7 @@ class Matcher:
     def _sight_fence(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> None:
         token = self._identity.read(datagram.payload)
         if token is not None and token[0] is _FENCE and not frame.outgoing and datagram.icmp is not None:
-            reply = datagram.icmp[0] == _ECHO_REPLY
+            reply = datagram.icmp[0] == _ECHO_REPLY[datagram.protocol]
             self.fences.append(FenceSighting(token[1], reply, vantage.place, datagram.destination, frame.at_ns))
 
     def _learn(self, syn: Datagram) -> None:
@@ -190,7 +194,7 @@ class Matcher:
                 datagram.destination,
                 datagram.destination_port,
                 frame.at_ns,
-                datagram.icmp if datagram.protocol == ICMP else None,
+                datagram.icmp,
             )
         )
         if flow < _KEPT_FLOWS and len(self.frames) < _KEPT_FRAMES:
@@ -206,7 +210,7 @@ class Matcher:
             return
         elif packet is _REPLY:
             self._replied.add(flow)
-        elif packet is _RESET or (datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP):
+        elif packet is _RESET or (datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]):
             self._turned_away.add(flow)
 
 

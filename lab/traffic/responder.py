@@ -12,15 +12,15 @@ import asyncio
 import errno
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from lab.errors import InternalError
-from lab.ip import Protocol
+from lab.ip import IPAddress, Protocol
 from lab.kernel.netns import NetNs, inside
-from lab.plan.model import Listener, Plan
+from lab.plan.model import Listener, Namespace, Plan
 from lab.traffic.answer import Voice
 
 __all__ = ["Responders"]
@@ -68,7 +68,8 @@ class Responders:
         for namespace in plan.namespaces:
             for listener in namespace.listeners:
                 try:
-                    self._listen(netns_by_name[namespace.name], listener)
+                    for address in _listening_on(namespace, listener):
+                        self._listen(netns_by_name[namespace.name], listener, address)
                 except OSError as error:
                     self.close()
                     raise InternalError(
@@ -103,7 +104,7 @@ class Responders:
             door.sock.close()
         self._epoll.close()
 
-    def _listen(self, netns: NetNs, listener: Listener) -> None:
+    def _listen(self, netns: NetNs, listener: Listener, address: IPAddress) -> None:
         match listener.protocol:
             case Protocol.TCP:
                 kind, doors = socket.SOCK_STREAM, self._tcp
@@ -111,16 +112,17 @@ class Responders:
                 kind, doors = socket.SOCK_DGRAM, self._udp
             case _:
                 raise OSError(errno.EPROTONOSUPPORT, f"no responder speaks {listener.protocol}")
-        own = listener.address
-        family = socket.AF_INET if own is None or own.version == 4 else socket.AF_INET6
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
         with inside(netns):
             sock = socket.socket(family, kind | socket.SOCK_NONBLOCK)
         try:
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             if kind is socket.SOCK_STREAM:
                 # Connections of a former run may be in TIME_WAIT. UDP has none, and there the option would let a
                 # second socket in, which then takes the datagrams of the first (socket(7)).
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(("" if own is None else str(own), listener.port))
+            sock.bind((str(address), listener.port))
             if kind is socket.SOCK_STREAM:
                 sock.listen(_BACKLOG)
             else:
@@ -181,6 +183,18 @@ class Responders:
     def _dismiss(self, fd: int) -> None:
         # Closing takes the descriptor out of the epoll, too (epoll(7)): there is no duplicate of it.
         self._guests.pop(fd).sock.close()
+
+
+def _listening_on(namespace: Namespace, listener: Listener) -> Iterator[IPAddress]:
+    """The address it listens on, or all addresses of each family that the namespace has.
+
+    A socket for each family: one for both would show IPv4 peers by mapped addresses (RFC 4291, section 2.5.5.2).
+    """
+    if listener.address is not None:
+        yield listener.address
+        return
+    for family in dict.fromkeys(type(address.interface.ip) for address in namespace.addresses):
+        yield family(0)
 
 
 def _answer_datagrams(door: _Door) -> int:

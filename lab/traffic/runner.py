@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Final
 
 from lab.errors import InternalError
-from lab.ip import Protocol
+from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
@@ -47,7 +47,7 @@ _FLOW_SECONDS: Final = 0.005
 _NUMBERS: Final = {Protocol.TCP: TCP, Protocol.UDP: UDP}
 
 # Ethernet, IP and transport header with options: what a frame is longer than its token and payload.
-_HEADER_BYTES: Final = 14 + 20 + 40
+_HEADER_BYTES: Final = 14 + 40 + 40
 
 
 class Runner:
@@ -57,7 +57,7 @@ class Runner:
         self,
         netns_by_name: Mapping[str, NetNs],
         plan: Plan,
-        meters: Mapping[str, Meter],
+        meters: Mapping[tuple[str, Family], Meter],
         seed: int = 0,
     ) -> None:
         """A runner; ``open`` it before the first run.
@@ -65,7 +65,7 @@ class Runner:
         Args:
             netns_by_name: every namespace of the plan.
             plan: pods and outside hosts of it are tapped, its listeners are answered for.
-            meters: of the nodes, by name; closed with the runner.
+            meters: of the nodes' rules for each family; closed with the runner.
             seed: orders source ports.
         """
         self._netns_by_name = netns_by_name
@@ -138,7 +138,9 @@ class Runner:
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
         async with self._lock:
             started = time.monotonic()
-            await asyncio.gather(*(self._meters[node].begin() for node in errand.nodes))
+            family = Family.of(errand.destination)
+            meters = {node: self._meters[node, family] for node in errand.nodes}
+            await asyncio.gather(*(meter.begin() for meter in meters.values()))
             identity = self._identities.issue(errand.flows)
             ports = self._source_ports(errand)
             turns = self._prepare(errand, identity, ports)
@@ -154,8 +156,8 @@ class Runner:
             tracked = tuple(self._tracked(errand, ports))
             steps: tuple[TraceStep, ...] = ()
             if tracing is not None:
-                steps = tracing.finish(identity, {node: self._meters[node].texts() for node in errand.nodes})
-            counts = await asyncio.gather(*(self._meters[node].end() for node in errand.nodes))
+                steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
+            counts = await asyncio.gather(*(meter.end() for meter in meters.values()))
         return Evidence(
             sent=turns.sending.sent,
             observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
@@ -197,11 +199,8 @@ class Runner:
     def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
-        if errand.protocol not in (Protocol.TCP, Protocol.UDP) or errand.destination.version != 4:
-            raise InternalError(
-                f"errand {errand.name!r}: {errand.protocol} to {errand.destination} is not sent; "
-                f"TCP and UDP over IPv4 are"
-            )
+        if errand.protocol not in (Protocol.TCP, Protocol.UDP):
+            raise InternalError(f"errand {errand.name!r}: {errand.protocol} is not sent; TCP and UDP are")
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)

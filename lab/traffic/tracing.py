@@ -18,7 +18,7 @@ from lab.kernel.netns import NetNs
 from lab.kernel.trace import Bytes, Match, TraceEvent, Tracer
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.traffic.dissect import ICMP, TCP, UDP, Datagram, TcpFlag, dissect
+from lab.traffic.dissect import ICMP, ICMPV6, TCP, UDP, Datagram, TcpFlag, dissect
 from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
 from lab.verdict.evidence import Packet, TraceStep
 
@@ -29,9 +29,11 @@ RuleTexts = Mapping[tuple[str, str], Sequence[str]]
 
 _UDP_HEADER: Final = 8
 _ICMP_HEADER: Final = 8
-_IPV4_HEADER: Final = 20
+_IP_HEADER: Final = {4: 20, 6: 40}
+_ICMP: Final = {4: ICMP, 6: ICMPV6}
+_PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
 _TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
-_NO_LINK_HEADER: Final = bytes(12) + b"\x08\x00"
+_NO_LINK_HEADER: Final = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
 
 # A packet passes these in order; a step back is the same packet in the node for a second time.
 _STAGES: Final = {"PREROUTING": 0, "OUTPUT": 0, "INPUT": 1, "FORWARD": 1, "POSTROUTING": 2}
@@ -60,7 +62,7 @@ class Tracing:
 
     def arm(self, errand: Errand, identity: Identity) -> None:
         """Trace the packets of this run from now on; it has one flow."""
-        matches = tuple(_matches(errand.protocol, identity))
+        matches = tuple(_matches(errand, identity))
         for tracer in self._tracers.values():
             tracer.arm(matches)
 
@@ -90,7 +92,8 @@ class Tracing:
             tracer.close()
 
     def _step(self, node: str, event: TraceEvent, identity: Identity, texts: RuleTexts) -> TraceStep | None:
-        datagram = dissect(_NO_LINK_HEADER + event.packet)
+        header = _NO_LINK_HEADER.get(event.packet[0] >> 4) if event.packet else None
+        datagram = None if header is None else dissect(header + event.packet)
         packet = None if datagram is None else _packet(datagram, identity)
         if datagram is None or packet is None:
             return None
@@ -116,26 +119,27 @@ class Tracing:
         )
 
 
-def _matches(protocol: Protocol, identity: Identity) -> Iterator[Match]:
+def _matches(errand: Errand, identity: Identity) -> Iterator[Match]:
     """The request, its answers, and ICMP errors about it."""
-    quoted = _ICMP_HEADER + _IPV4_HEADER
-    if protocol is Protocol.TCP:
+    version = errand.destination.version
+    icmp, quoted = _ICMP[version], _ICMP_HEADER + _IP_HEADER[version]
+    if errand.protocol is Protocol.TCP:
         sequence = identity.sequence(0)
         sent = sequence.to_bytes(4, "big")
         yield Match(TCP, (Bytes(4, sent),))
         yield Match(TCP, (Bytes(8, ((sequence + 1) & 0xFFFFFFFF).to_bytes(4, "big")),))
-        yield Match(ICMP, (Bytes(quoted + 4, sent),))
+        yield Match(icmp, (Bytes(quoted + 4, sent),))
     else:
         end = identity.token(Kind.PROBE, 0)[-_TOKEN_END:]
         at = _UDP_HEADER + TOKEN_BYTES - _TOKEN_END
         yield Match(UDP, (Bytes(at, end),))
-        yield Match(ICMP, (Bytes(quoted + at, end),))
+        yield Match(icmp, (Bytes(quoted + at, end),))
 
 
 def _packet(datagram: Datagram, identity: Identity) -> Packet | None:
     """What a traced packet is to the run's flow; ``None`` for a packet of another."""
-    if datagram.protocol == ICMP:
-        return Packet.PORT_UNREACHABLE if datagram.icmp == (3, 3) else Packet.OTHER_ICMP
+    if datagram.icmp is not None:
+        return Packet.PORT_UNREACHABLE if datagram.icmp in _PORT_UNREACHABLE else Packet.OTHER_ICMP
     if datagram.protocol == UDP:
         token = identity.read(datagram.payload)
         if token is None or token[0] is Kind.FENCE:

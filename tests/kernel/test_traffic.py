@@ -70,7 +70,7 @@ async def stage(launcher: Launcher) -> AsyncIterator[Stage]:
             return await standing.saved("node-a")
 
         meter = TableMeter("node-a", TableReader(wiring.namespaces["node-a"], Family.IPV4), saved)
-        runner = Runner(wiring.namespaces, wiring.plan, {"node-a": meter}, seed=7)
+        runner = Runner(wiring.namespaces, wiring.plan, {("node-a", Family.IPV4): meter}, seed=7)
         standing = Stage(launcher, wiring.namespaces, runner)
         await runner.open()
         try:

@@ -2,23 +2,26 @@
 
 import random
 import struct
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.ip import Protocol
+from lab.ip import IPAddress, Protocol
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Manner
 from lab.traffic.craft import fences, filling, first_packets
-from lab.traffic.dissect import ICMP, TCP, UDP, dissect
+from lab.traffic.dissect import ICMP, ICMPV6, TCP, UDP, dissect
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, Kind
 
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 
 addresses = st.integers(1, 2**32 - 2).map(IPv4Address)
+addresses_6 = st.integers(1, 2**128 - 2).map(IPv6Address)
+pairs = st.tuples(addresses, addresses) | st.tuples(addresses_6, addresses_6)
+groups = st.lists(addresses, min_size=2, max_size=5) | st.lists(addresses_6, min_size=2, max_size=5)
 ports = st.integers(1, 65535)
 nonces = st.binary(min_size=8, max_size=8)
 words = st.integers(0, 2**32 - 1)
@@ -29,12 +32,15 @@ def inet() -> Any:
     from scapy.config import conf
 
     conf.route_autoload = conf.route6_autoload = False
-    from scapy.layers import inet
+    from scapy.layers import inet, inet6
 
+    inet.IPv6 = inet6.IPv6  # one name for both, as tests want it
+    inet.ICMPv6EchoRequest = inet6.ICMPv6EchoRequest
+    inet.ICMPv6DestUnreach = inet6.ICMPv6DestUnreach
     return inet
 
 
-def make_errand(protocol: Protocol, source: IPv4Address, destination: IPv4Address, port: int, payload: int) -> Errand:
+def make_errand(protocol: Protocol, source: IPAddress, destination: IPAddress, port: int, payload: int) -> Errand:
     sender = Sender(name="a", namespace="a", device="eth0", address=source, mac=MACS[0], next_hop_mac=MACS[1])
     return Errand(
         number=0,
@@ -52,34 +58,30 @@ def make_errand(protocol: Protocol, source: IPv4Address, destination: IPv4Addres
     )
 
 
-def headers(inet: Any, source: IPv4Address, destination: IPv4Address) -> Any:
-    return inet.Ether(dst=MACS[1], src=MACS[0]) / inet.IP(src=str(source), dst=str(destination), flags="DF")
+def headers(inet: Any, source: IPAddress, destination: IPAddress) -> Any:
+    ethernet = inet.Ether(dst=MACS[1], src=MACS[0])
+    if source.version == 6:
+        return ethernet / inet.IPv6(src=str(source), dst=str(destination))
+    return ethernet / inet.IP(src=str(source), dst=str(destination), flags="DF")
 
 
-@given(addresses, addresses, ports, st.lists(ports, min_size=1, max_size=5), nonces, words, st.integers(0, 64))
+@given(pairs, ports, st.lists(ports, min_size=1, max_size=5), nonces, words, st.integers(0, 64))
 def test_a_patched_datagram_is_what_scapy_builds_for_that_flow(
-    inet: Any,
-    source: IPv4Address,
-    destination: IPv4Address,
-    port: int,
-    sources: list[int],
-    nonce: bytes,
-    serial: int,
-    payload: int,
+    inet: Any, ends: tuple[IPAddress, IPAddress], port: int, sources: list[int], nonce: bytes, serial: int, payload: int
 ) -> None:
     identity = Identity(nonce, serial, 4, len(sources))
-    errand = make_errand(Protocol.UDP, source, destination, port, payload)
+    errand = make_errand(Protocol.UDP, *ends, port, payload)
     for flow, frame in enumerate(first_packets(errand, identity, sources)):
-        built = headers(inet, source, destination) / inet.UDP(sport=sources[flow], dport=port)
+        built = headers(inet, *ends) / inet.UDP(sport=sources[flow], dport=port)
         assert frame == bytes(built / (identity.token(Kind.PROBE, flow) + filling(payload)))
 
 
-@given(addresses, addresses, ports, st.lists(ports, min_size=1, max_size=5), st.integers(0, 2**32 - 100))
+@given(pairs, ports, st.lists(ports, min_size=1, max_size=5), st.integers(0, 2**32 - 100))
 def test_a_patched_syn_is_what_scapy_builds_for_that_flow(
-    inet: Any, source: IPv4Address, destination: IPv4Address, port: int, sources: list[int], first: int
+    inet: Any, ends: tuple[IPAddress, IPAddress], port: int, sources: list[int], first: int
 ) -> None:
     identity = Identity(bytes(8), 0, first, len(sources))
-    errand = make_errand(Protocol.TCP, source, destination, port, 0)
+    errand = make_errand(Protocol.TCP, *ends, port, 0)
     for flow, frame in enumerate(first_packets(errand, identity, sources)):
         syn = inet.TCP(
             sport=sources[flow],
@@ -87,20 +89,20 @@ def test_a_patched_syn_is_what_scapy_builds_for_that_flow(
             seq=identity.sequence(flow),
             flags="S",
             window=64240,
-            options=[("MSS", 1460)],
+            options=[("MSS", 1460 if ends[0].version == 4 else 1440)],
         )
-        assert frame == bytes(headers(inet, source, destination) / syn)
+        assert frame == bytes(headers(inet, *ends) / syn)
 
 
-@given(addresses, st.lists(addresses, min_size=1, max_size=4), nonces)
-def test_a_patched_fence_is_what_scapy_builds_for_that_address(
-    inet: Any, source: IPv4Address, targets: list[IPv4Address], nonce: bytes
-) -> None:
+@given(groups, nonces)
+def test_a_patched_fence_is_what_scapy_builds_for_that_address(inet: Any, group: list[IPAddress], nonce: bytes) -> None:
+    source, *targets = group
     identity = Identity(nonce, 0, 4, 1)
     sender = make_errand(Protocol.TCP, source, source, 1, 0).sender
-    pairs = [(target, identity.token(Kind.FENCE, number)) for number, target in enumerate(targets)]
-    for (target, token), frame in zip(pairs, fences(sender, pairs), strict=True):
-        assert frame == bytes(headers(inet, source, target) / inet.ICMP(type=8) / token)
+    request = inet.ICMP(type=8) if source.version == 4 else inet.ICMPv6EchoRequest()
+    told = [(target, identity.token(Kind.FENCE, number)) for number, target in enumerate(targets)]
+    for (target, token), frame in zip(told, fences(sender, told), strict=True):
+        assert frame == bytes(headers(inet, source, target) / request / token)
 
 
 def test_every_checksum_that_a_datagram_can_have_is_right() -> None:
@@ -126,8 +128,7 @@ def sum_of_words(frame: bytes) -> int:
 
 
 @given(
-    addresses,
-    addresses,
+    pairs,
     ports,
     ports,
     words,
@@ -137,8 +138,7 @@ def sum_of_words(frame: bytes) -> int:
 )
 def test_tcp_is_read_as_scapy_wrote_it(
     inet: Any,
-    source: IPv4Address,
-    destination: IPv4Address,
+    ends: tuple[IPAddress, IPAddress],
     sport: int,
     dport: int,
     sequence: int,
@@ -148,22 +148,22 @@ def test_tcp_is_read_as_scapy_wrote_it(
 ) -> None:
     options = [("MSS", 1460), ("NOP", None), ("WScale", 7)]
     segment = inet.TCP(sport=sport, dport=dport, seq=sequence, ack=acknowledged, flags=flags, options=options)
-    read = dissect(bytes(headers(inet, source, destination) / segment / payload))
+    read = dissect(bytes(headers(inet, *ends) / segment / payload))
     assert read is not None
-    assert (read.protocol, read.source, read.destination) == (TCP, source, destination)
+    assert (read.protocol, read.source, read.destination) == (TCP, *ends)
     assert (read.source_port, read.destination_port) == (sport, dport)
     assert (read.sequence, read.acknowledged, read.flags) == (sequence, acknowledged, int(segment.flags))
     assert read.payload == payload
 
 
-@given(addresses, addresses, ports, ports, st.binary(max_size=80), st.integers(0, 20))
+@given(pairs, ports, ports, st.binary(max_size=80), st.integers(0, 20))
 def test_udp_is_read_as_scapy_wrote_it_without_ethernet_s_padding(
-    inet: Any, source: IPv4Address, destination: IPv4Address, sport: int, dport: int, payload: bytes, padding: int
+    inet: Any, ends: tuple[IPAddress, IPAddress], sport: int, dport: int, payload: bytes, padding: int
 ) -> None:
-    frame = bytes(headers(inet, source, destination) / inet.UDP(sport=sport, dport=dport) / payload) + bytes(padding)
+    frame = bytes(headers(inet, *ends) / inet.UDP(sport=sport, dport=dport) / payload) + bytes(padding)
     read = dissect(frame)
     assert read is not None
-    assert (read.protocol, read.source, read.destination) == (UDP, source, destination)
+    assert (read.protocol, read.source, read.destination) == (UDP, *ends)
     assert (read.source_port, read.destination_port, read.payload) == (sport, dport, payload)
 
 
@@ -195,24 +195,52 @@ def test_an_icmp_error_is_read_with_the_packet_it_quotes_however_short(
     assert quoted.flags == (None if length < 20 else 2)
 
 
+@given(addresses_6, addresses_6, addresses_6, ports, words, st.sampled_from([1, 3, 4]), st.integers(8, 60))
+def test_an_icmpv6_error_is_read_with_the_packet_it_quotes_however_short(
+    inet: Any,
+    router: IPv6Address,
+    source: IPv6Address,
+    destination: IPv6Address,
+    port: int,
+    sequence: int,
+    kind: int,
+    length: int,
+) -> None:
+    segment = inet.TCP(sport=1024, dport=port, seq=sequence, flags="S")
+    syn = bytes(inet.IPv6(src=str(source), dst=str(destination)) / segment)
+    unreachable = bytes(headers(inet, router, source) / inet.ICMPv6DestUnreach(code=4) / syn[: 40 + length])
+    read = dissect(unreachable[:54] + bytes([kind]) + unreachable[55:])
+    assert read is not None
+    assert (read.protocol, read.icmp, read.source) == (ICMPV6, (kind, 4), router)
+    assert read.quoted is not None
+    assert (read.quoted.source, read.quoted.destination) == (source, destination)
+    assert (read.quoted.destination_port, read.quoted.sequence) == (port, sequence)
+    assert read.quoted.flags == (None if length < 20 else 2)
+
+
 @given(st.binary(max_size=120))
 def test_no_bytes_raise(data: bytes) -> None:
     dissect(data)
     dissect(bytes(12) + b"\x08\x00" + data)
     dissect(bytes(12) + b"\x08\x00\x45" + data)
+    dissect(bytes(12) + b"\x86\xdd" + data)
+    dissect(bytes(12) + b"\x86\xdd\x60" + data)
 
 
-@given(st.sampled_from(["tcp", "udp", "icmp"]), st.integers(0, 200), st.randoms(use_true_random=False))
+@given(st.sampled_from(["tcp", "udp", "icmp", "tcp6", "udp6"]), st.integers(0, 200), st.randoms(use_true_random=False))
 def test_no_damage_to_a_frame_raises_and_no_part_of_one_is_taken_for_the_whole(
     inet: Any, layer: str, cut: int, rng: random.Random
 ) -> None:
-    a, b = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
+    a: IPAddress = IPv4Address("10.0.0.1")
+    b: IPAddress = IPv4Address("10.0.0.2")
+    if layer.endswith("6"):
+        a, b = IPv6Address("fd00::1"), IPv6Address("fd00::2")
     udp = inet.UDP(sport=1, dport=2) / (b"x" * 60)
     transport = {
         "tcp": inet.TCP(flags="S", options=[("MSS", 1460)]) / (b"x" * 60),
         "udp": udp,
         "icmp": inet.ICMP(type=3, code=3) / inet.IP() / udp,
-    }[layer]
+    }[layer.rstrip("6")]
     frame = bytes(headers(inet, a, b) / transport)
     assert dissect(frame) is not None
     if cut < len(frame):

@@ -11,6 +11,7 @@ from pathlib import Path
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, EngineError, InternalError, ScenarioError
 from lab.ip import Protocol
+from lab.messages import Built
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Probe, Scenario
 from lab.verdict.evidence import Evidence
@@ -107,6 +108,7 @@ class FakeLab:
     def __init__(self, session: FakeSession, scenario: Scenario) -> None:
         self._session = session
         self.scenario = scenario
+        self.built = Built("iptables v1.8.9 (fake)")
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         self._session.note(f"{'trace' if trace else 'probe'} {probe.name}")

@@ -9,6 +9,7 @@ from scenario_text import scenario_text
 __all__ = ["CONFTEST", "Project"]
 
 CONFTEST = """
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,16 @@ from fake_lab import FakeSession
 from lab.engines.protocol import EngineChoice
 
 @pytest.fixture(scope="session")
-def lab_session(pytestconfig):
-    with FakeSession(Path({journal!r}), EngineChoice(pytestconfig.getoption("lab_engine"))) as session:
-        yield session
+def lab_sessions():
+    with ExitStack() as stack:
+        sessions = {{}}
+
+        def on(engine):
+            if engine not in sessions:
+                sessions[engine] = stack.enter_context(FakeSession(Path({journal!r}), EngineChoice(engine)))
+            return sessions[engine]
+
+        yield on
 """
 
 
@@ -29,14 +37,16 @@ class Project:
     pytester: pytest.Pytester
     journal: Path
 
-    def scenario(self, file: str, *probes: str, name: str = "fine") -> Path:
+    def scenario(self, file: str, *probes: str, name: str = "fine", metadata: str = "") -> Path:
         path = self.pytester.path / file
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(scenario_text(*probes, name=name))
+        path.write_text(scenario_text(*probes, name=name, metadata=metadata))
         return path
 
     def run(self, *arguments: str) -> pytest.RunResult:
-        return self.pytester.runpytest(*arguments)
+        """Run pytest in the project, in the order of its files unless another order is asked for."""
+        orderly = () if "randomly" in arguments else ("-p", "no:randomly")
+        return self.pytester.runpytest(*orderly, *arguments)
 
     def events(self) -> list[str]:
         """What the session was asked, in order."""

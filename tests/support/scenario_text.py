@@ -5,7 +5,7 @@ __all__ = ["scenario_text"]
 _HEAD = """\
 apiVersion: proxylab/v1
 kind: Scenario
-metadata: {{name: {name}}}
+metadata: {{name: {name}{metadata}}}
 spec:
   nodes: {{node-a: {{}}}}
   pods:
@@ -30,6 +30,8 @@ spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]}
 """
 
 
-def scenario_text(*probes: str, name: str = "fine") -> str:
+def scenario_text(*probes: str, name: str = "fine", metadata: str = "") -> str:
     """A scenario of that name with probes of those names; the first stands in line 10, each takes four lines."""
-    return _HEAD.format(name=name) + "".join(_PROBE.format(name=probe) for probe in probes) + _SERVICE
+    return (
+        _HEAD.format(name=name, metadata=metadata) + "".join(_PROBE.format(name=probe) for probe in probes) + _SERVICE
+    )

@@ -179,6 +179,16 @@ class PodShape(ScenarioShape):
         description="Fixed addresses of a single pod, one of each family.",
         examples=[["10.244.0.99"]],
     )
+    hostname: Name | None = Field(
+        default=None,
+        description="A single pod's name below its subdomain. Without it, pods with a subdomain go by their own.",
+        examples=["web-0"],
+    )
+    subdomain: Name | None = Field(
+        default=None,
+        description="The headless Service below whose name each pod has a name of its own.",
+        examples=["web"],
+    )
     shared_netns: bool = Field(
         default=False,
         description="Whether the replicas on a node share one namespace, each with an address of its own: for "

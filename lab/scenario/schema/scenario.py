@@ -44,6 +44,13 @@ def _link(text: str) -> str:
     return text
 
 
+def _tag(text: str) -> str:
+    """A word that pytest takes for a marker, in ``-m 'slow and not ipv6'``."""
+    if not text.isidentifier() or not text.isascii() or not text.islower():
+        raise refused(f"{shown(text)} is no tag", allowed="allowed: a word of a-z, 0-9 and _, such as slow")
+    return text
+
+
 class MetadataShape(ScenarioShape):
     """What the scenario is called, and why it exists."""
 
@@ -57,6 +64,11 @@ class MetadataShape(ScenarioShape):
         default_factory=list,
         description="Where the behaviour is documented, or the bug was reported.",
         examples=[["https://kubernetes.io/docs/reference/networking/virtual-ips/"]],
+    )
+    tags: list[Annotated[str, AfterValidator(_tag)]] = Field(
+        default_factory=list,
+        description="Words to choose scenarios by: `pytest -m slow`.",
+        examples=[["slow"]],
     )
 
 

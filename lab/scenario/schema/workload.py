@@ -159,6 +159,8 @@ class PodSpecShape(ManifestShape):
 
     node_name: str | None = Field(default=None, description="The node it runs on.")
     host_network: bool | None = Field(default=None, description="Whether it uses its node's network.")
+    hostname: str | None = Field(default=None, description="Its name in DNS below its subdomain.")
+    subdomain: str | None = Field(default=None, description="The headless Service below whose name it has one.")
     containers: list[ContainerShape] | None = Field(default=None, description="Its containers.")
 
 

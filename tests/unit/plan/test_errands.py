@@ -9,7 +9,7 @@ from wires import BASIC as WIRES
 
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
-from lab.ip import Protocol
+from lab.ip import Family, Protocol
 from lab.plan.errand import Detour, Errand
 from lab.plan.errands import resolve
 from lab.plan.topology import draw
@@ -221,3 +221,32 @@ def test_everybody_is_met_in_the_family_of_the_address_dialled() -> None:
     assert {each.address.version for each in (found.sender, *found.receivers, *found.fences)} == {6}
     assert found.detour is not None
     assert str(found.detour.via) == "fd00:172:18::2"
+
+
+DUAL = (Family.IPV6, Family.IPV4)
+
+
+def two_families(asked: Probe, service: Service) -> Errand:
+    case = replace(two_nodes(asked), network=WIRES["ptp dual"].network)
+    return resolve(case, draw(case), (service,))[0]
+
+
+@pytest.mark.parametrize(
+    ("families", "expected"), [(DUAL, "fd00:10:96::7"), (DUAL[::-1], "10.96.1.7"), ((), "10.96.1.7")]
+)
+def test_of_two_families_the_service_s_own_first_is_dialled(families: tuple[Family, ...], expected: str) -> None:
+    both = (IPv4Address("10.96.1.7"), IPv6Address("fd00:10:96::7"))
+    service = replace(ECHO, cluster_ips=both, ip_families=families)
+    found = two_families(probe("dual", "sender", front("http")), service)
+    assert str(found.destination) == expected
+    assert found.sender.address.version == found.destination.version
+    assert {fence.address.version for fence in found.fences} == {found.destination.version}
+
+
+def test_the_address_of_a_front_may_be_chosen_and_must_be_one_of_it() -> None:
+    several = replace(EXPOSED, external_ips=(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.9")))
+    chosen = replace(by(Front.EXTERNAL_IP), address=IPv4Address("192.0.2.9"))
+    assert str(errand(probe("chosen", "sender", chosen), several).destination) == "192.0.2.9"
+    stranger = replace(by(Front.EXTERNAL_IP), address=IPv4Address("192.0.2.8"))
+    with pytest.raises(ScenarioError, match=r"has no externalIP 192\.0\.2\.8; it has: 192\.0\.2\.1, 192\.0\.2\.9"):
+        errand(probe("stranger", "sender", stranger), several)

@@ -36,6 +36,19 @@ def icmp(kind: int, rest: bytes) -> bytes:
     return ip(1, struct.pack("!BBHI", kind, 3, 0, 0) + rest)
 
 
+def ip6(protocol: int, rest: bytes) -> bytes:
+    return struct.pack("!IHBB", 6 << 28, len(rest), protocol, 64) + bytes(32) + rest
+
+
+def six(packet: bytes) -> bytes:
+    """An IPv4 packet of TCP or UDP as one of IPv6."""
+    return ip6(packet[9], packet[20:])
+
+
+def icmp6(kind: int, rest: bytes) -> bytes:
+    return ip6(58, struct.pack("!BBHI", kind, 4, 0, 0) + rest)
+
+
 @pytest.fixture
 def wire() -> Iterator[tuple[socket.socket, socket.socket]]:
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -95,6 +108,40 @@ def test_what_has_none_is_not(wire: tuple[socket.socket, socket.socket], packet:
     assert not kept(wire, packet)
 
 
+@pytest.mark.parametrize(
+    "packet",
+    [
+        six(tcp(SYN)),
+        six(tcp(RST | ACK)),
+        *(six(udp(token)) for token in TOKENS.values()),
+        icmp6(128, TOKENS[Kind.FENCE]),
+        icmp6(129, TOKENS[Kind.FENCE]),
+        icmp6(1, six(udp(TOKENS[Kind.PROBE]))),
+        icmp6(1, six(tcp(SYN))),
+        icmp6(3, six(tcp(SYN))),
+    ],
+)
+def test_what_has_an_identity_is_kept_of_ipv6_too(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
+    assert kept(wire, packet, ethertype=0x86DD)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"",
+        six(tcp(ACK)),
+        six(udp(b"somebody else's")),
+        icmp6(128, b"an ordinary ping"),
+        icmp6(135, bytes(24)),
+        icmp6(137, six(tcp(SYN))),
+        icmp6(1, six(udp(TOKENS[Kind.REPLY]))),
+        ip6(0, bytes(40)),
+    ],
+)
+def test_what_has_none_is_not_of_ipv6_either(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
+    assert not kept(wire, packet, ethertype=0x86DD)
+
+
 def test_other_network_protocols_are_not_kept(wire: tuple[socket.socket, socket.socket]) -> None:
-    assert not kept(wire, tcp(SYN), ethertype=0x86DD)
     assert not kept(wire, bytes(28), ethertype=0x0806)
+    assert not kept(wire, tcp(SYN), ethertype=0x8100)

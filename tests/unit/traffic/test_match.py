@@ -90,6 +90,29 @@ def test_what_belongs_to_no_tcp_flow_is_passed_over(packet: bytes) -> None:
     assert seen(Protocol.TCP, SENDER, frame(packet)) == []
 
 
+def ip6(protocol: int, rest: bytes) -> bytes:
+    return struct.pack("!IHBB", 6 << 28, len(rest), protocol, 64) + bytes(32) + rest
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "expected", "unsettled"),
+    [
+        (1, 4, Packet.PORT_UNREACHABLE, 4),
+        (1, 0, Packet.OTHER_ICMP, 4),
+        (3, 0, Packet.OTHER_ICMP, 4),
+        (2, 0, Packet.OTHER_ICMP, 5),  # too big a packet is advice (RFC 4443, section 3.2)
+    ],
+)
+def test_what_the_sender_hears_of_an_ipv6_flow(kind: int, code: int, expected: Packet, unsettled: int) -> None:
+    syn = ip6(6, tcp(SYN, IDENTITY.sequence(3))[20:])
+    error = ip6(58, struct.pack("!BBHI", kind, code, 0, 0) + syn)
+    matcher = Matcher(IDENTITY, Protocol.TCP)
+    matcher.take(SENDER, [Frame(bytes(12) + b"\x86\xdd" + error, False, 7)])
+    (found,) = matcher.observations
+    assert (found.flow, found.packet, found.icmp) == (3, expected, (kind, code))
+    assert matcher.unsettled == unsettled
+
+
 def test_a_reset_counts_where_it_is_heard_by_the_sender_and_where_the_pod_utters_it() -> None:
     reset = tcp(RST | ACK, 0, IDENTITY.sequence(3) + 1)
     assert len(seen(Protocol.TCP, SENDER, frame(reset))) == 1

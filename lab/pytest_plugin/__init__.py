@@ -1,0 +1,69 @@
+"""Scenarios as pytest items: ``pytest scenarios/x.lab.yaml`` and ``proxylab run`` are the same run.
+
+Owns: the hooks that make pytest a client of the lab; the modules beside this one have a part each.
+Must not: import what only a run needs before the first item runs (collection needs no privilege and no kernel), patch
+anything, or do anything in a project that has no ``*.lab.yaml``.
+
+A scenario file is a ``pytest.Module`` and a probe a ``pytest.Function``: fixtures, ``-k``, ``::``, xdist and other
+plugins treat them as they treat Python tests. Three fixtures carry the run, and are the place to stand in for it:
+
+* ``lab_sessions``, once per worker: a lab process for each engine, started when the first item needs it.
+* ``lab_open``: the lab of the item's scenario, or of its case; closed when an item needs another, or the file ends.
+* ``lab_verdict``, once per item: the probe, sent and judged.
+
+So evidence is gathered while an item is set up, and its call only holds the verdict against the expectation: what came
+out otherwise than expected is *failed*; what could not be decided is an *error*, as JUnit tells the two apart; what
+this machine cannot do is *skipped*, with the cure.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lab.pytest_plugin.annotations import Annotations
+from lab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_verdict
+from lab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
+from lab.pytest_plugin.markers import register
+from lab.pytest_plugin.options import add_options, engines, iptables, is_required, repeats
+from lab.pytest_plugin.required import Required
+
+__all__ = [
+    "ProbeItem",
+    "ScenarioFile",
+    "lab_of_file",
+    "lab_open",
+    "lab_sessions",
+    "lab_verdict",
+    "pytest_addoption",
+    "pytest_collect_file",
+    "pytest_configure",
+]
+
+_ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the lab, all of which begin with ``--lab-``."""
+    add_options(parser)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
+    """Take ``*.lab.yaml``, and leave all other YAML alone."""
+    if file_path.name.endswith(SUFFIX):
+        return ScenarioFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse options that cannot be, make markers known, and listen where all probes are heard of."""
+    for option in (engines, iptables, repeats):
+        option(config)
+    register(config)
+    if hasattr(config, "workerinput"):
+        return
+    if is_required(config):
+        config.pluginmanager.register(Required(), "proxylab-required")
+    if os.environ.get("GITHUB_ACTIONS") == "true" and not config.pluginmanager.has_plugin(_ANNOTATES_ITSELF):
+        config.pluginmanager.register(Annotations(), "proxylab-annotations")

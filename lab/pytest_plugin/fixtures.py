@@ -1,0 +1,140 @@
+"""The fixtures that carry a probe from its file to its verdict.
+
+Owns: ``lab_sessions``, ``lab_of_file``, ``lab_open`` and ``lab_verdict``, and what becomes of verdicts and errors.
+Must not: import a run's own rooms before an item runs.
+"""
+
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
+from lab.pytest_plugin.options import iptables
+from lab.scenario.model import Probe
+
+if TYPE_CHECKING:
+    from lab.pytest_plugin.items import ProbeItem, Run
+    from lab.session import OpenLab, Session
+    from lab.verdict.model import ProbeVerdict
+
+__all__ = ["hold", "lab_of_file", "lab_open", "lab_sessions", "lab_verdict"]
+
+
+@pytest.fixture(scope="session")
+def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Session]]":
+    """The session on an engine: a lab process of this pytest process, which is an xdist worker or the only one."""
+    from lab.engines.protocol import EngineChoice  # noqa: PLC0415 - a run's own rooms
+    from lab.session import Session  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        sessions: dict[str, Session] = {}
+
+        def on(engine: str) -> Session:
+            if engine not in sessions:
+                sessions[engine] = stack.enter_context(Session(EngineChoice(engine, iptables=iptables(pytestconfig))))
+            return sessions[engine]
+
+        yield on
+
+
+class _Labs:
+    """The labs of one scenario file: a lab for each of its runs, one at a time."""
+
+    def __init__(self, sessions: "Callable[[str], Session]") -> None:
+        self._sessions = sessions
+        self._run: Run | None = None
+        self._lab: OpenLab | None = None
+        self._failed: dict[Run, LabError] = {}
+
+    def of(self, run: "Run") -> "OpenLab":
+        """The lab of a run; what keeps it from being opened is told to each of its items."""
+        if self._lab is not None and self._run is run:
+            return self._lab
+        self.close()
+        if run in self._failed:
+            raise self._failed[run]
+        try:
+            self._lab = self._sessions(run.engine).open(run.scenario)
+        except LabError as error:
+            self._failed[run] = error
+            raise
+        self._run = run
+        return self._lab
+
+    def close(self) -> None:
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            lab.close()
+
+
+@pytest.fixture(scope="module")
+def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
+    """The labs of the scenario file, the last of which is closed after the last item."""
+    with closing(_Labs(lab_sessions)) as labs:
+        yield labs
+
+
+@pytest.fixture
+def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
+    """The lab of the item's scenario, or of its case."""
+    item: ProbeItem = request.node
+    with _in_its_own_words(item.scenario.file):
+        return lab_of_file.of(item.run)
+
+
+@pytest.fixture
+def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab") -> "ProbeVerdict":
+    """The probe's verdict, unless there is none that could be held against the expectation."""
+    from lab.verdict.model import Judgement  # noqa: PLC0415
+
+    item: ProbeItem = request.node
+    probe: Probe = item.probe
+    with _in_its_own_words(str(probe.position)):
+        verdict = lab_open.probe(probe)
+    _record(item, lab_open, verdict)
+    match verdict.overall:
+        case Judgement.SKIP:
+            pytest.skip("; ".join(reason for each in verdict.verdicts for reason in each.reasons))
+        case Judgement.INCONCLUSIVE:
+            pytest.fail(_explanation(verdict), pytrace=False)
+    return verdict
+
+
+def _record(item: "ProbeItem", lab_open: "OpenLab", verdict: "ProbeVerdict") -> None:
+    """What a reader of reports sorts by, as properties: JUnit writes them beside the item, pytest-html shows them."""
+    item.user_properties += [
+        ("engine", item.run.engine),
+        ("iptables", lab_open.built.variant),
+        ("kernel", platform.release()),
+        ("scenario", item.scenario.name),
+        ("verdict", verdict.overall.value),
+    ]
+
+
+def hold(lab_verdict: "ProbeVerdict") -> None:
+    """What a probe's item calls: a verdict that is neither skip nor inconclusive is pass or fail."""
+    from lab.verdict.model import Judgement  # noqa: PLC0415
+
+    if lab_verdict.overall is not Judgement.PASS:
+        pytest.fail(_explanation(lab_verdict), pytrace=False)
+
+
+def _explanation(verdict: "ProbeVerdict") -> str:
+    """Plain lines, of which the first begins with the place in the file."""
+    from lab.verdict.explain import explain  # noqa: PLC0415
+
+    return "\n".join(explain(verdict))
+
+
+@contextmanager
+def _in_its_own_words(place: str) -> Iterator[None]:
+    """A traceback explains nothing to the author of a scenario; only our own mistakes keep theirs."""
+    try:
+        yield
+    except CapabilityError as error:
+        pytest.skip(f"needs {error.missing}; {error.cure}")
+    except (EngineError, ScenarioError) as error:
+        pytest.fail(f"{place}: {error}", pytrace=False)

@@ -1,0 +1,103 @@
+"""Scenario files as modules of pytest items.
+
+Owns: ``ScenarioFile`` and ``ProbeItem``: which items a file has, in which order, under which ids, with which markers.
+Must not: import what only a run needs: collection needs no privilege and no kernel.
+
+An id is the author's words and, in brackets, what the run adds to them: the case of the matrix, the engine where
+several run, the number of the repetition. It holds neither ``/`` nor ``::``, by which pytest divides ids, and nothing
+that differs between two collections: the workers of xdist collect each by themselves and must find the same.
+"""
+
+import os
+import types
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lab.engines.names import mode_of
+from lab.errors import ScenarioError
+from lab.pytest_plugin.fixtures import hold
+from lab.pytest_plugin.markers import markers_of
+from lab.pytest_plugin.options import engines, repeats
+from lab.scenario.model import Probe, Scenario
+
+__all__ = ["SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
+
+SUFFIX: Final = ".lab.yaml"
+
+
+def is_of_a_scenario(nodeid: str) -> bool:
+    """Whether an item with this id is a probe of a scenario file."""
+    return f"{SUFFIX}::" in nodeid
+
+
+class ScenarioFile(pytest.Module):
+    """One scenario file. A ``Module`` and not a ``File``, since only modules can hold module-scoped fixtures."""
+
+    def _getobj(self) -> types.ModuleType:
+        return types.ModuleType(self.path.name.removesuffix(SUFFIX))
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """The scenario's probes, in the order of the file. Raises ``CollectError`` with every mistake in it."""
+        from lab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for those who have scenarios
+
+        try:
+            scenario = load_scenario(Path(os.path.relpath(self.path)))
+        except ScenarioError as error:
+            raise self.CollectError("\n".join(error.problems)) from None
+        for run in _runs(self.config, scenario):
+            for probe in run.scenario.probes:
+                item = ProbeItem.from_parent(self, name=run.id_of(probe), callobj=hold, probe=probe, run=run)
+                for marker in markers_of(self.config, run.scenario, run.engine):
+                    item.add_marker(marker)
+                yield item
+
+
+class Run:
+    """One lab of a file: a case of its matrix, on an engine, for the nth time."""
+
+    def __init__(self, scenario: Scenario, engine: str, marks: tuple[str, ...]) -> None:
+        self.scenario: Final = scenario
+        self.engine: Final = engine
+        self._marks: Final = marks
+
+    def id_of(self, probe: Probe) -> str:
+        """The id of a probe of this run."""
+        if not self._marks:
+            return probe.name
+        words, case = probe.name, self.scenario.case.id
+        if case:
+            words = words.removesuffix(f"[{case}]")
+        return f"{words}[{'-'.join(filter(None, (case, *self._marks)))}]"
+
+
+def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
+    from lab.scenario.cases import cases  # noqa: PLC0415 - a scenario's own room
+
+    chosen, times = engines(config), repeats(config)
+    for number in range(1, times + 1):
+        for engine in chosen:
+            for case in cases(scenario, mode_of(engine)):
+                marks = [engine.replace("/", ".")] if len(chosen) > 1 else []
+                marks += [f"{number} of {times}"] if times > 1 else []
+                yield Run(case, engine, tuple(marks))
+
+
+class ProbeItem(pytest.Function):
+    """One probe of a scenario, or of one case of it, on one engine."""
+
+    def __init__(self, *, probe: Probe, run: Run, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.probe: Final = probe
+        self.run: Final = run
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario, or the case of it, that the probe belongs to."""
+        return self.run.scenario
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """The probe's own line in the YAML file; pytest counts lines from 0."""
+        return self.path, self.probe.position.line - 1, self.name

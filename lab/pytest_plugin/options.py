@@ -1,0 +1,86 @@
+"""The plugin's options, each to be had in three ways.
+
+Owns: their names, and which way wins: the command line, then an environment variable, then pytest's ini file.
+Must not: act on any of them.
+
+``--lab-engine`` is ``LAB_ENGINE`` in the environment and ``lab_engine`` in ``pyproject.toml`` or ``pytest.ini``.
+"""
+
+import os
+from typing import Final
+
+import pytest
+
+from lab.engines.names import ENGINES, IPTABLES
+
+__all__ = ["add_options", "engines", "iptables", "is_required", "repeats"]
+
+_MOST_REPEATS: Final = 10_000
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add every option, all of which begin with ``--lab-``, and its ini key."""
+    group = parser.getgroup("proxylab", "Kubernetes Service proxies on a real kernel")
+    group.addoption(
+        "--lab-engine",
+        action="append",
+        metavar="NAME",
+        help=f"an engine to run in every node; may be repeated: {', '.join(ENGINES)} (default: {ENGINES[0]})",
+    )
+    group.addoption(
+        "--lab-iptables",
+        metavar="VARIANT",
+        help=f"the variant of iptables that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
+    )
+    group.addoption(
+        "--lab-repeat", metavar="N", help="run every probe so many times, each time in a lab of its own (default: 1)"
+    )
+    group.addoption(
+        "--lab-required",
+        action="store_true",
+        default=None,
+        help="fail when there are scenarios and this machine could run none of them (in CI, where skips go unseen)",
+    )
+    parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
+    parser.addini("lab_iptables", "as --lab-iptables", type="string")
+    parser.addini("lab_repeat", "as --lab-repeat", type="string")
+    parser.addini("lab_required", "as --lab-required", type="bool")
+
+
+def engines(config: pytest.Config) -> tuple[str, ...]:
+    """The engines that were asked for, each once. Raises ``UsageError`` for a name that is none."""
+    given = config.getoption("lab_engine") or os.environ.get("LAB_ENGINE", "").split() or config.getini("lab_engine")
+    for name in given:
+        if name not in ENGINES:
+            raise pytest.UsageError(f"--lab-engine: no engine is named {name!r}; there are {', '.join(ENGINES)}")
+    return tuple(dict.fromkeys(given)) or ENGINES[:1]
+
+
+def iptables(config: pytest.Config) -> str:
+    """The variant of iptables that was asked for, or nothing. Raises ``UsageError`` for a name that is none."""
+    given = _one(config, "iptables")
+    if given and given not in IPTABLES:
+        raise pytest.UsageError(f"--lab-iptables: {given!r} is no variant; there are {', '.join(IPTABLES)}")
+    return given
+
+
+def repeats(config: pytest.Config) -> int:
+    """How many times each probe runs. Raises ``UsageError`` for what is no such number."""
+    given = _one(config, "repeat") or "1"
+    if not given.isdecimal() or not 1 <= int(given) <= _MOST_REPEATS:
+        raise pytest.UsageError(f"--lab-repeat: {given!r} is not a number from 1 to {_MOST_REPEATS}")
+    return int(given)
+
+
+def is_required(config: pytest.Config) -> bool:
+    """Whether a run that could run nothing must fail."""
+    given = config.getoption("lab_required")
+    if given is None and "LAB_REQUIRED" in os.environ:
+        return os.environ["LAB_REQUIRED"] not in ("", "0")
+    return bool(given or config.getini("lab_required"))
+
+
+def _one(config: pytest.Config, name: str) -> str:
+    return str(
+        config.getoption(f"lab_{name}") or os.environ.get(f"LAB_{name.upper()}") or config.getini(f"lab_{name}") or ""
+    )

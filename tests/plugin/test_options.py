@@ -1,0 +1,183 @@
+"""What can be asked of the plugin, in each of the three ways, and what items and reports then say."""
+
+from xml.etree import ElementTree
+
+import pytest
+from plugin_project import Project
+
+from lab.pytest_plugin.markers import MARKERS
+
+BOTH = ("--lab-engine", "embedded/iptables", "--lab-engine", "embedded@v1.23/iptables")
+
+
+def collected(project: Project, *arguments: str) -> list[str]:
+    lines = project.run("--collect-only", "-q", *arguments).outlines
+    return [line.partition("::")[2] for line in lines if "::" in line]
+
+
+def test_an_id_names_the_engine_where_several_run(project: Project) -> None:
+    project.scenario("x.lab.yaml", "one", "two")
+    assert collected(project) == ["one", "two"]
+    assert collected(project, *BOTH) == [
+        "one[embedded.iptables]",
+        "two[embedded.iptables]",
+        "one[embedded@v1.23.iptables]",
+        "two[embedded@v1.23.iptables]",
+    ]
+
+
+def test_an_item_of_several_engines_is_selected_by_its_id(project: Project) -> None:
+    project.scenario("x.lab.yaml", "one", "two")
+    result = project.run(*BOTH, "x.lab.yaml::two[embedded@v1.23.iptables]")
+    result.assert_outcomes(passed=1)
+    assert "session embedded@v1.23/iptables" in project.events()
+    assert "session embedded/iptables" not in project.events()
+
+
+def test_each_engine_has_a_session_of_its_own_and_each_run_a_lab(project: Project) -> None:
+    project.scenario("x.lab.yaml", "one", "two")
+    project.run(*BOTH).assert_outcomes(passed=4)
+    assert project.events() == [
+        "session embedded/iptables",
+        "open fine",
+        "probe one",
+        "probe two",
+        "close fine",
+        "session embedded@v1.23/iptables",
+        "open fine",
+        "probe one",
+        "probe two",
+        "close fine",
+        "end of session",
+        "end of session",
+    ]
+
+
+def test_a_matrix_and_a_repetition_share_the_brackets(project: Project) -> None:
+    path = project.scenario("x.lab.yaml", "one")
+    path.write_text(path.read_text().replace("  probes:\n", "  matrix: {podNetwork: [ptp, bridge]}\n  probes:\n"))
+    assert collected(project, "--lab-repeat", "2") == [
+        "one[ptp-1 of 2]",
+        "one[bridge-1 of 2]",
+        "one[ptp-2 of 2]",
+        "one[bridge-2 of 2]",
+    ]
+
+
+def test_every_repetition_has_a_lab_of_its_own(project: Project) -> None:
+    project.scenario("x.lab.yaml", "one")
+    project.run("--lab-repeat=3").assert_outcomes(passed=3)
+    assert project.events().count("open fine") == 3
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_ini_file(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.scenario("x.lab.yaml", "one")
+    project.pytester.makeini("[pytest]\nlab_repeat = 2\nlab_engine = embedded@v1.23/iptables\n")
+    assert len(collected(project)) == 2
+    project.run()
+    assert project.events()[0] == "session embedded@v1.23/iptables"
+    monkeypatch.setenv("LAB_REPEAT", "3")
+    assert len(collected(project)) == 3
+    assert len(collected(project, "--lab-repeat", "4")) == 4
+
+
+def test_a_lab_may_be_required_by_environment_or_ini_file(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.scenario("x.lab.yaml", "one", name="lacking")
+    assert project.run().ret == pytest.ExitCode.OK
+    monkeypatch.setenv("LAB_REQUIRED", "1")
+    assert project.run().ret == pytest.ExitCode.TESTS_FAILED
+    monkeypatch.setenv("LAB_REQUIRED", "0")
+    project.pytester.makeini("[pytest]\nlab_required = true\n")
+    assert project.run().ret == pytest.ExitCode.OK
+    monkeypatch.delenv("LAB_REQUIRED")
+    assert project.run().ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("--lab-engine=kubeproxy", "*no engine is named 'kubeproxy'; there are embedded/iptables*"),
+        ("--lab-iptables=nftables", "*'nftables' is no variant; there are legacy, nft*"),
+        ("--lab-repeat=many", "*'many' is not a number from 1 to *"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_a_usage_error(project: Project, argument: str, words: str) -> None:
+    result = project.run(argument)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([words])
+
+
+def test_markers_choose_by_engine_family_and_tag(project: Project) -> None:
+    project.scenario("fast.lab.yaml", "one")
+    project.scenario("slow.lab.yaml", "two", metadata=", tags: [slow]")
+    assert collected(project, "-m", "slow", "--strict-markers") == ["two"]
+    assert collected(project, "-m", "ipv4 and not slow") == ["one"]
+    assert collected(project, "-m", "ipv6") == []
+    assert collected(project, *BOTH, "-m", "engine_embedded and mode_iptables and not slow") == [
+        "one[embedded.iptables]",
+        "one[embedded@v1.23.iptables]",
+    ]
+
+
+def test_markers_are_listed_with_their_meaning(project: Project) -> None:
+    said = project.run("--markers").stdout.str()
+    assert all(f"@pytest.mark.{name}: {meaning}" in said for name, meaning in MARKERS.items())
+
+
+def test_junit_tells_engine_kernel_and_verdict_of_each_probe(project: Project) -> None:
+    project.scenario("x.lab.yaml", "holds", "fails to hold", "doubts it")
+    project.run("--junitxml=junit.xml")
+    found = {
+        case.attrib["name"]: {each.attrib["name"]: each.attrib["value"] for each in case.iter("property")}
+        for case in ElementTree.parse(project.pytester.path / "junit.xml").iter("testcase")
+    }
+    assert {name: each["verdict"] for name, each in found.items()} == {
+        "holds": "pass",
+        "fails to hold": "fail",
+        "doubts it": "inconclusive",
+    }
+    assert {each["engine"] for each in found.values()} == {"embedded/iptables"}
+    assert all({"kernel", "iptables", "scenario"} <= each.keys() for each in found.values())
+
+
+def test_github_shows_a_failure_beside_its_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    project.scenario("x.lab.yaml", "holds", '"fails with a colon: and, more"', "doubts it")
+    result = project.run()
+    lines = [line for line in result.outlines if line.startswith("::error ")]
+    assert [line.partition("::FAIL")[0].partition("::x.lab")[0] for line in lines] == [
+        "::error file=x.lab.yaml,line=14,title=fails with a colon%3A and%2C more",
+        "::error file=x.lab.yaml,line=18,title=doubts it",
+    ]
+    assert all("%0A" in line for line in lines)
+
+
+def test_github_shows_each_mistake_in_a_scenario_beside_its_line(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    path = project.scenario("x.lab.yaml", "one")
+    path.write_text(
+        path.read_text().replace("from: client", "from: cleint").replace("node-a: {}", "node-a: {lables: {}}")
+    )
+    lines = [line for line in project.run().outlines if line.startswith("::error ")]
+    assert [line[: line.index(",title")] for line in lines] == [
+        "::error file=x.lab.yaml,line=5",
+        "::error file=x.lab.yaml,line=11",
+    ]
+
+
+def test_nothing_is_annotated_elsewhere(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    project.scenario("x.lab.yaml", "fails to hold")
+    project.run().stdout.no_fnmatch_line("::*")
+
+
+def test_github_is_not_flooded(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    project.scenario("x.lab.yaml", *(f"fails {number}" for number in range(13)))
+    result = project.run()
+    assert sum(line.startswith("::error ") for line in result.outlines) == 10
+    result.stdout.fnmatch_lines(["::notice::3 more probes failed*"])
