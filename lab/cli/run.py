@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from lab.cli.color import wants_color
+from lab.cli.engine import choice_of, engine_options
 from lab.cli.evidence import folder_of, keep
 from lab.cli.files import FILES, load_all
-from lab.engines.names import ENGINES, IPTABLES, mode_of
+from lab.engines.names import mode_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
@@ -41,18 +42,7 @@ _COLOURS: Final = {
 
 @click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
 @FILES
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default=ENGINES[0],
-    show_default=True,
-    help="The engine to run in every node.",
-)
-@click.option(
-    "--iptables",
-    type=click.Choice(IPTABLES),
-    help="The variant of iptables that loads the rules; by default the first that works on this machine.",
-)
+@engine_options
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option(
@@ -68,10 +58,10 @@ _COLOURS: Final = {
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
+    /,
     *,
     files: tuple[Path, ...],
     engine: str,
-    iptables: str | None,
     names: tuple[str, ...],
     trace: bool,
     evidence: Path | None,
@@ -79,6 +69,7 @@ def command(
     quiet: bool,
     output: str,
     no_color: bool,
+    **of_engine: Any,
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
@@ -92,7 +83,7 @@ def command(
         click.echo(_nothing_chosen(scenarios, names), err=True)
         return ExitCode.NOTHING_SELECTED
     results = []
-    with (make_session or Session)(EngineChoice(engine, iptables=iptables or "")) as session:
+    with (make_session or Session)(choice_of(engine, **of_engine)) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
             results.append(_run(session, engine, scenario, probes, trace=trace, evidence=evidence))

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["ENGINES", "IPTABLES", "KUBE_PROXY", "EngineName", "mode_of", "read_engine"]
+__all__ = ["EMBEDDED", "ENGINES", "IPTABLES", "KUBE_PROXY", "EngineName", "mode_of", "read_engine"]
 
 KUBE_PROXY: Final = "kube-proxy"
 
 ENGINES: Final = ("embedded/iptables", "embedded@v1.23/iptables", "kube-proxy/iptables", "kube-proxy/nftables")
 """The first of them runs where nobody asks for one. Those of kube-proxy may have any version in addition."""
+
+EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
+"""Those whose rules can be written down without running anything."""
 
 IPTABLES: Final = ("legacy", "nft")
 """The variants of iptables. Where nobody asks for one, the first that works on this machine loads the rules."""

@@ -26,7 +26,7 @@ from lab.scenario.schema.probe import ServiceTargetShape
 
 __all__ = ["MISSING", "Missing", "refuse_missing"]
 
-RUNNING_MODES: Final = (Mode.IPTABLES,)
+RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
 
 
 def _any(_value: object) -> bool:
@@ -104,7 +104,7 @@ def refuse_missing(
         what = "not yet: this version can run none of these modes"
         problems.add(modes.spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     for place in configurations:
-        if place["mode"].value in (Mode.IPVS, Mode.NFTABLES):
+        if place["mode"].value == Mode.IPVS:
             _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
     _refuse_objects(manifests, problems)
     for index, probe in enumerate(parts.probes):

@@ -88,7 +88,8 @@ def _holds_iptables(ground: Ground) -> Callable[[Family, str], bool]:
 
 def _holds_nftables(ground: Ground) -> Callable[[Family, str], bool]:
     def holds(family: Family, name: str) -> bool:
-        chain = re.compile(rf"endpoint-[A-Z2-7]+-{BARRIER}/tcp/{name}__".encode())
+        # A Service without endpoints has no chain of its own, in any version.
+        chain = re.compile(rf"service-[A-Z2-7]+-{BARRIER}/tcp/{name}\0".encode())
         return nft_table_holds(ground.netns, family, _TABLE, chain)
 
     return holds
