@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.cluster.allocate import allocate_services
+from lab.cluster.ingress import Pool, give_ingress
 from lab.cluster.objects import KubeObject, Node, Pod, Service
 from lab.cluster.slices import derive_slices
 from lab.errors import ScenarioError
@@ -89,8 +90,9 @@ def assemble(scenario: Scenario) -> Assembly:
 
 
 def _allocated(scenario: Scenario) -> tuple[Service, ...]:
+    pools = [Pool(balancer.name, balancer.pool) for balancer in scenario.load_balancers]
     try:
-        return allocate_services(scenario.services, scenario.network.service_cidrs)
+        return give_ingress(allocate_services(scenario.services, scenario.network.service_cidrs), pools)
     except ScenarioError as error:
         raise ScenarioError([f"{scenario.file}: {problem}" for problem in error.problems]) from None
 
@@ -121,6 +123,7 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
             terminating=group.terminating,
         )
         for group in scenario.pods
+        if group.present
         for ordinal, name in enumerate(group.pod_names)
     )
     return nodes, pods

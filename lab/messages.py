@@ -13,8 +13,8 @@ from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
 from lab.plan.errand import Errand
-from lab.plan.model import Plan
-from lab.verdict.evidence import Evidence
+from lab.plan.model import Plan, Sysctl
+from lab.verdict.evidence import Capture, Evidence
 
 __all__ = [
     "Answer",
@@ -30,7 +30,10 @@ __all__ = [
     "Executed",
     "Failed",
     "Fault",
+    "NodeRecord",
     "Ready",
+    "Recall",
+    "Recalled",
     "Request",
     "Send",
     "Sent",
@@ -42,12 +45,14 @@ __all__ = [
 class Build:
     """Make ``plan`` real, run ``engine`` in its nodes and wait until ``objects`` are in the rules. Answer: ``Built``.
 
-    A lab that stands already is replaced: the new one is built before the old one is closed.
+    A lab that stands already is replaced: the new one is built before the old one is closed. ``seed`` orders source
+    ports, and stands in every payload.
     """
 
     plan: Plan
     objects: tuple[KubeObject, ...]
     engine: EngineChoice
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,11 @@ class Dump:
     """Ask for the rules of one node as the kernel holds them. Answer: ``Dumped``."""
 
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Ask for all that the lab still knows of the last errand. Answer: ``Recalled``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Send | Dump | Execute | Examine | Close
+Request = Build | Send | Dump | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +137,27 @@ class Dumped:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node after an errand: rules with counters, what its engine has said so far, the plan's sysctls as they are.
+
+    An engine writes sysctls too, and so may whoever looks around in a lab.
+    """
+
+    node: str
+    rules: str
+    log: tuple[str, ...]
+    sysctls: tuple[Sysctl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The frames of the last errand, and all nodes after it."""
+
+    capture: Capture
+    nodes: tuple[NodeRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Executed:
     """How a command ended. Output that is no UTF-8 is shown with replacement characters."""
 
@@ -162,4 +193,4 @@ class Failed:
     fault: Fault
 
 
-Answer = Ready | Built | Sent | Dumped | Executed | Examined | Closed | Failed
+Answer = Ready | Built | Sent | Dumped | Recalled | Executed | Examined | Closed | Failed

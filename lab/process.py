@@ -37,6 +37,7 @@ from lab.messages import (
     Executed,
     Failed,
     Ready,
+    Recall,
     Request,
     Send,
     Sent,
@@ -129,6 +130,8 @@ class _Desk:
                     return Sent(await self._standing().send(errand, trace=trace))
                 case Dump(node):
                     return Dumped(await self._standing().dump(node))
+                case Recall():
+                    return await self._standing().recall()
                 case Execute():
                     return await self._execute(request)
                 case Examine():

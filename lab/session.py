@@ -5,7 +5,6 @@ Must not: print, or know who asks.
 """
 
 import platform
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,16 +13,17 @@ from typing import Final, Self, TypeVar
 import lab
 from lab.assembly import Assembly, assemble
 from lab.client import LabProcess
+from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError
-from lab.messages import Build, Built, Close, Closed, Dump, Dumped, Execute, Executed, Request, Send, Sent
+from lab.messages import Build, Built, Close, Closed, Execute, Executed, Recall, Recalled, Request, Send, Sent
 from lab.plan.errand import Errand
-from lab.report.bundle import Circumstances, bundle
+from lab.report.bundle import Circumstances, NodeState, bundle
 from lab.scenario.model import Manner, Probe, Scenario
 from lab.timing import Deadline
 from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
-from lab.verdict.model import ProbeVerdict
+from lab.verdict.model import UNRESOLVED, ProbeVerdict
 
 __all__ = ["OpenLab", "Session"]
 
@@ -37,8 +37,10 @@ _CLOSE_SECONDS: Final = 30.0
 class Session:
     """Opens labs, one at a time, in one lab process that starts with the first of them."""
 
-    def __init__(self, engine: EngineChoice | None = None) -> None:
+    def __init__(self, engine: EngineChoice | None = None, seed: int = 0) -> None:
+        """A session; no process starts yet. ``seed`` orders source ports and payloads."""
         self._engine = engine or EngineChoice()
+        self._seed = seed
         self._process: LabProcess | None = None
 
     def __enter__(self) -> Self:
@@ -67,9 +69,9 @@ class Session:
             families=scenario.network.families,
             configuration=scenario.proxy or self._engine.configuration,
         )
-        request = Build(assembly.plan, assembly.objects, engine)
+        request = Build(assembly.plan, assembly.objects, engine, self._seed)
         built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
-        return OpenLab(self._process, assembly, built)
+        return OpenLab(self._process, assembly, built, self._engine, self._seed)
 
     def close(self, *, checked: bool = False) -> None:
         """End the lab process. Calling it twice does no harm.
@@ -93,10 +95,13 @@ class Session:
 class OpenLab:
     """A lab that stands, until the session opens the next one or closes."""
 
-    def __init__(self, process: LabProcess, assembly: Assembly, built: Built) -> None:
+    def __init__(self, process: LabProcess, assembly: Assembly, built: Built, engine: EngineChoice, seed: int) -> None:
         self._process = process
         self._assembly = assembly
         self.built = built
+        self._engine = engine
+        self._seed = seed
+        self._recalled: tuple[Probe, Recalled] | None = None
         self._given_back = False
 
     @property
@@ -105,15 +110,32 @@ class OpenLab:
         return self._assembly.scenario
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
-        """Send one probe of the scenario and judge what was seen; with ``trace``, send one more packet to follow it.
+        """Send one probe of the scenario and judge what was seen.
+
+        Of a probe that did not pass, and of every probe with ``trace``, one more packet is sent and followed through
+        the rules; where nobody asked for that and the machine cannot, the explanation goes without.
 
         Raises:
+            CapabilityError: ``trace`` was asked for, and the machine cannot.
             InternalError: the lab is gone, or at fault.
         """
         errand = self._assembly.errand(probe)
         sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
         verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
-        return replace(verdict, traced=self.trace(probe)[1]) if trace else verdict
+        verdict = replace(verdict, plan=self._assembly.plan, options=_options(self._engine, self._seed))
+        if verdict.overall in UNRESOLVED:
+            recalled = self._recall()  # before the trace's packet takes the place of the probe's
+            self._recalled = probe, recalled
+            found = {each.node: each.sysctls for each in recalled.nodes}
+            verdict = replace(verdict, plan=self._assembly.plan.with_sysctls(found))
+        elif not trace:
+            return verdict
+        try:
+            return replace(verdict, traced=self.trace(probe)[1])
+        except CapabilityError:
+            if trace:
+                raise
+            return verdict
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
         """Send one more packet of a probe and follow it through the rules of every node.
@@ -128,25 +150,28 @@ class OpenLab:
         sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
         return errand, sent.evidence
 
-    def bundle(self, verdict: ProbeVerdict, engine: str) -> dict[str, bytes]:
-        """The files of an evidence bundle (``lab.report.bundle``) for a probe that was just judged.
-
-        One more packet is traced for it, where the machine can trace and nobody has done so.
-        """
-        with suppress(CapabilityError):
-            verdict = verdict if verdict.traced else replace(verdict, traced=self.trace(verdict.probe)[1])
-        nodes = verdict.errand.nodes
-        dumped = {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS) for node in nodes}
+    def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
+        """The files of an evidence bundle (``lab.report.bundle``) for the probe that was judged last."""
+        recalled = self._recalled[1] if self._recalled and self._recalled[0] is verdict.probe else self._recall()
         return bundle(
             verdict,
             circumstances=Circumstances(
-                proxylab=lab.__version__, kernel=platform.release(), engine=engine, iptables=self.built.variant
+                proxylab=lab.__version__,
+                python=platform.python_version(),
+                kernel=platform.release(),
+                machine=platform.machine(),
+                engine=self._engine.name,
+                iptables=self.built.variant,
+                seed=self._seed,
             ),
-            source=self._assembly.expected_source(verdict.probe),
-            plan=self._assembly.plan,
-            rules={node: answer.text for node, answer in dumped.items()},
+            plan=verdict.plan or self._assembly.plan,
+            capture=recalled.capture,
+            nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
             scenario=Path(self.scenario.file).read_bytes(),
         )
+
+    def _recall(self) -> Recalled:
+        return self._ask(Recall(), Recalled, _PROBE_SECONDS)
 
     def execute(self, place: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""
@@ -161,3 +186,15 @@ class OpenLab:
         if self._given_back or self._process.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
         return self._process.request(request, wanted, Deadline.after(seconds))
+
+
+def _options(engine: EngineChoice, seed: int) -> tuple[str, ...]:
+    """What a run was told beyond the defaults, as ``proxylab run`` spells it."""
+    told: list[str] = []
+    if engine.name != ENGINES[0]:
+        told += ["--engine", engine.name]
+    if engine.iptables:
+        told += ["--iptables", engine.iptables]
+    if seed:
+        told += ["--seed", str(seed)]
+    return tuple(told)

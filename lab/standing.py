@@ -5,30 +5,35 @@ Must not: judge, speak to the client, or know more than one lab.
 """
 
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, Self
 
+from lab.cluster.objects import Service
 from lab.cluster.store import Store
-from lab.control.apiserver import ApiServer
+from lab.control.apiserver import API_PORT, ApiServer
+from lab.control.balancers import HealthChecks
 from lab.engines.barrier import Barrier, without_barrier
 from lab.engines.catalogue import make_engine
-from lab.engines.ground import Ground
+from lab.engines.ground import Cluster, Place
 from lab.engines.protocol import Engine
-from lab.errors import CapabilityError, InternalError
+from lab.errors import InternalError
 from lab.ip import Family
+from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.leftovers import Departed, end_processes, note_departure
 from lab.kernel.netns import NetNs
 from lab.kernel.realise import Wiring, realise
-from lab.kernel.requests import replace_route
 from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
-from lab.messages import Build, Stage
-from lab.plan.errand import Detour, Errand
-from lab.plan.model import Role, Route
+from lab.messages import Build, NodeRecord, Recalled, Stage
+from lab.plan.errand import Errand
+from lab.plan.model import Plan, Role, Sysctl
+from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
 from lab.traffic.runner import Runner
@@ -51,6 +56,8 @@ class Lab:
     stages: tuple[Stage, ...]
     variant: IptablesVariant
     _launcher: Launcher
+    _detours: Detours
+    _health_checks: HealthChecks | None
     _stack: AsyncExitStack
 
     @classmethod
@@ -70,35 +77,16 @@ class Lab:
             stages.append(_Mark("wire", time.monotonic()))
             store = Store()
             tools = {
-                namespace.name: IptablesTool(
-                    launcher, wiring.namespaces[namespace.name], f"{number}/{namespace.name}", variant
-                )
-                for namespace in request.plan.namespaces
-                if namespace.role is Role.NODE
+                node.name: IptablesTool(launcher, wiring.namespaces[node.name], f"{number}/{node.name}", variant)
+                for node in request.plan.namespaces
+                if node.role is Role.NODE
             }
-            api = ApiServer(store)
-            stack.push_async_callback(api.close)
-            barrier = Barrier(store, request.engine.families)
-            grounds = {
-                name: Ground(
-                    node=name,
-                    netns=wiring.namespaces[name],
-                    launcher=launcher,
-                    place=f"{number}/{name}",
-                    tool=tool,
-                    store=store,
-                    api=api,
-                    barrier=barrier,
-                )
-                for name, tool in tools.items()
-            }
-            engines = {name: make_engine(request.engine, ground) for name, ground in grounds.items()}
-            revision = max((store.apply(thing) for thing in request.objects), default=0)
-            deadline = Deadline.after(_SYNC_SECONDS)
-            for engine in engines.values():
-                stack.push_async_callback(engine.stop)
-            await together(engine.start() for engine in engines.values())
-            await together(engine.wait_synced(revision, deadline) for engine in engines.values())
+            await _masquerade(request.plan, tools)
+            places = {name: Place(wiring.namespaces[name], launcher, f"{number}/{name}", tools[name]) for name in tools}
+            engines = await _run_engines(request, places, store, stack)
+            detours = Detours(wiring)
+            stack.callback(detours.take, None)
+            health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
             meters = {
@@ -106,25 +94,33 @@ class Lab:
                 for name, tool in tools.items()
                 for family in request.engine.families
             }
-            runner = Runner(wiring.namespaces, request.plan, meters)
+            runner = Runner(wiring.namespaces, request.plan, meters, request.seed, served=_served(request))
             stack.callback(runner.close)
             await runner.open()
             stages.append(_Mark("open taps", time.monotonic()))
-            return cls(number, wiring, store, engines, runner, _durations(stages), variant, launcher, stack.pop_all())
+            return cls(
+                number,
+                wiring,
+                store,
+                engines,
+                runner,
+                _durations(stages),
+                variant,
+                launcher,
+                detours,
+                health_checks,
+                stack.pop_all(),
+            )
 
     async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
 
         Raises:
-            CapabilityError: the lab's rules are of a kind that cannot be traced.
+            CapabilityError: the kernel cannot trace packets in a network namespace.
         """
-        if trace and self.variant.name != "legacy":
-            raise CapabilityError(
-                f"rules that can be traced, which those of {self.variant.version} are not yet",
-                "run with --iptables legacy",
-            )
-        if errand.detour is not None:
-            self._take(errand.detour)
+        self._detours.take(errand.detour)
+        if self._health_checks is not None:
+            await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
         return await self.runner.run(errand, trace=trace)
 
     async def dump(self, node: str) -> str:
@@ -132,6 +128,20 @@ class Lab:
         if node not in self.engines:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.engines)}")
         return without_barrier(await self.engines[node].dump())
+
+    async def recall(self) -> Recalled:
+        """What is left of the last errand: its frames, and every node as it stands now."""
+        rules = await together(self.dump(node) for node in self.engines)
+        nodes = zip(self.engines.items(), rules, strict=True)
+        records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
+        return Recalled(self.runner.capture(), tuple(records))
+
+    def _sysctls(self, node: str) -> Iterator[Sysctl]:
+        """What the plan says of a node, with the values that the kernel has now."""
+        for planned in self.wiring.plan.namespace(node).sysctls:
+            value = read_sysctl(self.wiring.namespaces[node], planned.name)
+            if value is not None:
+                yield replace(planned, value=value)
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
@@ -150,15 +160,54 @@ class Lab:
         end_processes(departed)
         return departed
 
-    def _take(self, detour: Detour) -> None:
-        index = self.wiring.plan.end(detour.namespace, detour.device).index
-        route = Route(detour.destination, detour.device, via=detour.via)
-        self.wiring.routes[detour.namespace].send([replace_route(route, index)])
+
+async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
+    """Load the rules that are the wire's own, before any engine looks at a node."""
+    await together(
+        tools[namespace.name].masquerade(masquerade)
+        for namespace in plan.namespaces
+        for masquerade in namespace.masquerades
+    )
+
+
+async def _run_engines(
+    request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack
+) -> dict[str, Engine]:
+    """Put the objects into the store and an engine into every node; when this returns, all have programmed them."""
+    cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
+    stack.push_async_callback(cluster.api.close)
+    engines = {name: make_engine(request.engine, name, place, cluster) for name, place in places.items()}
+    revision = max((store.apply(thing) for thing in request.objects), default=0)
+    deadline = Deadline.after(_SYNC_SECONDS)
+    for engine in engines.values():
+        stack.push_async_callback(engine.stop)
+    await together(engine.start() for engine in engines.values())
+    await together(engine.wait_synced(revision, deadline) for engine in engines.values())
+    return engines
+
+
+async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:
+    """Let the plan's balancers follow the health of their nodes; ``None`` where none does."""
+    balancers = wiring.plan.balancers
+    if not any(balancer.health_checked for balancer in balancers):
+        return None
+    indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
+    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store)
+    stack.push_async_callback(checks.close)
+    await checks.start()
+    return checks
+
+
+def _served(request: Build) -> Iterator[int]:
+    """The ports on which proxies listen in their nodes."""
+    configuration = request.engine.configuration
+    yield from (API_PORT, configuration.healthz.port, configuration.metrics.port)
+    yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
 
 
 def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
     """The cheapest way to read the counters of this node's rules for one family."""
-    save = partial(tool.save, family)
+    save = partial(tool.save_all, family)
     if variant.name == "legacy":
         return TableMeter(netns.name, TableReader(netns, family), save)
     return TextMeter(netns.name, save)

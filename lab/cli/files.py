@@ -23,21 +23,23 @@ FILES: Final = click.argument(
 )
 
 
-def load_all(files: Iterable[Path], *, to_run: bool = True) -> list[Scenario]:
+def load_all(files: Iterable[Path], *, to_run: bool = True, strict: str | None = None) -> list[Scenario]:
     """The scenarios of the files, and of every ``*.lab.yaml`` below the directories among them, each once.
 
     Args:
         files: files and directories.
         to_run: refuse what this version cannot run; those who only look at scenarios need not.
+        strict: the version of Kubernetes against whose schema manifests are held too.
 
     Raises:
         ScenarioError: with the mistakes of all files, not only of the first.
+        CapabilityError: ``strict`` needs a package that is not installed.
     """
     scenarios: list[Scenario] = []
     problems: list[str] = []
     for file in dict.fromkeys(_expand(files)):
         try:
-            scenarios.append(load_scenario(file, to_run=to_run))
+            scenarios.append(load_scenario(file, to_run=to_run, strict=strict))
         except ScenarioError as error:
             problems += error.problems
     if problems:

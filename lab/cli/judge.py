@@ -14,7 +14,7 @@ import click
 from lab.cli.color import wants_color
 from lab.errors import ExitCode
 from lab.report import exit_code, run_lines
-from lab.report.bundle import CASE, Recorded, read_case
+from lab.report.bundle import CASE, PLAN, Recorded, read_case, read_plan
 from lab.verdict.judge import judge
 from lab.verdict.model import ProbeVerdict, ScenarioResult
 
@@ -24,13 +24,14 @@ __all__ = ["command"]
 @click.command("judge", short_help="Judge recorded probes again, from their evidence alone.")
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE…", type=click.Path(path_type=Path, exists=True))
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
+@click.option("--trace", is_flag=True, help="Show the way of each packet that was traced.")
 @click.option("--no-color", is_flag=True, help="No colours; nor are there where NO_COLOR is set or no terminal reads.")
-def command(*, bundles: tuple[Path, ...], verbose: bool, no_color: bool) -> ExitCode:
+def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, no_color: bool) -> ExitCode:
     """Judge the probes in BUNDLE… again, from their evidence alone.
 
-    A directory stands for every bundle below it. `proxylab run --evidence DIRECTORY` records them.
+    A directory stands for every bundle below it. `proxylab run` and pytest record them.
 
-    Example: proxylab judge evidence
+    Example: proxylab judge .proxylab/bundles
     """
     cases = [(file, read_case(str(file), file.read_bytes())) for file in _cases(bundles)]
     if not cases:
@@ -40,8 +41,8 @@ def command(*, bundles: tuple[Path, ...], verbose: bool, no_color: bool) -> Exit
     for file, recorded in cases:
         verdict = judge(recorded.probe, recorded.errand, recorded.source, recorded.evidence)
         _compare(file, recorded, verdict)
-        results.append(_result(recorded, replace(verdict, traced=recorded.traced)))
-    lines = run_lines(results, verbosity=int(verbose))
+        results.append(_result(recorded, _complete(file, recorded, verdict)))
+    lines = run_lines(results, verbosity=int(verbose), traces=trace)
     click.echo("\n".join(lines), color=wants_color(sys.stdout, forbidden=no_color))
     return exit_code(results)
 
@@ -52,6 +53,18 @@ def _cases(bundles: Iterable[Path]) -> Iterator[Path]:
             yield from sorted(path.rglob(CASE))
         else:
             yield path
+
+
+def _complete(file: Path, recorded: Recorded, verdict: ProbeVerdict) -> ProbeVerdict:
+    """The verdict with all that its explanation may draw on."""
+    plan = file.with_name(PLAN)
+    return replace(
+        verdict,
+        traced=recorded.traced,
+        plan=read_plan(str(plan), plan.read_bytes()) if plan.is_file() else None,
+        options=recorded.options,
+        bundle=str(file.parent),
+    )
 
 
 def _compare(file: Path, recorded: Recorded, verdict: ProbeVerdict) -> None:

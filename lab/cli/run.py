@@ -8,14 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from lab.bundles import Shelf
 from lab.cli.color import wants_color
 from lab.cli.engine import choice_of, engine_options
-from lab.cli.evidence import folder_of, keep
 from lab.cli.files import FILES, load_all
 from lab.engines.names import mode_of
 from lab.engines.protocol import EngineChoice
@@ -28,9 +29,7 @@ from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Sk
 
 __all__ = ["command"]
 
-SessionMaker = Callable[[EngineChoice], Session]
-
-_UNRESOLVED: Final = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
+SessionMaker = Callable[[EngineChoice, int], Session]
 
 _COLOURS: Final = {
     Judgement.PASS: "green",
@@ -46,11 +45,21 @@ _COLOURS: Final = {
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option(
-    "--evidence",
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Orders source ports and payloads; the same seed sends the same packets.",
+)
+@click.option(
+    "--bundle-dir",
     metavar="DIRECTORY",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write a bundle of evidence there for each probe that did not pass; `proxylab judge` reads it.",
+    default=Path(".proxylab/bundles"),
+    show_default=True,
+    help="Where the evidence of each probe that did not pass is kept; `proxylab judge` reads it.",
 )
+@click.option("--no-bundles", is_flag=True, help="Keep no evidence.")
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -64,7 +73,9 @@ def command(
     engine: str,
     names: tuple[str, ...],
     trace: bool,
-    evidence: Path | None,
+    seed: int,
+    bundle_dir: Path,
+    no_bundles: bool,
     verbose: bool,
     quiet: bool,
     output: str,
@@ -83,14 +94,15 @@ def command(
         click.echo(_nothing_chosen(scenarios, names), err=True)
         return ExitCode.NOTHING_SELECTED
     results = []
-    with (make_session or Session)(choice_of(engine, **of_engine)) as session:
+    shelf = None if no_bundles else Shelf(bundle_dir)
+    with (make_session or Session)(choice_of(engine, **of_engine), seed) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
-            results.append(_run(session, engine, scenario, probes, trace=trace, evidence=evidence))
+            results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf))
     if output == "json":
         click.echo(to_json(results))
     else:
-        lines = run_lines(results, verbosity=verbose - quiet, paint=_paint)
+        lines = run_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint)
         click.echo("\n".join(lines), color=wants_color(sys.stdout, forbidden=no_color))
     return exit_code(results)
 
@@ -133,7 +145,7 @@ def _run(
     probes: Iterable[Probe],
     *,
     trace: bool,
-    evidence: Path | None,
+    shelf: Shelf | None,
 ) -> ScenarioResult:
     """One scenario from its first namespace to its last, whatever happens in it."""
     begin = time.monotonic()
@@ -143,11 +155,9 @@ def _run(
         with closing(session.open(scenario)) as lab:
             for probe in probes:
                 verdict = lab.probe(probe, trace=trace)
+                if shelf is not None:
+                    verdict = shelf.settle(verdict, engine, partial(lab.bundle, verdict), _warn)
                 judged.append(verdict)
-                if evidence is not None and verdict.overall in _UNRESOLVED:
-                    folder = evidence / folder_of(scenario, verdict)
-                    keep(folder, lab.bundle(verdict, engine))
-                    click.echo(f"{folder}: evidence of {verdict.probe.name!r}", err=True)
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:
@@ -161,3 +171,7 @@ def _run(
         skipped=skipped,
         fault=fault,
     )
+
+
+def _warn(message: str) -> None:
+    click.echo(message, err=True)

@@ -17,7 +17,6 @@ import click
 from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import load_all
 from lab.engines.names import mode_of
-from lab.engines.protocol import EngineChoice
 from lab.errors import ExitCode
 from lab.ip import Protocol
 from lab.scenario.cases import cases
@@ -42,7 +41,7 @@ from lab.verdict.journey import journey
 
 __all__ = ["command"]
 
-SessionMaker = Callable[[EngineChoice], Session]
+SessionMaker = Callable[..., Session]
 
 _FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP)
 

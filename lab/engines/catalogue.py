@@ -19,7 +19,7 @@ from lab.engines.embedded.pace import Periods
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.sync import EmbeddedEngine
 from lab.engines.embedded.udp import UdpReconciler
-from lab.engines.ground import Ground
+from lab.engines.ground import Cluster, Place
 from lab.engines.kubeproxy.make import make_kube_proxy
 from lab.engines.names import read_engine
 from lab.engines.protocol import Engine, EngineChoice
@@ -71,8 +71,10 @@ class _Flows:
         self._conntrack.close()
 
 
-def _embedded_iptables(choice: EngineChoice, ground: Ground, shape: Shape = CURRENT) -> Engine:
-    configuration, families, netns = choice.configuration, choice.families, ground.netns
+def _embedded_iptables(
+    choice: EngineChoice, node: str, place: Place, cluster: Cluster, shape: Shape = CURRENT
+) -> Engine:
+    configuration, families, netns = choice.configuration, choice.families, place.netns
     settings = ProxySettings.of(configuration, choice.cluster_cidrs)
     if read_sysctl(netns, "net.netfilter.nf_conntrack_tcp_be_liberal") not in (None, "0"):
         settings = replace(settings, conntrack_tcp_be_liberal=True)
@@ -89,9 +91,9 @@ def _embedded_iptables(choice: EngineChoice, ground: Ground, shape: Shape = CURR
         metrics=configuration.metrics,
     )
     return EmbeddedEngine(
-        ground.node,
-        ground.store,
-        _ToolLoader(ground.tool),
+        node,
+        cluster.store,
+        _ToolLoader(place.tool),
         settings,
         families=families,
         interface_addresses=lambda: read_addresses(netns) if settings.node_port_addresses else (),
@@ -101,7 +103,7 @@ def _embedded_iptables(choice: EngineChoice, ground: Ground, shape: Shape = CURR
     )
 
 
-_Maker = Callable[[EngineChoice, Ground], Engine]
+_Maker = Callable[[EngineChoice, str, Place, Cluster], Engine]
 
 _MAKERS: Final[Mapping[str, _Maker]] = {
     "embedded/iptables": _embedded_iptables,
@@ -111,8 +113,8 @@ _MAKERS: Final[Mapping[str, _Maker]] = {
 }
 
 
-def make_engine(choice: EngineChoice, ground: Ground) -> Engine:
-    """The engine of that choice for one node, not yet started.
+def make_engine(choice: EngineChoice, node: str, place: Place, cluster: Cluster) -> Engine:
+    """The engine of that choice for the node of that name, not yet started.
 
     Raises:
         InternalError: there is no engine of that name; who asks the user for one checks it by ``names.read_engine``.
@@ -121,4 +123,4 @@ def make_engine(choice: EngineChoice, ground: Ground) -> Engine:
         name = read_engine(choice.name)
     except ValueError as error:
         raise InternalError(str(error)) from error
-    return _MAKERS[str(replace(name, version="")) if name.is_upstream else choice.name](choice, ground)
+    return _MAKERS[str(replace(name, version="")) if name.is_upstream else choice.name](choice, node, place, cluster)

@@ -1,7 +1,7 @@
-"""What an engine stands on in one node.
+"""What an engine stands on: one node, and the cluster it is in.
 
-Owns: ``Ground``.
-Must not: do anything with it; ``catalogue`` hands each engine what it needs.
+Owns: ``Place`` and ``Cluster``.
+Must not: do anything with them; ``catalogue`` hands each engine what it needs.
 """
 
 from dataclasses import dataclass
@@ -13,29 +13,23 @@ from lab.kernel.launcher import Launcher
 from lab.kernel.netns import NetNs
 from lab.kernel.rules import IptablesTool
 
-__all__ = ["Ground"]
+__all__ = ["Cluster", "Place"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """One node, and the cluster it is in.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node: its namespace, what starts commands there and by which name it knows the place, and its iptables."""
 
-    Attributes:
-        node: its name, as its Node object and endpoints have it.
-        netns: its namespace.
-        launcher: starts commands there.
-        place: as the launcher knows it.
-        tool: its iptables.
-        store: the cluster.
-        api: the cluster's API server.
-        barrier: the Service by which is seen that the cluster has been programmed.
-    """
-
-    node: str
     netns: NetNs
     launcher: Launcher
-    place: str
+    name: str
     tool: IptablesTool
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What the nodes have in common: the objects, who serves them, and by what is seen that they are programmed."""
+
     store: Store
     api: ApiServer
     barrier: Barrier

@@ -41,6 +41,7 @@ __all__ = [
     "add_rule",
     "add_veth",
     "add_vxlan",
+    "delete_route",
     "forget_neighbour",
     "get_link",
     "replace_route",
@@ -59,6 +60,7 @@ RTM_GETLINK: Final = 18
 _RTM_SETLINK: Final = 19
 _RTM_NEWADDR: Final = 20
 _RTM_NEWROUTE: Final = 24
+_RTM_DELROUTE: Final = 25
 _RTM_NEWNEIGH: Final = 28
 _RTM_DELNEIGH: Final = 29
 _RTM_NEWRULE: Final = 32
@@ -96,9 +98,11 @@ _RTA_TABLE: Final = 15
 _RTNH_F_ONLINK: Final = 0x4
 _RT_SCOPE_UNIVERSE: Final = 0
 _RT_SCOPE_LINK: Final = 253
+_RT_SCOPE_NOWHERE: Final = 255
 _RT_TABLE_UNSPEC: Final = 0
 _RTPROT_STATIC: Final = 4
 _RTN_UNICAST: Final = 1
+_RTN_UNREACHABLE: Final = 7
 _FRA_SRC: Final = 2
 _FRA_PRIORITY: Final = 6
 _FRA_TABLE: Final = 15
@@ -256,7 +260,7 @@ def add_address(address: Address, index: int) -> Request:
 
 
 def add_route(route: Route, *indexes: int) -> Request:
-    """Add a route. ``indexes`` are those of its devices: one, or one for each of its next hops."""
+    """Add a route. ``indexes`` are those of its devices: one, or one for each of its next hops, or none to nowhere."""
     return _route(route, _NEW, indexes)
 
 
@@ -265,8 +269,17 @@ def replace_route(route: Route, *indexes: int) -> Request:
     return _route(route, _REPLACE, indexes)
 
 
+def delete_route(route: Route) -> Request:
+    """Delete the route with that destination in that table, whichever way it goes."""
+    family, length = _family(route.destination), route.destination.prefixlen
+    head = _RTMSG.pack(family, length, 0, 0, _RT_TABLE_UNSPEC, 0, _RT_SCOPE_NOWHERE, 0, 0)
+    body = head + nla.integer(_RTA_TABLE, route.table) + nla.address(_RTA_DST, route.destination.network_address)
+    return Request(f"route {route.destination} no longer", _RTM_DELROUTE, 0, body)
+
+
 def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:
-    scope = _RT_SCOPE_LINK if route.via is None and not route.hops else _RT_SCOPE_UNIVERSE
+    on_link = route.via is None and not route.hops and not route.unreachable
+    scope = _RT_SCOPE_LINK if on_link else _RT_SCOPE_UNIVERSE
     onlink = _RTNH_F_ONLINK if route.onlink else 0
     head = _RTMSG.pack(
         _family(route.destination),
@@ -276,13 +289,15 @@ def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:
         _RT_TABLE_UNSPEC,  # RTA_TABLE says it, and has room for more than 8 bits
         _RTPROT_STATIC,
         scope,
-        _RTN_UNICAST,
+        _RTN_UNREACHABLE if route.unreachable else _RTN_UNICAST,
         onlink,
     )
     attributes = [nla.integer(_RTA_TABLE, route.table)]
     if route.destination.prefixlen:
         attributes.append(nla.address(_RTA_DST, route.destination.network_address))
-    if route.hops:
+    if route.unreachable:
+        way = "nowhere"
+    elif route.hops:
         hops = zip(route.hops, indexes, strict=True)
         attributes.append(nla.raw(_RTA_MULTIPATH, b"".join(_next_hop(hop, index) for hop, index in hops)))
         way = "via " + " or ".join(f"{hop.via} on {hop.device}" for hop in route.hops)

@@ -17,7 +17,9 @@ from typing import Final
 from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.masquerade import masquerade_text, without_masquerade
 from lab.kernel.netns import NetNs, make_netns
+from lab.plan.model import Masquerade
 from lab.timing import Deadline, together
 
 __all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables"]
@@ -121,6 +123,21 @@ class IptablesTool:
         if done.status != 0:
             raise RestoreRefusedError(_words(done))
 
+    async def masquerade(self, masquerade: Masquerade) -> None:
+        """Load what the wire itself masquerades.
+
+        Raises:
+            CapabilityError: this machine's iptables has not what that needs.
+        """
+        try:
+            await self.load(masquerade.family, masquerade_text(masquerade))
+        except RestoreRefusedError as refused:
+            raise CapabilityError(
+                f"{masquerade.family} masquerading ({refused.output})",
+                "load the kernel's modules as root ('modprobe -a iptable_nat ip6table_nat xt_MASQUERADE'), or take "
+                "outboundMasquerade out of the scenario",
+            ) from refused
+
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
         argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
@@ -133,7 +150,17 @@ class IptablesTool:
         await _run(self._launcher, self._netns, self._place, argv, b"")
 
     async def save(self, family: Family) -> str:
-        """The rules of mangle, filter and nat with their counters, as iptables-save prints them.
+        """The engine's rules of mangle, filter and nat with their counters, as iptables-save prints them.
+
+        The wire's own are left out: no engine has made them, and none may take them for what another one left.
+
+        Raises:
+            EngineError: iptables-save failed.
+        """
+        return without_masquerade(await self.save_all(family))
+
+    async def save_all(self, family: Family) -> str:
+        """The same with the wire's own rules, for whoever counts what packets meet.
 
         Asked for table by table: which tables there are, iptables-legacy-save reads from /proc/net/ip_tables_names, and
         that file is the machine's root's; to an ordinary user it would print nothing at all.

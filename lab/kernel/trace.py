@@ -1,68 +1,54 @@
 """What a node's rules do to one packet, as the kernel tells it while it happens.
 
-Owns: the table that marks packets to be traced, and the reading of what the rules of legacy iptables then log.
+Owns: the table that marks packets to be traced, and putting together what legacy iptables and nf_tables tell of them.
 Must not: touch the rules under test, or know what a rule says.
 
 A packet is marked by ``meta nftrace set 1`` in an nf_tables table of our own, at priority -350, before every table of
-iptables (raw is at -300). The mark is a bit of the packet (``skb->nf_trace``) that x_tables honours as well: each rule
-that matches, each return and each policy is logged as ``TRACE: table:chain:kind:number`` with the packet as it is at
-that moment (``trace_packet`` in net/ipv4/netfilter/ip_tables.c). The default logger stays silent outside the machine's
-own namespace (net.netfilter.nf_log_all_netns), so the log is bound to NFNETLINK_LOG, group 0, which is per namespace.
-A packet that leaves over a veth loses the mark (``skb_scrub_packet``); the next node marks it anew.
+iptables (raw is at -300). The mark is a bit of the packet (``skb->nf_trace``) that both kinds of rules honour:
 
-The table belongs to its socket (NFT_TABLE_F_OWNER) and goes with it.
+* x_tables logs each rule that matches, each return and each policy as ``TRACE: table:chain:kind:number``, with the
+  packet as it comes there (``trace_packet`` in net/ipv4/netfilter/ip_tables.c). ``kernel.nflog`` reads that.
+* nf_tables tells each rule that matches, each end of a chain and each policy to NFNLGRP_NFTRACE, by handle and verdict,
+  with the headers as they are where a base chain begins (``kernel.nftrace`` reads that). It does not tell the time.
+
+So our rule also logs the packet: that line, the *entry*, has the packet whole, with its time, and opens a passage of
+one packet through the node. Entries and nf_tables' reports of our own rule come one to one and in the same order.
+
+A packet that leaves over a veth loses the mark (``skb_scrub_packet``); the next node marks it anew. The table belongs
+to its socket and goes with it.
 """
 
+import errno
 import os
-import socket
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Final
 
 from lab.errors import CapabilityError
 from lab.kernel import attributes as nla
-from lab.kernel.framing import HEADER, messages, nested
-from lab.kernel.netns import NetNs, inside
+from lab.kernel.netns import NetNs
+from lab.kernel.nflog import Logged, PacketLog
+from lab.kernel.nftables import Hook, OwnTable, equal, expression, number
+from lab.kernel.nftrace import NftEvent, NftTrace, RuleOrder
 
-__all__ = ["Bytes", "Match", "TraceEvent", "Tracer"]
+__all__ = ["ENTRY", "Bytes", "Match", "TraceEvent", "Tracer"]
+
+ENTRY: Final = "entry"
+"""The kind of an event that opens a passage."""
 
 _TRANSPORT_HEADER: Final = 2  # NFT_PAYLOAD_TRANSPORT_HEADER
-_PREROUTING, _OUTPUT = 0, 3
 _PRIORITY: Final = -350
 _TABLE: Final = "proxylab-trace"
-_CHAINS: Final = {"prerouting": _PREROUTING, "output": _OUTPUT}
-
-# include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h, netfilter/nfnetlink_log.h
-_NLM_F_REQUEST: Final = 0x1
-_NLM_F_ACK: Final = 0x4
-_NLM_F_CREATE: Final = 0x400
-_NLM_F_APPEND: Final = 0x800
-_NLMSG_ERROR: Final = 2
-_NETLINK_NETFILTER: Final = 12
-_NFPROTO_INET: Final = 1
-_BATCH_BEGIN: Final = 0x10
-_BATCH_END: Final = 0x11
-_SUBSYS_ULOG: Final = 4 << 8
-_SUBSYS_NFTABLES: Final = 10 << 8
-_NEWTABLE: Final = _SUBSYS_NFTABLES | 0
-_NEWCHAIN: Final = _SUBSYS_NFTABLES | 3
-_NEWRULE: Final = _SUBSYS_NFTABLES | 6
-_DELRULE: Final = _SUBSYS_NFTABLES | 8
-_TABLE_F_OWNER: Final = 0x2
+_CHAINS: Final = {"PREROUTING": Hook(0, _PRIORITY), "OUTPUT": Hook(3, _PRIORITY)}  # include/uapi/linux/netfilter.h
 _REGISTER_1: Final = 1
 _META_NFTRACE: Final = 12
 _META_L4PROTO: Final = 16
-_LOG_PACKET: Final = _SUBSYS_ULOG | 0
-_LOG_CONFIG: Final = _SUBSYS_ULOG | 1
-_CMD_BIND: Final = 1
-_CMD_PF_BIND: Final = 3
-_COPY_PACKET: Final = 2
-_COPY_BYTES: Final = 0xFFFF
+_GROUP: Final = 0  # the group that legacy iptables traces to
+_LEGACY: Final = "TRACE: "
 
-_ATTRIBUTE: Final = struct.Struct("=HH")
-_TIMESTAMP: Final = struct.Struct("!QQ")
-_BUFFER: Final = 1 << 20
+# The order in which a packet meets the hooks, by the names that iptables gives their chains.
+_STAGES: Final = {"PREROUTING": 0, "OUTPUT": 0, "INPUT": 1, "FORWARD": 1, "POSTROUTING": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,164 +67,184 @@ class Match:
     bytes: tuple[Bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """One line of a trace.
+    """One step of a traced packet.
 
-    ``prefix`` is the log's own, without ``TRACE:``; ``packet`` begins with the IP header. ``at_ns`` is CLOCK_REALTIME,
-    0 behind the FORWARD hook, where the kernel does not tell it. Device indexes are 0 where there is none.
+    Attributes:
+        table: of the rules, without its family.
+        chain: in which it happened.
+        kind: ``entry``, or the kernel's word: ``rule``, ``return`` or ``policy``.
+        number: of the rule in its chain, from 1; 0 where there is none.
+        verdict: what came of it, such as ``drop`` or ``jump KUBE-SERVICES``; empty where the kernel does not tell.
+        packet: as it came there, from the IP header on.
+        mark: as it came there.
+        in_index: of the device; 0 where there is none, as for ``out_index``.
+        at_ns: CLOCK_REALTIME; 0 where the kernel does not tell it.
     """
 
-    prefix: str
+    table: str
+    chain: str
+    kind: str
+    number: int = 0
+    verdict: str = ""
     packet: bytes
     mark: int
-    in_index: int
-    out_index: int
-    at_ns: int
+    in_index: int = 0
+    out_index: int = 0
+    at_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Passage:
+    """One packet through the node: its entry, and what each kind of rules told."""
+
+    entry: Logged
+    legacy: list[Logged] = field(default_factory=list)
+    events: list[NftEvent] = field(default_factory=list)
 
 
 class Tracer:
     """Traces packets in one node. Silent until armed."""
 
     def __init__(self, netns: NetNs) -> None:
-        """Make the table and bind the log.
+        """Make the table, bind the log and join the trace.
 
         Raises:
             CapabilityError: the kernel has no nf_tables or no NFNETLINK_LOG for this namespace.
         """
-        with inside(netns):
-            self._control = _open()
-            self._log = _open()
-        self._sequence = 0
-        try:
-            self._begin()
-        except OSError as error:
-            self.close()
-            raise CapabilityError(
-                f"tracing of packets in a network namespace ({error})",
-                "as root: 'modprobe -a nf_tables nfnetlink_log'",
-            ) from error
+        with ExitStack() as opened:
+            try:
+                self._log = PacketLog(netns, _GROUP)
+                opened.callback(self._log.close)
+                self._trace = NftTrace(netns)
+                opened.callback(self._trace.close)
+                self._table = OwnTable(netns, _TABLE, _CHAINS)
+            except OSError as error:
+                raise CapabilityError(
+                    f"tracing of packets in a network namespace ({error})",
+                    "as root: 'modprobe -a nf_tables nfnetlink_log nft_log'",
+                ) from error
+            opened.pop_all()
+        self._order = RuleOrder(netns)
 
     def arm(self, matches: Sequence[Match]) -> None:
-        """Trace packets of any of ``matches`` from now on. What was logged before is forgotten."""
-        self.read()
-        self._transact(
-            [(_NEWRULE, _NLM_F_CREATE | _NLM_F_APPEND, _rule(chain, m)) for chain in _CHAINS for m in matches]
-        )
+        """Trace packets of any of ``matches`` from now on. What was told before is forgotten."""
+        self._log.read()
+        self._log.lost()
+        self._trace.read()
+        self._table.append([[*_tracing(match)] for match in matches])
 
     def disarm(self) -> None:
         """Trace nothing any more."""
-        deletions = [nla.text(1, _TABLE) + nla.text(2, chain) for chain in _CHAINS]
-        self._transact([(_DELRULE, 0, body) for body in deletions])
+        self._table.clear()
 
     def read(self) -> list[TraceEvent]:
-        """What has been logged since this was last asked, in order. Never waits.
+        """What has been told since this was last asked, passage after passage. Never waits.
+
+        Rules of nf_tables are told by handle, and are looked up in their chains now: they must be as they were.
 
         Raises:
-            OSError: ENOBUFS if the log did not fit its buffer: then the trace is not whole.
+            OSError: ENOBUFS if it did not fit its buffer: then the trace is not whole.
         """
+        logged, told_by_nft = self._log.read(), self._trace.read()
+        if self._log.lost():
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        self._order.forget()
         events: list[TraceEvent] = []
-        while True:
-            try:
-                data = self._log.recv(_BUFFER)
-            except BlockingIOError:
-                return events
-            events += (_event(body) for kind, _, _, body in messages(data) if kind == _LOG_PACKET)
+        for passage in _passages(logged, told_by_nft):
+            told = [*_legacy_events(passage.legacy), *self._nft_events(passage)]
+            if passage.legacy and passage.events:
+                told.sort(key=lambda event: _STAGES.get(event.chain, 0))
+            events += (_entry(passage.entry), *told)
+        return events
 
     def close(self) -> None:
-        """Close both sockets; the table goes with its owner."""
-        self._control.close()
+        """Close every socket; the table goes with its owner."""
+        self._order.close()
+        self._table.close()
+        self._trace.close()
         self._log.close()
 
-    def _begin(self) -> None:
-        self._log.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        for family in (socket.AF_INET, socket.AF_INET6):
-            self._configure(family, nla.raw(1, bytes([_CMD_PF_BIND])))
-        self._configure(socket.AF_UNSPEC, nla.raw(1, bytes([_CMD_BIND])))
-        self._configure(socket.AF_UNSPEC, nla.raw(2, struct.pack("!IBx", _COPY_BYTES, _COPY_PACKET)) + _number(5, 1))
-        self._log.setblocking(False)
-        table = nla.text(1, _TABLE)
-        requests = [(_NEWTABLE, _NLM_F_CREATE, table + _number(2, _TABLE_F_OWNER))]
-        for name, hook in _CHAINS.items():
-            where = nla.nested(4, _number(1, hook), _number(2, _PRIORITY & 0xFFFFFFFF))
-            requests.append((_NEWCHAIN, _NLM_F_CREATE, table + nla.text(3, name) + where + nla.text(7, "filter")))
-        self._transact(requests)
-
-    def _configure(self, family: int, attributes: bytes) -> None:
-        """One request to the log. Its socket hears nothing else yet."""
-        self._sequence += 1
-        self._log.send(_message(_LOG_CONFIG, _NLM_F_ACK, self._sequence, bytes([family, 0, 0, 0]) + attributes))
-        _expect(self._log, 1)
-
-    def _transact(self, requests: Sequence[tuple[int, int, bytes]]) -> None:
-        """Requests that take effect together, or not at all."""
-        head = bytes([_NFPROTO_INET, 0, 0, 0])
-        bodies = [(kind, flags | _NLM_F_ACK, head + body) for kind, flags, body in requests]
-        subsystem = bytes([socket.AF_UNSPEC, 0, 0, _SUBSYS_NFTABLES >> 8])
-        parts = []
-        for kind, flags, body in ((_BATCH_BEGIN, 0, subsystem), *bodies, (_BATCH_END, 0, subsystem)):
-            self._sequence += 1
-            parts.append(_message(kind, flags, self._sequence, body))
-        self._control.send(b"".join(parts))
-        _expect(self._control, len(bodies))
+    def _nft_events(self, passage: _Passage) -> Iterator[TraceEvent]:
+        entry = passage.entry
+        packet, mark, in_index, out_index = entry.packet, entry.mark, entry.in_index, entry.out_index
+        for event in passage.events:
+            if event.headers:
+                packet = event.headers + entry.packet[len(event.headers) :]
+                in_index, out_index = event.in_index, event.out_index
+            yield TraceEvent(
+                table=event.table,
+                chain=event.chain,
+                kind=event.kind,
+                number=self._order.number(event),
+                verdict=event.verdict,
+                packet=packet,
+                mark=mark,
+                in_index=in_index,
+                out_index=out_index,
+            )
+            mark = event.mark  # it is told as the rule left it
 
 
-def _open() -> socket.socket:
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+def _passages(logged: Sequence[Logged], told: Sequence[NftEvent]) -> list[_Passage]:
+    """What belongs together: lines of legacy iptables follow their entry, events of nf_tables bear an identity.
+
+    A rule that rejects makes a packet of its own, whose passage is told in the midst of the rejected one's.
+    """
+    passages: list[_Passage] = []
+    for line in logged:
+        if not line.prefix.startswith(_LEGACY):
+            passages.append(_Passage(line))
+        elif passages:
+            passages[-1].legacy.append(line)
+    by_identity: dict[int, _Passage] = {}
+    opened = iter(passages)
+    for event in told:
+        if event.table != _TABLE:
+            if event.identity in by_identity:
+                by_identity[event.identity].events.append(event)
+        elif event.kind == "rule" and (passage := next(opened, None)) is not None:
+            by_identity[event.identity] = passage
+    return passages
 
 
-def _message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
-    size = HEADER.size + len(body)
-    return HEADER.pack(size, kind, flags | _NLM_F_REQUEST, sequence, 0) + body + bytes(-size & 3)
-
-
-def _expect(control: socket.socket, acknowledgements: int) -> None:
-    """Hear that many answers. Raises ``OSError`` with the first errno that is not zero."""
-    failed = 0
-    while acknowledgements:
-        for kind, _, _, body in messages(control.recv(_BUFFER)):
-            if kind == _NLMSG_ERROR:
-                acknowledgements -= 1
-                failed = failed or -int(struct.unpack_from("=i", body)[0])
-    if failed:
-        raise OSError(failed, os.strerror(failed))
-
-
-def _event(body: bytes) -> TraceEvent:
-    """``struct nfgenmsg`` and attributes of NFULNL_MSG_PACKET."""
-    found = nested(body, 4)
-    seconds, microseconds = _TIMESTAMP.unpack(found[3]) if 3 in found else (0, 0)
+def _entry(entry: Logged) -> TraceEvent:
     return TraceEvent(
-        prefix=found.get(10, b"").rstrip(b"\0").decode(errors="replace").removeprefix("TRACE: ").strip(),
-        packet=found.get(9, b""),
-        mark=int.from_bytes(found.get(2, b""), "big"),
-        in_index=int.from_bytes(found.get(4, b""), "big"),
-        out_index=int.from_bytes(found.get(5, b""), "big"),
-        at_ns=(seconds * 1_000_000 + microseconds) * 1000,
+        table=_TABLE,
+        chain=next((chain for chain, hook in _CHAINS.items() if hook.number == entry.hook), ""),
+        kind=ENTRY,
+        packet=entry.packet,
+        mark=entry.mark,
+        in_index=entry.in_index,
+        out_index=entry.out_index,
+        at_ns=entry.at_ns,
     )
 
 
-def _rule(chain: str, match: Match) -> bytes:
-    expressions = [
-        *_equal(_expression("meta", _number(1, _REGISTER_1), _number(2, _META_L4PROTO)), bytes([match.protocol]))
-    ]
+def _legacy_events(lines: Sequence[Logged]) -> Iterator[TraceEvent]:
+    for line in lines:
+        table, chain, kind, place = line.prefix.removeprefix(_LEGACY).strip().split(":")
+        yield TraceEvent(
+            table=table,
+            chain=chain,
+            kind=kind,
+            number=int(place),
+            packet=line.packet,
+            mark=line.mark,
+            in_index=line.in_index,
+            out_index=line.out_index,
+            at_ns=line.at_ns,
+        )
+
+
+def _tracing(match: Match) -> Iterator[bytes]:
+    """The expressions of a rule that logs and traces a packet."""
+    register = number(1, _REGISTER_1)
+    yield from equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([match.protocol]))
     for wanted in match.bytes:
-        place = (_number(2, _TRANSPORT_HEADER), _number(3, wanted.offset), _number(4, len(wanted.value)))
-        expressions += _equal(_expression("payload", _number(1, _REGISTER_1), *place), wanted.value)
-    expressions.append(_expression("immediate", _number(1, _REGISTER_1), nla.nested(2, nla.raw(1, b"\1"))))
-    expressions.append(_expression("meta", _number(2, _META_NFTRACE), _number(3, _REGISTER_1)))
-    return nla.text(1, _TABLE) + nla.text(2, chain) + nla.nested(4, *expressions)
-
-
-def _equal(load: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Load something into register 1, and go on only if it is ``value``."""
-    return load, _expression("cmp", _number(1, _REGISTER_1), _number(2, 0), nla.nested(3, nla.raw(1, value)))
-
-
-def _expression(name: str, *attributes: bytes) -> bytes:
-    return nla.nested(1, nla.text(1, name), nla.nested(2, *attributes))
-
-
-def _number(kind: int, value: int) -> bytes:
-    """A 32-bit number in network byte order, as nf_tables has all of them."""
-    return nla.raw(kind, struct.pack("!I", value))
+        place = (number(2, _TRANSPORT_HEADER), number(3, wanted.offset), number(4, len(wanted.value)))
+        yield from equal(expression("payload", register, *place), wanted.value)
+    yield expression("immediate", register, nla.nested(2, nla.raw(1, b"\1")))
+    yield expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER_1))
+    yield expression("log", nla.short(1, _GROUP))

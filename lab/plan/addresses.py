@@ -6,12 +6,16 @@ Must not: know devices or routes (``topology`` does).
 In every network the first address is the gateway's. Nodes stand from the second on, as in kind; each has a part of the
 pod network, a /24 or a /64, as kube-controller-manager's ``--node-cidr-mask-size`` flags give it. Pods and outside
 hosts begin at the tenth, which leaves room to write addresses by hand beside them; so do hosts and further uplinks of
-nodes on any other segment.
+nodes on any other segment. What is written by hand is handed to nobody else.
+
+A pod with a fixed address outside its node's part is a stray: it has routes of its own (``AddressPlan.behind``), as
+pods have with CNIs that give addresses no order. ``claims`` refuses what two of them claim.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from ipaddress import ip_network
+from itertools import combinations, islice
 from typing import Final
 
 from lab.errors import ScenarioError
@@ -35,7 +39,8 @@ class AddressPlan:
     """All addresses of a lab, by the names of the scenario, and by family within each.
 
     ``host`` holds all addresses of each host: those of the first family, then those of the next. ``pod_network`` is by
-    node. ``uplink`` is by node and device, for the uplinks that a node has beside its first.
+    node, and so are ``strays``, the fixed addresses of pods outside of it. ``uplink`` is by node and device, for the
+    uplinks that a node has beside its first.
     """
 
     segments: Mapping[str, tuple[IPNetwork, ...]]
@@ -44,11 +49,16 @@ class AddressPlan:
     pod: Mapping[str, Addresses]
     host: Mapping[str, Addresses]
     pod_network: Mapping[str, tuple[IPNetwork, ...]]
+    strays: Mapping[str, Addresses]
     uplink: Mapping[tuple[str, str], Addresses]
 
     def gateway(self, node: str) -> Addresses:
         """What the pods of ``node`` have as their gateway: the addresses of every pod device, or of its bridge."""
         return tuple(network[_GATEWAY] for network in self.pod_network[node])
+
+    def behind(self, node: str) -> tuple[IPNetwork, ...]:
+        """Where the pods of ``node`` are: its parts of the pod networks, and each stray."""
+        return (*self.pod_network[node], *map(ip_network, self.strays[node]))
 
     def overlay(self, node: str) -> Addresses:
         """The addresses of the node's VXLAN device: the first of its pod networks, as flannel has it."""
@@ -61,11 +71,12 @@ class AddressPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Who wants addresses: how many in each family."""
+    """Who wants addresses: how many in each family, but for the families of which ``fixed`` holds one."""
 
     name: str
     position: Position
     number: int = 1
+    fixed: Addresses = ()
 
 
 def allocate_addresses(scenario: Scenario) -> AddressPlan:
@@ -76,6 +87,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     """
     segments, pods, services = _networks(scenario)
     problems: list[str] = []
+    by_hand = {each.interface.ip for node in scenario.nodes for each in node.addresses}
     node_wishes = [_Wish(node.name, node.position) for node in scenario.nodes]
     node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDRs", problems)
     host: dict[str, Addresses] = {}
@@ -91,7 +103,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
             if each.segment == name
         }
         wishes = [*hosts, *(_Wish(key, owner.position) for key, (owner, _) in keys.items())]
-        given = _hand_out(networks, first, wishes, where, problems)
+        given = _hand_out(networks, first, wishes, where, problems, by_hand)
         host |= {each.name: given[each.name] for each in hosts if each.name in given}
         uplink |= {(owner.name, device): given[key] for key, (owner, device) in keys.items() if key in given}
     pod_network = _pod_networks(pods, node_wishes, problems)
@@ -105,6 +117,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
         pod=pod,
         host=host,
         pod_network=pod_network,
+        strays=_strays(scenario, pod, pod_network),
         uplink=uplink,
     )
 
@@ -115,7 +128,7 @@ def _pods(
     pod_network: Mapping[str, tuple[IPNetwork, ...]],
     problems: list[str],
 ) -> dict[str, Addresses]:
-    """Pods' addresses: their node's for those in the host network, else the next of their node's part."""
+    """Pods' addresses: their node's for those in the host network, else their own, or the next of their node's part."""
     given: dict[str, Addresses] = {}
     on_node: dict[str, list[_Wish]] = {name: [] for name in pod_network}
     for group in scenario.pods:
@@ -124,12 +137,25 @@ def _pods(
             if group.host_network and place in node:
                 given[name] = node[place]
             elif place in on_node:
-                on_node[place].append(_Wish(name, group.position))
+                on_node[place].append(_Wish(name, group.position, fixed=group.addresses))
+    taken = {address for wishes in on_node.values() for wish in wishes for address in wish.fixed}
     for name, networks in pod_network.items():
         masks = " or ".join(f"/{network.prefixlen}" for network in networks)
         where = f"the pod network of {name}, a {masks} of spec.network.podCIDRs"
-        given |= _hand_out(networks, _FIRST, on_node[name], where, problems)
+        given |= _hand_out(networks, _FIRST, on_node[name], where, problems, taken)
     return given
+
+
+def _strays(
+    scenario: Scenario, pod: Mapping[str, Addresses], pod_network: Mapping[str, tuple[IPNetwork, ...]]
+) -> dict[str, Addresses]:
+    strays: dict[str, Addresses] = dict.fromkeys(pod_network, ())
+    for group in scenario.pods:
+        place = group.node_of(0)
+        if group.addresses and place in strays and not group.host_network:
+            own = pod.get(group.name, ())
+            strays[place] += tuple(each for each in own if not any(each in part for part in pod_network[place]))
+    return strays
 
 
 def _networks(
@@ -171,22 +197,30 @@ def _networks(
 
 
 def _hand_out(
-    networks: Iterable[IPNetwork], first: int, wishes: Sequence[_Wish], where: str, problems: list[str]
+    networks: Iterable[IPNetwork],
+    first: int,
+    wishes: Sequence[_Wish],
+    where: str,
+    problems: list[str],
+    taken: Collection[IPAddress] = (),
 ) -> dict[str, Addresses]:
-    """Addresses in order from ``first`` on, short of the last one, which is broadcast in IPv4."""
+    """Addresses in order from ``first`` on that nobody has taken, short of the last one, which is broadcast in IPv4."""
     given: dict[str, Addresses] = {wish.name: () for wish in wishes}
     for network in networks:
-        start, end, served = first, network.num_addresses - 1, 0
+        numbered = (network[number] for number in range(first, network.num_addresses - 1))
+        free = (address for address in numbered if address not in taken)
+        served = 0
         for wish in wishes:
-            if start + wish.number <= end:
-                given[wish.name] += tuple(network[start + number] for number in range(wish.number))
+            own = [address for address in wish.fixed if address.version == network.version]
+            found = own or list(islice(free, wish.number))
+            if own or len(found) == wish.number:
+                given[wish.name] += tuple(found)
                 served += 1
             else:
                 problems.append(
                     f"{wish.position}: {wish.name}: no address is left in {where} ({network}): {served} have one; "
                     "use fewer of them, or a larger network"
                 )
-            start += wish.number
     return given
 
 

@@ -13,10 +13,12 @@ from typing import Final
 from lab.ip import Family, IPAddress, IPNetwork
 from lab.plan.model import (
     Address,
+    Balancer,
     Bridge,
     ForwardingEntry,
     LinkEnd,
     Listener,
+    Masquerade,
     Namespace,
     Neighbour,
     Plan,
@@ -54,6 +56,7 @@ class Place:
     neighbours: list[Neighbour] = field(default_factory=list)
     forwarding: list[ForwardingEntry] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
+    masquerades: list[Masquerade] = field(default_factory=list)
 
     def address(self, device: str, address: IPAddress, network: IPNetwork | None = None) -> None:
         """Put an address on a device: one of ``network``, or alone."""
@@ -88,6 +91,7 @@ class Place:
             neighbours=tuple(self.neighbours),
             forwarding=tuple(self.forwarding),
             listeners=tuple(self.listeners),
+            masquerades=tuple(self.masquerades),
         )
 
 
@@ -104,6 +108,7 @@ class Draft:
         self._places: dict[str, Place] = {}
         self._links: list[Veth] = []
         self._pods: list[PodPlace] = []
+        self.balancers: tuple[Balancer, ...] = ()
         self._indexes = count(_FIRST_INDEX)
         self._macs = MacAddresses()
 
@@ -165,6 +170,7 @@ class Draft:
             namespaces=tuple(place.finished() for place in self._places.values()),
             links=tuple(self._links),
             pods=tuple(self._pods),
+            balancers=self.balancers,
         )
 
     def _end(self, place: Place, wanted: str, master: str | None = None) -> LinkEnd:

@@ -5,16 +5,23 @@ Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what 
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from lab.ip import IPAddress, IPNetwork, Protocol
 from lab.scenario.model import Manner
 
-__all__ = ["Detour", "Errand", "Fence", "Receiver", "Sender"]
+__all__ = ["STACK", "Detour", "Errand", "Fence", "Receiver", "Sender"]
+
+STACK: Final = "stack"
+"""Stands for a device where packets are those of a namespace's own programs, above all of its rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """Where packets start: a namespace, its device, and the next hop's MAC for crafted frames."""
+    """Where packets start: a namespace, its device, and the next hop's MAC for crafted frames.
+
+    What a node sends starts in its own stack (``STACK``), and has no MAC before the node's rules have seen it.
+    """
 
     name: str
     namespace: str
@@ -27,15 +34,17 @@ class Sender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A pod where packets may arrive, or the host that is dialled.
+    """A pod where packets may arrive, a program of a node, or the host that is dialled.
 
-    Every pod of the lab is one: a packet at the wrong pod must be seen too.
+    Every pod of the lab is one: a packet at the wrong pod must be seen too. What is in a node's namespace shares its
+    address, and is known by its ``ports``; elsewhere there are none, and any port is the receiver's.
     """
 
     name: str
     namespace: str
     device: str
     address: IPAddress
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,10 @@ class Fence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detour:
-    """The route that the router must have for this probe: ``destination`` by way of ``via`` (a node's address)."""
+    """The route that the router must have for this probe: ``destination`` by way of ``via`` (a node's address).
+
+    It stands in a table of its own (``DETOUR_TABLE``), before those that the plan or a balancer has made.
+    """
 
     namespace: str
     destination: IPNetwork

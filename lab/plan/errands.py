@@ -4,16 +4,18 @@ Owns: ``resolve``.
 Must not: look at what a probe expects.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final, TypeVar, assert_never
 
 from lab.cluster.objects import Service, ServicePort
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
-from lab.plan.errand import Detour, Errand, Fence, Receiver, Sender
+from lab.plan.errand import STACK, Detour, Errand, Fence, Receiver, Sender
 from lab.plan.model import Listener, Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
+from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
 from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
 
@@ -23,6 +25,12 @@ Place = TypeVar("Place", bound=Namespace | PodPlace)
 
 _Dialled = tuple[IPAddress, int, Protocol]
 
+_NO_MAC: Final = "00:00:00:00:00:00"
+_LOOPBACK: Final[Mapping[Family, IPAddress]] = {
+    Family.IPV4: IPv4Address("127.0.0.1"),
+    Family.IPV6: IPv6Address("::1"),
+}
+_OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
 _DIALLED_FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP)
 
 
@@ -62,6 +70,8 @@ class _Resolver:
         self._families = scenario.network.families
         self._services = {(service.namespace, service.name): service for service in services}
         self._service_networks = scenario.network.service_cidrs
+        self._shared = [(each.network, each.nodes) for each in scenario.network.routed]
+        self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
         self._nodes = _with_role(plan, Role.NODE)
         self._hosts = _with_role(plan, Role.HOST)
         self._pods = {pod.name: pod for pod in plan.pods}
@@ -69,6 +79,8 @@ class _Resolver:
 
     def errand(self, number: int, probe: Probe) -> Errand:
         destination, port, protocol = self._dialled(probe)
+        if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
+            destination = _LOOPBACK[Family.of(destination)]
         sender = self._sender(probe, destination)
         return Errand(
             number=number,
@@ -81,7 +93,7 @@ class _Resolver:
             flows=probe.send.flows,
             payload=probe.send.payload,
             receivers=tuple(self._receivers(probe, Family.of(destination))),
-            fences=tuple(self._fences(probe, Family.of(destination))),
+            fences=tuple(self._fences(probe, destination)),
             nodes=tuple(self._nodes),
             detour=self._detour(probe, destination),
         )
@@ -90,6 +102,10 @@ class _Resolver:
         source = probe.source
         place = _find("from", source.name, self._places)
         namespace = place.namespace if isinstance(place, PodPlace) else place.name
+        if source.address is not None and source.address.version != destination.version:
+            raise _UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
+        if namespace in self._nodes:
+            return self._stack_sender(probe, place.name, namespace, destination)
         hop = next_hop(self._plan, namespace, destination)
         return Sender(
             name=place.name,
@@ -98,6 +114,24 @@ class _Resolver:
             address=source.address or _address(place, Family.of(destination)),
             mac=hop.out.mac,
             next_hop_mac=hop.into.mac,
+            port=source.port,
+        )
+
+    def _stack_sender(self, probe: Probe, name: str, namespace: str, destination: IPAddress) -> Sender:
+        source = probe.source
+        if source.loopback:
+            address = _LOOPBACK[Family.of(destination)]
+        elif destination.is_loopback:
+            address = destination
+        else:
+            address = source.address or own_source(self._plan, namespace, destination)
+        return Sender(
+            name=name,
+            namespace=namespace,
+            device=STACK,
+            address=address,
+            mac=_NO_MAC,
+            next_hop_mac=_NO_MAC,
             port=source.port,
         )
 
@@ -157,18 +191,33 @@ class _Resolver:
 
     def _receivers(self, probe: Probe, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
-            address = _address(pod, family)
-            yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
+            if pod.namespace not in self._nodes:
+                address = _address(pod, family)
+                yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
+        for node in self._nodes.values():
+            yield from _programs(node, family)
         if isinstance(probe.target, HostTarget):
             host = self._hosts[probe.target.host]
             yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=_address(host, family))
 
-    def _fences(self, probe: Probe, family: Family) -> Iterator[Fence]:
-        """The node that the sender's packets enter, and every pod: but not the sender, whom they need not leave."""
-        places: list[Namespace | PodPlace] = [self._entrance(probe), *self._pods.values()]
+    def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
+        """The nodes that its packets may enter, and every pod: but not the sender, whom they need not leave."""
+        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values()]
         for place in places:
             if place.name != probe.source.name:
-                yield Fence(name=place.name, address=_address(place, family))
+                yield Fence(name=place.name, address=_address(place, Family.of(destination)))
+
+    def _entrances(self, probe: Probe, destination: IPAddress) -> list[Namespace]:
+        """The node that the sender's packets enter, or all those among which the router shares their flows."""
+        sharing = self._sharing(probe, destination)
+        return [self._nodes[name] for name in sharing] or [self._entrance(probe)]
+
+    def _sharing(self, probe: Probe, destination: IPAddress) -> tuple[str, ...]:
+        """The nodes among which the router shares what a host sends there, unless the probe names one of them."""
+        named = isinstance(probe.target, ServiceTarget) and probe.target.node is not None
+        if named or probe.source.name not in self._hosts:
+            return ()
+        return next((nodes for network, nodes in self._shared if destination in network), ())
 
     def _entrance(self, probe: Probe) -> Namespace:
         sender = probe.source.name
@@ -180,11 +229,8 @@ class _Resolver:
         return next(iter(self._nodes.values())) if named is None else _find("to.node", named, self._nodes)
 
     def _detour(self, probe: Probe, destination: IPAddress) -> Detour | None:
-        """Where the router sends an address of a Service that is no node's own.
-
-        Said by every errand of a host that dials one, since the errands before it may have moved the route.
-        """
-        if probe.source.name not in self._hosts:
+        """Where the router sends an address of a Service that is no node's own, and that it does not share anyway."""
+        if probe.source.name not in self._hosts or self._sharing(probe, destination):
             return None
         network = self._service_network(destination)
         if network is None and isinstance(probe.target, ServiceTarget) and probe.target.via is not Front.NODE_PORT:
@@ -196,6 +242,20 @@ class _Resolver:
 
     def _service_network(self, destination: IPAddress) -> IPNetwork | None:
         return next((network for network in self._service_networks if destination in network), None)
+
+
+def _programs(node: Namespace, family: Family) -> Iterator[Receiver]:
+    """The host-network pods and daemons of a node, each by the addresses and ports on which it listens."""
+    own = tuple(each.interface.ip for each in node.addresses if not each.interface.ip.is_link_local)
+    ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
+    for listener in node.listeners:
+        for address in own if listener.address is None else (listener.address,):
+            if Family.of(address) is family:
+                ports[listener.name, address].append(listener.port)
+    for (name, address), numbers in ports.items():
+        yield Receiver(
+            name=name, namespace=node.name, device=STACK, address=address, ports=tuple(dict.fromkeys(numbers))
+        )
 
 
 def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:

@@ -8,20 +8,24 @@ its carrier event handled up to a second late (``linkwatch_urgent_event`` in net
 known in advance every message can be written without a look-up.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
 __all__ = [
+    "DETOUR_TABLE",
     "MAIN_TABLE",
     "Address",
+    "Balancer",
     "Bridge",
     "Device",
     "ForwardingEntry",
     "LinkEnd",
     "Listener",
+    "Masquerade",
     "Namespace",
     "Neighbour",
     "NextHop",
@@ -39,6 +43,10 @@ __all__ = [
 
 MAIN_TABLE: Final = 254
 """RT_TABLE_MAIN of linux/rtnetlink.h: where routes go that name no table."""
+
+
+DETOUR_TABLE: Final = 50
+"""Where the router looks first: the way that one errand asks for stands here and covers what the plan routes."""
 
 
 class Role(StrEnum):
@@ -119,7 +127,7 @@ class Route:
     """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address.
 
     With ``hops``, flows are shared among them, and ``device`` is the first one's. ``onlink`` says that ``via`` is
-    reached on ``device`` though no address there says so.
+    reached on ``device`` though no address there says so. What is ``unreachable`` goes nowhere, and its sender is told.
     """
 
     destination: IPNetwork
@@ -128,6 +136,7 @@ class Route:
     source: IPAddress | None = None
     hops: tuple[NextHop, ...] = ()
     onlink: bool = False
+    unreachable: bool = False
     table: int = MAIN_TABLE
 
 
@@ -163,6 +172,15 @@ class Listener:
     address: IPAddress | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Masquerade:
+    """What a node's CNI plugin masquerades: packets of pods in ``sources``, but for those to ``spared``."""
+
+    family: Family
+    sources: tuple[IPNetwork, ...]
+    spared: tuple[IPNetwork, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
     """One network namespace and all that stands in it, but for the links, which have two ends.
@@ -182,6 +200,7 @@ class Namespace:
     neighbours: tuple[Neighbour, ...] = ()
     forwarding: tuple[ForwardingEntry, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    masquerades: tuple[Masquerade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +249,28 @@ class PodPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Balancer:
+    """Who stands before nodes with addresses of ``pool``: a part of the router, by whose ``device`` it sends.
+
+    ``nodes`` holds the addresses of each node by its name, one for each family of the lab. One that is
+    ``health_checked`` asks them, and leaves out who says no.
+    """
+
+    name: str
+    pool: tuple[IPNetwork, ...]
+    nodes: Mapping[str, tuple[IPAddress, ...]]
+    device: str
+    health_checked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A whole lab. Namespaces are in the order in which they are made."""
 
     namespaces: tuple[Namespace, ...]
     links: tuple[Veth, ...]
     pods: tuple[PodPlace, ...] = ()
+    balancers: tuple[Balancer, ...] = ()
 
     def namespace(self, name: str) -> Namespace:
         """The namespace of that name. Raises ``KeyError``."""
@@ -243,6 +278,11 @@ class Plan:
             if namespace.name == name:
                 return namespace
         raise KeyError(name)
+
+    def with_sysctls(self, sysctls: Mapping[str, tuple[Sysctl, ...]]) -> Self:
+        """The plan with other sysctls in some namespaces, such as those that were found there."""
+        changed = tuple(replace(each, sysctls=sysctls.get(each.name, each.sysctls)) for each in self.namespaces)
+        return replace(self, namespaces=changed)
 
     def end(self, namespace: str, device: str) -> LinkEnd:
         """The link end of that device. Raises ``KeyError``."""

@@ -16,6 +16,10 @@ def plan_lines(plan: Plan) -> list[str]:
     lines: list[str] = []
     for namespace in plan.namespaces:
         lines += ["", *_namespace_lines(plan, namespace)]
+    for balancer in plan.balancers:
+        checked = ", as far as they are healthy" if balancer.health_checked else ""
+        pool, nodes = ", ".join(map(str, balancer.pool)), ", ".join(balancer.nodes)
+        lines += ["", f"balancer {balancer.name}: {pool} to {nodes}{checked}"]
     return lines[1:]
 
 
@@ -40,8 +44,7 @@ def _namespace_lines(plan: Plan, namespace: Namespace) -> Iterator[str]:
         about = f"id {vxlan.vni} local {vxlan.local} dev {vxlan.underlay} dstport {vxlan.port}"
         yield f"  vxlan {vxlan.device} index {vxlan.index} mac {vxlan.mac} {about}"
     yield from _addressing_lines(namespace)
-    for sysctl in namespace.device_sysctls:
-        yield f"  sysctl {sysctl.name} = {sysctl.value}"
+    yield from _further_lines(namespace)
     for pod in plan.pods:
         if pod.namespace == namespace.name and pod.name != namespace.name:
             yield f"  pod {pod.name} with {', '.join(map(str, pod.addresses))}"
@@ -50,13 +53,21 @@ def _namespace_lines(plan: Plan, namespace: Namespace) -> Iterator[str]:
         yield f"  listen {listener.protocol} {listener.port}{address} as {listener.name}"
 
 
+def _further_lines(namespace: Namespace) -> Iterator[str]:
+    for sysctl in namespace.device_sysctls:
+        yield f"  sysctl {sysctl.name} = {sysctl.value}"
+    for masquerade in namespace.masquerades:
+        sources, spared = (", ".join(map(str, each)) for each in (masquerade.sources, masquerade.spared))
+        yield f"  masquerade from {sources} to all but {spared}"
+
+
 def _addressing_lines(namespace: Namespace) -> Iterator[str]:
     for address in namespace.addresses:
         yield f"  address {address.interface} dev {address.device}"
     for route in namespace.routes:
         yield f"  route {_route(route)}"
     for rule in namespace.rules:
-        yield f"  rule {rule.priority}: from {rule.source or 'all'} lookup {rule.table}"
+        yield f"  rule {rule.priority}: from {rule.source or f'all {rule.family}'} lookup {rule.table}"
     for neighbour in namespace.neighbours:
         yield f"  neighbour {neighbour.address} lladdr {neighbour.mac} dev {neighbour.device}"
     for entry in namespace.forwarding:
@@ -64,6 +75,8 @@ def _addressing_lines(namespace: Namespace) -> Iterator[str]:
 
 
 def _route(route: Route) -> str:
+    if route.unreachable:
+        return f"unreachable {route.destination}"
     words = [str(route.destination)]
     if route.hops:
         words += [f"nexthop via {hop.via} dev {hop.device}" for hop in route.hops]

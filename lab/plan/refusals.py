@@ -5,10 +5,10 @@ Must not: give out addresses; ``addresses`` says itself when they run out.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from lab.ip import Family
+from lab.ip import Family, IPNetwork
 from lab.plan.names import NODES, OUTSIDE, OWN_NAMESPACES, UPLINK
 from lab.plan.sysctls import dotted
 from lab.scenario.model import Node, Position, Scenario
@@ -134,20 +134,28 @@ def _pod_problems(scenario: Scenario) -> Iterator[str]:
 
 def _place_problems(scenario: Scenario) -> Iterator[str]:
     segments = _segments(scenario)
-    nodes = {node.name for node in scenario.nodes}
     for host in scenario.hosts:
         if host.segment not in segments:
             yield f"{host.position}: {host.name}: there is no segment {host.segment!r}; use {', '.join(segments)}"
         if host.addresses < 1:
             yield f"{host.position}: {host.name}: expected one address or more, found {host.addresses}"
     for routed in scenario.network.routed:
-        for name in sorted(set(routed.nodes) - nodes):
-            known = ", ".join(sorted(nodes))
-            yield f"{routed.position}: {routed.network}: there is no node {name!r}; there are {known}"
-        if not routed.nodes:
-            yield f"{routed.position}: {routed.network}: say which nodes it is routed to"
-        if Family.of(routed.network) not in scenario.network.families:
-            yield f"{routed.position}: {routed.network}: the lab has no {Family.of(routed.network)}"
+        yield from _shared_problems(scenario, f"{routed.position}: {routed.network}", (routed.network,), routed.nodes)
+    for balancer in scenario.load_balancers:
+        yield from _shared_problems(scenario, f"{balancer.position}: {balancer.name}", balancer.pool, balancer.nodes)
+
+
+def _shared_problems(
+    scenario: Scenario, what: str, networks: Iterable[IPNetwork], names: Collection[str]
+) -> Iterator[str]:
+    nodes = {node.name for node in scenario.nodes}
+    for name in sorted(set(names) - nodes):
+        yield f"{what}: there is no node {name!r}; there are {', '.join(sorted(nodes))}"
+    if not names:
+        yield f"{what}: say which nodes it is routed to"
+    for family in {Family.of(network): None for network in networks}:
+        if family not in scenario.network.families:
+            yield f"{what}: the lab has no {family}"
 
 
 def _segments(scenario: Scenario) -> list[str]:

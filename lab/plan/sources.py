@@ -1,6 +1,6 @@
 """Which source address a masquerade gives.
 
-Owns: ``snat_source``.
+Owns: ``snat_source``, and ``own_source``, the address with which a namespace's own packets start.
 Must not: know which packets an engine masquerades.
 
 MASQUERADE takes the first address of global scope on the device by which the packet leaves (nf_nat_masquerade_ipv4
@@ -14,8 +14,9 @@ unnumbered; and one that goes through the overlay, the VXLAN device's.
 from lab.ip import Family, IPAddress
 from lab.plan.model import Device, Namespace, Plan, Role
 from lab.plan.names import UPLINK
+from lab.plan.walk import route_to
 
-__all__ = ["snat_source"]
+__all__ = ["own_source", "snat_source"]
 
 
 def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4) -> IPAddress:
@@ -38,6 +39,22 @@ def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4
     if not devices:
         raise LookupError(f"{node} has no pods, so nothing leaves by a pod device of it")
     return _selected(plan, namespace, devices[0], family)
+
+
+def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:
+    """The source that the kernel of a namespace gives to what its own programs send to ``destination``.
+
+    An address of its own is dialled from that address; else the route's preferred source counts, and then the device.
+
+    Raises:
+        UnreachableError: the namespace has no route there.
+        LookupError: it has no address of that family.
+    """
+    namespace = plan.namespace(name)
+    if any(address.interface.ip == destination for address in namespace.addresses):
+        return destination
+    route = route_to(namespace, destination)
+    return route.source or _selected(plan, namespace, route.device, Family.of(destination))
 
 
 def _pod_devices(plan: Plan, node: str) -> list[str]:

@@ -22,21 +22,25 @@ Nodes route each other's pod networks to each other directly (``interNode: host-
 as on the link, and neighbours and forwarding entries are all told, so that nothing is learnt or asked for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.plan.addresses import AddressPlan, allocate_addresses
+from lab.plan.balance import shared_route
+from lab.plan.claims import contested
 from lab.plan.draft import Draft, Place
 from lab.plan.model import (
+    DETOUR_TABLE,
     MAIN_TABLE,
     Address,
+    Balancer,
     Device,
     ForwardingEntry,
     Listener,
+    Masquerade,
     Neighbour,
-    NextHop,
     Plan,
     PolicyRule,
     Role,
@@ -48,7 +52,7 @@ from lab.plan.names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
 from lab.plan.pods import add_pods, everywhere
 from lab.plan.refusals import refusals
 from lab.plan.sysctls import DEVICES_AT_HAND, device_of
-from lab.scenario.model import Host, HostTarget, Node, Scenario
+from lab.scenario.model import Host, HostTarget, LoadBalancer, Node, Scenario
 
 __all__ = ["draw"]
 
@@ -56,6 +60,7 @@ _VNI: Final = 1
 _VXLAN_PORT: Final = 8472  # flannel's and the kernel's own; IANA's 4789 came later
 _FIRST_TABLE: Final = 100
 _FIRST_PRIORITY: Final = 1000
+_DETOUR_PRIORITY: Final = 100
 
 
 def draw(scenario: Scenario) -> Plan:
@@ -68,6 +73,9 @@ def draw(scenario: Scenario) -> Plan:
     if problems:
         raise ScenarioError(problems)
     addresses = allocate_addresses(scenario)
+    problems = contested(scenario, addresses)
+    if problems:
+        raise ScenarioError(problems)
     draft = Draft(scenario.network.families)
     fabric = draft.place(FABRIC, Role.SEGMENT)
     bridges = {name: draft.bridge(fabric, name).device for name in _segments_in_use(scenario)}
@@ -81,6 +89,9 @@ def draw(scenario: Scenario) -> Plan:
     else:
         _route_directly(nodes, addresses)
     add_pods(scenario, addresses, draft, nodes)
+    if scenario.network.outbound_masquerade:
+        for name, place in nodes.items():
+            place.masquerades += _masquerades(scenario, addresses.behind(name))
     for host in scenario.hosts:
         place = draft.place(host.name, Role.HOST)
         place.listeners += _dialled(scenario, host.name)
@@ -127,22 +138,29 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
         for name in segments.names
     }
     inner = legs[NODES]
-    for name, networks in addresses.pod_network.items():
-        for network, via in zip(networks, addresses.node[name], strict=True):
-            router.route(network, inner, via=via)
+    for name, own in addresses.node.items():
+        _route_behind(router, addresses.behind(name), inner, own)
     # Cluster IPs are no addresses of the wire; from outside they are reached by a static route to some node. Which one
     # an errand needs, its detour says; until then it is the first.
     for network, via in zip(addresses.service_networks, next(iter(addresses.node.values())), strict=True):
         router.route(network, inner, via=via)
-    for routed in scenario.network.routed:
-        family = scenario.network.families.index(Family.of(routed.network))
-        router.routes.append(_shared(routed.network, inner, [addresses.node[name][family] for name in routed.nodes]))
+    shared = [(each.network, each.nodes) for each in scenario.network.routed]
+    shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
+    for network, names in shared:
+        family = scenario.network.families.index(Family.of(network))
+        router.routes.append(shared_route(network, inner, [addresses.node[name][family] for name in names]))
+    draft.balancers = tuple(_balancer(each, addresses, inner) for each in scenario.load_balancers)
+    router.rules += [PolicyRule(family, _DETOUR_PRIORITY, DETOUR_TABLE) for family in scenario.network.families]
 
 
-def _shared(network: IPNetwork, device: str, ways: list[IPAddress]) -> Route:
-    if len(ways) == 1:
-        return Route(network, device, via=ways[0])
-    return Route(network, device, hops=tuple(NextHop(device, via) for via in ways))
+def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Balancer:
+    return Balancer(
+        name=balancer.name,
+        pool=balancer.pool,
+        nodes={name: addresses.node[name] for name in balancer.nodes},
+        device=device,
+        health_checked=balancer.health_checked,
+    )
 
 
 def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
@@ -169,10 +187,18 @@ def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segm
 
 def _route_directly(nodes: Mapping[str, Place], addresses: AddressPlan) -> None:
     for node in nodes.values():
-        for name, networks in addresses.pod_network.items():
+        for name, own in addresses.node.items():
             if name != node.name:
-                for network, via in zip(networks, addresses.node[name], strict=True):
-                    node.route(network, UPLINK, via=via)
+                _route_behind(node, addresses.behind(name), UPLINK, own)
+
+
+def _route_behind(
+    place: Place, networks: Iterable[IPNetwork], device: str, ways: Sequence[IPAddress], *, onlink: bool = False
+) -> None:
+    """Route networks of pods to their node, each by its address of the same family."""
+    by_family = {Family.of(way): way for way in ways}
+    for network in networks:
+        place.route(network, device, via=by_family[Family.of(network)], onlink=onlink)
 
 
 def _overlay(nodes: Mapping[str, Place], addresses: AddressPlan, draft: Draft) -> None:
@@ -188,10 +214,17 @@ def _overlay(nodes: Mapping[str, Place], addresses: AddressPlan, draft: Draft) -
         for other, there in devices.items():
             if other == name:
                 continue
-            for network, via in zip(addresses.pod_network[other], addresses.overlay(other), strict=True):
-                node.route(network, device, via=via, onlink=True)
-                node.neighbours.append(Neighbour(device, via, there.mac))
+            _route_behind(node, addresses.behind(other), device, addresses.overlay(other), onlink=True)
+            node.neighbours += [Neighbour(device, via, there.mac) for via in addresses.overlay(other)]
             node.forwarding.append(ForwardingEntry(device, there.mac, there.local))
+
+
+def _masquerades(scenario: Scenario, pods: Sequence[IPNetwork]) -> Iterator[Masquerade]:
+    """What a node hides: its pods, from everybody but other pods, as kind's and flannel's masquerading agents do."""
+    for family in scenario.network.families:
+        sources = tuple(network for network in pods if Family.of(network) is family)
+        spared = tuple(network for network in scenario.network.pod_cidrs if Family.of(network) is family)
+        yield Masquerade(family, sources, spared)
 
 
 def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segments) -> None:

@@ -23,10 +23,10 @@ from typing import Final
 import pytest
 
 from lab.pytest_plugin.annotations import Annotations
-from lab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_verdict
+from lab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_shelf, lab_verdict
 from lab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
 from lab.pytest_plugin.markers import register
-from lab.pytest_plugin.options import add_options, engines, iptables, is_required, repeats
+from lab.pytest_plugin.options import add_options, engines, iptables, is_required, repeats, seed
 from lab.pytest_plugin.required import Required
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "lab_of_file",
     "lab_open",
     "lab_sessions",
+    "lab_shelf",
     "lab_verdict",
     "pytest_addoption",
     "pytest_collect_file",
@@ -58,7 +59,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse options that cannot be, make markers known, and listen where all probes are heard of."""
-    for option in (engines, iptables, repeats):
+    for option in (engines, iptables, repeats, seed):
         option(config)
     register(config)
     if hasattr(config, "workerinput"):

@@ -8,20 +8,22 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
-from lab.pytest_plugin.options import iptables, kube_proxy
+from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
 from lab.scenario.model import Probe
 
 if TYPE_CHECKING:
+    from lab.bundles import Shelf
     from lab.pytest_plugin.items import ProbeItem, Run
     from lab.session import OpenLab, Session
     from lab.verdict.model import ProbeVerdict
 
-__all__ = ["hold", "lab_of_file", "lab_open", "lab_sessions", "lab_verdict"]
+__all__ = ["hold", "lab_of_file", "lab_open", "lab_sessions", "lab_shelf", "lab_verdict"]
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +40,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
             if engine not in sessions:
                 upstream = upstream_for(engine, kube_proxy(pytestconfig), _tell)
                 choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
-                sessions[engine] = stack.enter_context(Session(choice))
+                sessions[engine] = stack.enter_context(Session(choice, seed(pytestconfig)))
             return sessions[engine]
 
         yield on
@@ -93,8 +95,17 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
         return lab_of_file.of(item.run)
 
 
+@pytest.fixture(scope="session")
+def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
+    """Where evidence is kept; ``None`` where nobody wants any."""
+    from lab.bundles import Shelf  # noqa: PLC0415 - a run's own room
+
+    directory = bundle_directory(pytestconfig)
+    return None if directory is None else Shelf(directory)
+
+
 @pytest.fixture
-def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab") -> "ProbeVerdict":
+def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: "Shelf | None") -> "ProbeVerdict":
     """The probe's verdict, unless there is none that could be held against the expectation."""
     from lab.verdict.model import Judgement  # noqa: PLC0415
 
@@ -102,6 +113,9 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab") -> "ProbeVe
     probe: Probe = item.probe
     with _in_its_own_words(str(probe.position)):
         verdict = lab_open.probe(probe)
+        if lab_shelf is not None:
+            warn = partial(_warn, item)
+            verdict = lab_shelf.settle(verdict, item.run.engine, partial(lab_open.bundle, verdict), warn, item.name)
     _record(item, lab_open, verdict)
     match verdict.overall:
         case Judgement.SKIP:
@@ -118,8 +132,15 @@ def _record(item: "ProbeItem", lab_open: "OpenLab", verdict: "ProbeVerdict") -> 
         ("iptables", lab_open.built.variant),
         ("kernel", platform.release()),
         ("scenario", item.scenario.name),
+        ("seed", seed(item.config)),
         ("verdict", verdict.overall.value),
     ]
+    if verdict.bundle:
+        item.user_properties.append(("bundle", verdict.bundle))
+
+
+def _warn(item: pytest.Item, message: str) -> None:
+    item.warn(pytest.PytestWarning(message))
 
 
 def hold(lab_verdict: "ProbeVerdict") -> None:

@@ -7,14 +7,16 @@ Must not: act on any of them.
 """
 
 import os
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 
-__all__ = ["add_options", "engines", "iptables", "is_required", "kube_proxy", "repeats"]
+__all__ = ["add_options", "bundle_directory", "engines", "iptables", "is_required", "kube_proxy", "repeats", "seed"]
 
+_BUNDLES: Final = ".proxylab/bundles"
 _MOST_REPEATS: Final = 10_000
 
 
@@ -47,10 +49,24 @@ def add_options(parser: pytest.Parser) -> None:
         default=None,
         help="fail when there are scenarios and this machine could run none of them (in CI, where skips go unseen)",
     )
+    group.addoption(
+        "--lab-seed",
+        metavar="N",
+        help="orders source ports and payloads; the same seed sends the same packets (default: 0)",
+    )
+    group.addoption(
+        "--lab-bundle-dir",
+        metavar="DIRECTORY",
+        help="where the evidence of each probe that did not pass is kept (default: .proxylab/bundles below rootdir)",
+    )
+    group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
     parser.addini("lab_iptables", "as --lab-iptables", type="string")
     parser.addini("lab_kube_proxy", "as --lab-kube-proxy", type="string")
     parser.addini("lab_repeat", "as --lab-repeat", type="string")
+    parser.addini("lab_seed", "as --lab-seed", type="string")
+    parser.addini("lab_bundle_dir", "as --lab-bundle-dir", type="string")
+    parser.addini("lab_no_bundles", "as --lab-no-bundles", type="bool")
     parser.addini("lab_required", "as --lab-required", type="bool")
 
 
@@ -88,10 +104,31 @@ def repeats(config: pytest.Config) -> int:
 
 def is_required(config: pytest.Config) -> bool:
     """Whether a run that could run nothing must fail."""
-    given = config.getoption("lab_required")
-    if given is None and "LAB_REQUIRED" in os.environ:
-        return os.environ["LAB_REQUIRED"] not in ("", "0")
-    return bool(given or config.getini("lab_required"))
+    return _flag(config, "required")
+
+
+def seed(config: pytest.Config) -> int:
+    """What orders source ports and payloads. Raises ``UsageError`` for what is no number."""
+    given = _one(config, "seed") or "0"
+    if not given.isdecimal():
+        raise pytest.UsageError(f"--lab-seed: {given!r} is not a number from 0 on")
+    return int(given)
+
+
+def bundle_directory(config: pytest.Config) -> Path | None:
+    """Where evidence is kept; ``None`` where nobody wants any."""
+    if _flag(config, "no_bundles"):
+        return None
+    given = _one(config, "bundle_dir")
+    return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
+
+
+def _flag(config: pytest.Config, name: str) -> bool:
+    given = config.getoption(f"lab_{name}")
+    variable = f"LAB_{name.upper()}"
+    if given is None and variable in os.environ:
+        return os.environ[variable] not in ("", "0")
+    return bool(given or config.getini(f"lab_{name}"))
 
 
 def _one(config: pytest.Config, name: str) -> str:

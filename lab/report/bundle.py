@@ -5,17 +5,21 @@ Must not: write or read files (the caller does), or judge.
 
 A bundle is a directory::
 
-    case.json        the probe, the errand, what was seen, and the verdicts of the run: see ``Recorded``
-    explanation.txt  the verdict in words
-    trace.txt        the way of one more packet, rule by rule, if one was traced
-    capture.pcapng   the frames of the first flows at every tap, each with its flow as comment
-    rules/NODE.txt   the rules of each node, with counters, as they stood after the probe
-    plan.json        namespaces, links, addresses, routes and sysctls of the lab
+    case.json          the probe, the errand, what was seen, and the verdicts of the run: see ``Recorded``
+    explanation.txt    the verdict in words
+    repro.sh           the case without proxylab: a sandbox, the wire, the rules, the packets (``reproduction``)
+    trace.txt          the way of one more packet, rule by rule, if one was traced
+    conntrack.txt      what every node's connection tracking held of the flows
+    capture.pcapng     the frames of all flows at every tap, each with its flow as comment
+    rules/NODE.txt     the rules of each node, with counters, as they stood after the probe
+    logs/NODE.txt      what the engine said on each node
+    versions.txt       of everything that took part, and the seed
+    plan.json          namespaces, links, addresses, routes and sysctls of the lab
     scenario.lab.yaml  the scenario as it was
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Final
 
 from lab.codec import CodecError, dumps, loads
@@ -23,33 +27,46 @@ from lab.errors import ScenarioError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.report.pcapng import capture
+from lab.report.pcapng import pcapng
+from lab.report.reproduction import reproduction
 from lab.scenario.model import Probe
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet
 from lab.verdict.explain import explain
 from lab.verdict.journey import journey
 from lab.verdict.model import ProbeVerdict, Verdict
+from lab.verdict.words import endpoint
 
-__all__ = ["CASE", "Circumstances", "Recorded", "bundle", "read_case"]
+__all__ = ["CASE", "PLAN", "Circumstances", "NodeState", "Recorded", "bundle", "read_case", "read_plan"]
 
 CASE: Final = "case.json"
-_FORMAT: Final = 1
+PLAN: Final = "plan.json"
+_FORMAT: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Under what a run took place: versions, engine, and the order of source ports (the seed)."""
+    """Under what a run took place: versions, engine, and the seed of source ports and payloads."""
 
     proxylab: str
+    python: str
     kernel: str
+    machine: str
     engine: str
     iptables: str
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node after the probe: its rules as their tool saves them, with counters, and the engine's log."""
+
+    rules: str
+    log: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A probe as it was sent, judged and recorded. ``source`` is what ``expect.source`` came to in that lab."""
+    """A probe as it was sent, judged and recorded: ``ProbeVerdict`` without the plan, which has a file of its own."""
 
     format: int = _FORMAT
     circumstances: Circumstances
@@ -59,39 +76,79 @@ class Recorded:
     evidence: Evidence
     traced: Evidence | None
     verdicts: tuple[Verdict, ...]
+    options: tuple[str, ...] = ()
 
 
 def bundle(
     verdict: ProbeVerdict,
     *,
     circumstances: Circumstances,
-    source: IPAddress | None,
     plan: Plan,
-    rules: Mapping[str, str],
+    capture: Capture,
+    nodes: Mapping[str, NodeState],
     scenario: bytes,
 ) -> dict[str, bytes]:
-    """The files of a bundle by their path in it."""
+    """The files of a bundle by their path in it. Those that begin with ``#!`` are programs."""
     recorded = Recorded(
         circumstances=circumstances,
         probe=verdict.probe,
         errand=verdict.errand,
-        source=source,
+        source=verdict.source,
         evidence=verdict.evidence,
         traced=verdict.traced,
         verdicts=verdict.verdicts,
+        options=verdict.options,
     )
-    frames = verdict.evidence.frames + (verdict.traced.frames if verdict.traced else ())
+    rules = {node: state.rules for node, state in nodes.items()}
+    script = reproduction(verdict, plan, capture, rules, variant_of(circumstances.iptables))
     files = {
         CASE: dumps(recorded, Recorded),
         "explanation.txt": _text(explain(verdict)),
-        "capture.pcapng": capture(frames),
-        "plan.json": dumps(plan, Plan),
+        "conntrack.txt": _text(_conntrack(verdict)),
+        "versions.txt": _text(_versions(circumstances, capture)),
+        "capture.pcapng": pcapng(capture.frames),
+        PLAN: dumps(plan, Plan),
         "scenario.lab.yaml": scenario,
-        **{f"rules/{node}.txt": text.encode() for node, text in rules.items()},
+        **{f"rules/{node}.txt": state.rules.encode() for node, state in nodes.items()},
+        **{f"logs/{node}.txt": _text(state.log) for node, state in nodes.items()},
     }
+    if script is not None:
+        files["repro.sh"] = script.encode()
     if verdict.traced is not None:
         files["trace.txt"] = _text(journey(verdict.errand, verdict.traced))
     return files
+
+
+def variant_of(version: str) -> str:
+    """``legacy`` or ``nft``, as iptables names itself behind its version (``iptables v1.8.9 (legacy)``)."""
+    return "nft" if "nf_tables" in version or "(nft)" in version else "legacy"
+
+
+def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
+    """A line for each entry: the flow as it was sent, and who answers it there, to whom."""
+    errand, tracked = verdict.errand, verdict.evidence.tracked
+    if tracked is None:
+        yield "connection tracking was not read"
+        return
+    ports = {seen.flow: seen.source_port for seen in verdict.evidence.observations if _departs(seen, errand)}
+    for entry in tracked:
+        sent = (
+            f"{endpoint(errand.sender.address, ports.get(entry.flow, 0))} > {endpoint(errand.destination, errand.port)}"
+        )
+        back = f"{endpoint(entry.reply_source, entry.reply_source_port)} > "
+        back += endpoint(entry.reply_destination, entry.reply_destination_port)
+        yield f"{entry.node}: flow {entry.flow}: {errand.protocol} {sent}, reply {back}"
+    if not tracked:
+        yield "no node's connection tracking had an entry for any flow"
+
+
+def _departs(seen: Observation, errand: Errand) -> bool:
+    return seen.place == errand.sender.name and seen.direction is Direction.OUT and seen.packet is Packet.REQUEST
+
+
+def _versions(circumstances: Circumstances, capture: Capture) -> Iterator[str]:
+    yield from (f"{each.name}: {getattr(circumstances, each.name)}" for each in fields(circumstances))
+    yield f"frames: {len(capture.frames):,} in capture.pcapng, {capture.left_out:,} left out"
 
 
 def read_case(file: str, data: bytes) -> Recorded:
@@ -109,5 +166,17 @@ def read_case(file: str, data: bytes) -> Recorded:
     return recorded
 
 
-def _text(lines: tuple[str, ...]) -> bytes:
+def read_plan(file: str, data: bytes) -> Plan:
+    """The plan of a bundle.
+
+    Raises:
+        ScenarioError: the file is no plan, or one of another version of proxylab.
+    """
+    try:
+        return loads(data, Plan)
+    except CodecError as error:
+        raise ScenarioError([f"{file}: not a plan, or one of another version of proxylab: {error}"]) from None
+
+
+def _text(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()

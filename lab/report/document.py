@@ -23,6 +23,7 @@ The document (every key is always there; ``null`` where there is nothing to say)
         judgement: fail
         seconds: 0.004
         reproduce: "proxylab run … --probe '…'"
+        bundle: .proxylab/bundles/…    # the directory of its evidence, or null
         verdicts:
         - expectation: source          # outcome | reply | backends | source | spread | at
           judgement: fail
@@ -82,6 +83,7 @@ def _probe(probe: ProbeVerdict) -> dict[str, object]:
         "judgement": probe.overall,
         "seconds": round(probe.evidence.seconds, 6),
         "reproduce": " ".join(command(probe)),
+        "bundle": probe.bundle or None,
         "verdicts": [_verdict(verdict) for verdict in probe.verdicts],
     }
 

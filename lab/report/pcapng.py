@@ -12,7 +12,7 @@ from typing import Final
 
 from lab.verdict.evidence import Direction, SeenFrame
 
-__all__ = ["capture"]
+__all__ = ["pcapng"]
 
 _SECTION: Final = 0x0A0D0D0A
 _INTERFACE: Final = 1
@@ -28,7 +28,7 @@ _NANOSECONDS: Final = b"\x09"  # 10 to the -9
 _FLAG: Final = {Direction.IN: 1, Direction.OUT: 2}
 
 
-def capture(frames: Iterable[SeenFrame]) -> bytes:
+def pcapng(frames: Iterable[SeenFrame]) -> bytes:
     """The capture file. Frames stand in the order of time."""
     ordered = sorted(frames, key=lambda frame: frame.at)
     taps = {tap: number for number, tap in enumerate(dict.fromkeys((each.place, each.device) for each in ordered))}

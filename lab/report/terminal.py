@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from lab.verdict.columns import wrapped
 from lab.verdict.explain import explain, summary
 from lab.verdict.journey import journey
-from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
+from lab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult
 from lab.verdict.words import amount
 
 __all__ = ["Painter", "run_lines"]
@@ -30,17 +30,21 @@ _PARTICIPLES = {
     Judgement.SKIP: "skipped",
 }
 _LABEL = max(map(len, Judgement))
-_UNRESOLVED = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
 
 
 def run_lines(
-    results: Sequence[ScenarioResult], *, verbosity: int = 0, paint: Painter = lambda word, _: word
+    results: Sequence[ScenarioResult],
+    *,
+    verbosity: int = 0,
+    traces: bool = False,
+    paint: Painter = lambda word, _: word,
 ) -> list[str]:
     """The text of a run.
 
     Args:
         results: one for each scenario and engine, in the order of the run.
         verbosity: 0 by default; 1 (``-v``) names every probe; -1 (``-q``) gives one line for each that did not pass.
+        traces: show the way of each packet that was traced.
         paint: colours the words ``pass``, ``fail``, ``inconclusive`` and ``skip``; by default leaves them alone.
     """
     lines: list[str] = []
@@ -52,7 +56,7 @@ def run_lines(
             if verbosity > 0:
                 lines += _probes(result, paint)
     if verbosity >= 0:
-        for block in (*_journeys(results), *_blocks(results, paint)):
+        for block in (*(_journeys(results) if traces else ()), *_blocks(results, paint)):
             lines += ["", *block]
         lines.append("")
     lines.append(_summary(results))
@@ -77,7 +81,7 @@ def _probes(result: ScenarioResult, paint: Painter) -> Iterator[str]:
 def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
     """One line for each probe that did not pass, and for what kept a scenario from being judged."""
     for probe in result.probes:
-        if probe.overall in _UNRESOLVED:
+        if probe.overall in UNRESOLVED:
             first = next(each for each in probe.verdicts if each.judgement is probe.overall)
             reason = first.reasons[0] if first.reasons else f"{first.expectation} {first.observed}"
             yield f"{first.position}: {paint(probe.overall, probe.overall)}: {probe.probe.name}: {reason}"

@@ -4,24 +4,27 @@ Owns: the check that two probes which send the same do not hope for different ou
 Must not: look at one probe alone (``lab.scenario.expectations`` does).
 """
 
-from lab.scenario.parts import Parts, ProbeParts
+from collections.abc import Sequence
+
+from lab.scenario.document import Place
+from lab.scenario.parts import ProbeParts
 from lab.scenario.problems import Problems, shown
 
 __all__ = ["check_agreement"]
 
 
-def check_agreement(parts: Parts, problems: Problems) -> None:
+def check_agreement(probes: Sequence[ProbeParts], place: Place, problems: Problems) -> None:
     """Note probes with the same sender, target and payload of which one must fail."""
-    for index, probe in enumerate(parts.probes):
+    for index, probe in enumerate(probes):
         expect = probe.expect
         if expect is None or expect.outcome is None or probe.exceptions:
             continue
-        for earlier, other in enumerate(parts.probes[:index]):
+        for earlier, other in enumerate(probes[:index]):
             if other.expect is None or other.exceptions or not _same_flow(probe, other):
                 continue
             if other.expect.outcome not in (None, expect.outcome):
-                where = parts.place["spec"]["probes"][index]["expect"]["outcome"]
-                first = parts.place["spec"]["probes"][earlier]["expect"]["outcome"].key.position.line
+                where = place[index]["expect"]["outcome"]
+                first = place[earlier]["expect"]["outcome"].key.position.line
                 what = f"contradicts the probe {shown(other.name)}, which sends the same and expects"
                 problems.add(where.spot, f"{what} {other.expect.outcome} in line {first}")
                 break

@@ -4,14 +4,18 @@ Owns: the way from what an author wrote to what the other rooms read; probes and
 Must not: find mistakes; every one has been ruled out before.
 """
 
-from lab.cluster.objects import PodPort
+from collections.abc import Sequence
+
+from lab.cluster.objects import PodPort, Service
 from lab.errors import InternalError
-from lab.scenario.build_intent import Known, build_probe, build_step, build_stream
+from lab.scenario.build_course import build_step
+from lab.scenario.build_intent import Known, build_probe, build_stream
+from lab.scenario.changes import Moment
 from lab.scenario.conditions import axes_of
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
 from lab.scenario.inventory import pod_names
-from lab.scenario.manifests import Manifests
+from lab.scenario.manifests import Manifests, ServiceId
 from lab.scenario.model import (
     Axis,
     Daemon,
@@ -29,27 +33,30 @@ from lab.scenario.model import (
 )
 from lab.scenario.networks import families_of, networks_of
 from lab.scenario.parts import Parts
-from lab.scenario.schema.machines import BalancerShape, NodeShape, PodShape
+from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
 
 __all__ = ["build_scenario"]
 
 
-def build_scenario(file: str, parts: Parts, manifests: Manifests, configured: Configured) -> Scenario:
+def build_scenario(
+    file: str, parts: Parts, manifests: Manifests, moments: Sequence[Moment], configured: Configured
+) -> Scenario:
     """The Scenario that the documents of a file make, all of them checked.
 
     Args:
         file: the file's name, for positions.
         parts: the Scenario document, with the Pods and Nodes that stand as manifests.
         manifests: the objects beside it.
+        moments: what stands at each of its steps.
         configured: how the file configures its proxies.
     """
     document = parts.document
     if document is None:
         raise InternalError(f"{file}: refused, but no problem was told; please report this file")
     spec, at = document.spec, parts.place["spec"]
-    services = {key: service for key, service in manifests.services.items() if service is not None}
+    services = _services(manifests)
     groups = {name: pod for name, pod in parts.pods.items() if pod is not None}
     known = Known(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
     nodes = {name: node for name, node in parts.nodes.items() if node is not None}
@@ -63,10 +70,7 @@ def build_scenario(file: str, parts: Parts, manifests: Manifests, configured: Co
         network=_network(spec.network, matrix, at["network"]),
         nodes=tuple(_node(name, node, parts.at("nodes", name)) for name, node in nodes.items()),
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
-        hosts=tuple(
-            Host(name=name, segment=host.segment, addresses=host.addresses, position=at["hosts"][name].key.position)
-            for name, host in spec.hosts.items()
-        ),
+        hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
         services=tuple(services.values()),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
         load_balancers=tuple(
@@ -75,11 +79,19 @@ def build_scenario(file: str, parts: Parts, manifests: Manifests, configured: Co
         ),
         probes=tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes)),
         streams=tuple(build_stream(name, each, at["streams"][name], known) for name, each in spec.streams.items()),
-        steps=tuple(build_step(step, at["steps"][index]) for index, step in enumerate(spec.steps)),
+        steps=tuple(
+            build_step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
+            for index, (step, moment) in enumerate(zip(spec.steps, moments, strict=True))
+        ),
+        dns=spec.dns,
         matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
         notes=_notes(manifests, configured),
         proxy=configured.configuration,
     )
+
+
+def _services(manifests: Manifests) -> dict[ServiceId, Service]:
+    return {key: service for key, service in manifests.services.items() if service is not None}
 
 
 def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
@@ -89,6 +101,7 @@ def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
         pod_network=shape.pod_network.value,
         hairpin=shape.hairpin.value,
         inter_node=shape.inter_node.value,
+        outbound_masquerade=shape.outbound_masquerade,
         pod_cidrs=networks["podCIDR"],
         service_cidrs=networks["serviceCIDR"],
         node_cidrs=networks["nodeCIDR"],
@@ -131,6 +144,7 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
         ready=shape.ready,
         serving=shape.ready if shape.serving is None else shape.serving,
         terminating=shape.terminating,
+        present=shape.present,
         host_network=shape.host_network,
         shared_netns=shape.shared_netns,
         hostname=shape.hostname or "",
@@ -138,6 +152,10 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
         addresses=tuple(shape.addresses),
         position=place.key.position,
     )
+
+
+def _host(name: str, shape: HostShape, place: Place) -> Host:
+    return Host(name=name, segment=shape.segment, addresses=shape.addresses, position=place.key.position)
 
 
 def _balancer(name: str, shape: BalancerShape, place: Place, nodes: tuple[str, ...]) -> LoadBalancer:

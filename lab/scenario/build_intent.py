@@ -1,4 +1,4 @@
-"""Probes, streams and steps without a mistake become frozen objects.
+"""Probes and streams without a mistake become frozen objects.
 
 Owns: the way from what an author wants to know to what the other rooms read.
 Must not: find mistakes; every one has been ruled out before.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.cluster.objects import Service
-from lab.ip import Protocol
+from lab.ip import IPAddress, Protocol
 from lab.scenario.conditions import conditions_of
 from lab.scenario.document import Place
 from lab.scenario.manifests import ServiceId
@@ -23,7 +23,6 @@ from lab.scenario.model import (
     HttpExpect,
     NodeDevice,
     Outcome,
-    PodChange,
     PodTarget,
     Preserved,
     Probe,
@@ -32,9 +31,7 @@ from lab.scenario.model import (
     Shares,
     Source,
     SourceExpectation,
-    Step,
     Stream,
-    StreamExpect,
     Target,
 )
 from lab.scenario.references import choose_port, service_id, transport_of
@@ -50,9 +47,9 @@ from lab.scenario.schema.probe import (
     ServiceTargetShape,
     SourceShape,
 )
-from lab.scenario.schema.stream import PodChangeShape, StepShape, StreamShape
+from lab.scenario.schema.stream import StreamShape
 
-__all__ = ["Known", "build_probe", "build_step", "build_stream"]
+__all__ = ["Known", "build_conntrack", "build_probe", "build_source", "build_stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +84,6 @@ def build_stream(name: str, shape: StreamShape, place: Place, known: Known) -> S
         send=_send(shape.send, protocol),
         position=place.key.position,
     )
-
-
-def build_step(shape: StepShape, place: Place) -> Step:
-    """The step that stands at ``place``."""
-    conntrack = shape.expect.conntrack
-    return Step(
-        name=shape.name,
-        change={name: _change(change) for name, change in shape.change.pods.items()},
-        expect={
-            name: StreamExpect(backend=each.backend, lost=each.lost, position=place["expect"][name].key.position)
-            for name, each in shape.expect.streams.items()
-        },
-        conntrack=_conntrack(conntrack) if conntrack else None,
-        position=place["name"].key.position,
-    )
-
-
-def _change(shape: PodChangeShape | None) -> PodChange:
-    if shape is None:
-        return PodChange(gone=True)
-    return PodChange(ready=shape.ready, serving=shape.serving, terminating=shape.terminating)
 
 
 def _source(shape: SourceShape) -> Source:
@@ -170,6 +146,7 @@ def _front(target: ServiceTargetShape, service: Service, port: str | None) -> Se
 def _exception(shape: ExceptionShape, place: Place) -> Exceptional:
     return Exceptional(
         when=conditions_of(shape.when),
+        version=shape.when.version,
         expect=_expect(shape.expect, place["expect"]),
         because=shape.because,
         position=place.key.position,
@@ -181,18 +158,19 @@ def _expect(shape: ExpectShape, place: Place) -> Expect:
     return Expect(
         outcome=shape.outcome or Outcome.DELIVERED,
         backends=tuple(shape.backends) if shape.backends is not None else None,
-        source=_seen_source(shape),
+        source=build_source(shape.source),
         spread=Shares(shape.spread) if isinstance(shape.spread, dict) else shape.spread,
         at=shape.at,
         reply=shape.reply,
         http=HttpExpect(status=http.status, local_endpoints=http.local_endpoints) if http else None,
-        conntrack=_conntrack(shape.conntrack) if shape.conntrack else None,
+        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
         position=place.key.position,
         positions={str(key): place[str(key)].key.position for key in place.keys},
     )
 
 
-def _conntrack(shape: ConntrackShape) -> ConntrackExpect:
+def build_conntrack(shape: ConntrackShape) -> ConntrackExpect:
+    """What connection tracking must hold."""
     return ConntrackExpect(
         node=shape.node,
         some=_entries(shape.some) if shape.some else None,
@@ -204,8 +182,9 @@ def _entries(shape: EntriesShape) -> Entries:
     return Entries(reply_from=shape.reply_from, original_from=shape.original_from, port=shape.port)
 
 
-def _seen_source(shape: ExpectShape) -> SourceExpectation | None:
-    match shape.source:
+def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpectation | None:
+    """Whom a backend must see, from what stands at ``source``."""
+    match source:
         case NodeDeviceShape(node=node, device=device):
             return NodeDevice(node, device.value)
         case str():

@@ -4,23 +4,28 @@ Owns: ``cases``: the product of the axes, the id of each case, and which excepti
 Must not: know engines; whoever runs a scenario says the mode.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import TypeVar
 
-from lab.ip import Family
-from lab.scenario.model import Case, Network, Node, Probe, Scenario
+from lab.ip import Family, IPAddress, IPNetwork
+from lab.scenario.model import Case, Exceptional, Network, Node, Probe, Scenario, Step, StepException
 
 __all__ = ["cases"]
 
+Located = TypeVar("Located", IPAddress, IPNetwork)
 
-def cases(scenario: Scenario, mode: str) -> tuple[Scenario, ...]:
-    """The scenario once for each combination of its axes, with what is expected in a proxy of that mode.
+
+def cases(scenario: Scenario, mode: str, version: tuple[int, int] | None = None) -> tuple[Scenario, ...]:
+    """The scenario once for each combination of its axes, with what is expected in a proxy of that mode and version.
+
+    An exception for versions holds in no proxy whose version is not known.
 
     The names of probes end in their case's id: ``a pod reaches itself[ipv4-none]``. The values of an id stand in the
     order of the axes: families, wiring, sysctls, mode. A scenario whose matrix leaves ``mode`` out has no case.
     """
-    return tuple(_in_case(scenario, axes, mode) for axes in _combinations(scenario, mode))
+    return tuple(_in_case(scenario, axes, mode, version) for axes in _combinations(scenario, mode))
 
 
 def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:
@@ -31,11 +36,11 @@ def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:
             yield axes
 
 
-def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str) -> Scenario:
+def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str, version: tuple[int, int] | None) -> Scenario:
     case = Case(id="-".join(_label(axis, value) for axis, value in axes.items()), axes=axes)
     network = _network(scenario.network, axes)
     sysctls = {axis: value for axis, value in axes.items() if axis.startswith("net.")}
-    conditions = {
+    axes_and_mode = {
         "families": "+".join(network.families),
         "podNetwork": network.pod_network,
         "interNode": network.inter_node,
@@ -43,11 +48,20 @@ def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str) -> Scenario
         **axes,
         "mode": mode,
     }
+
+    def holds(exception: Exceptional | StepException) -> bool:
+        if exception.version is not None and (version is None or version not in exception.version):
+            return False
+        return exception.when.items() <= axes_and_mode.items()
+
     return replace(
         scenario,
         network=network,
-        nodes=tuple(_node(node, sysctls) for node in scenario.nodes),
-        probes=tuple(_probe(probe, conditions, case) for probe in scenario.probes),
+        nodes=tuple(_node(node, sysctls, network.families) for node in scenario.nodes),
+        pods=tuple(replace(pod, addresses=_of(network.families, pod.addresses)) for pod in scenario.pods),
+        load_balancers=tuple(replace(each, pool=_of(network.families, each.pool)) for each in scenario.load_balancers),
+        probes=tuple(_probe(probe, holds, case) for probe in scenario.probes),
+        steps=tuple(_step(step, holds, case) for step in scenario.steps),
         matrix=(),
         case=case,
     )
@@ -61,30 +75,60 @@ def _label(axis: str, value: str) -> str:
 
 def _network(network: Network, axes: Mapping[str, str]) -> Network:
     families = tuple(map(Family, axes["families"].split("+"))) if "families" in axes else network.families
-    given = {key: getattr(network, key) for key in ("pod_cidrs", "service_cidrs", "node_cidrs", "outside_cidrs")}
     return replace(
         network,
         families=families,
         pod_network=axes.get("podNetwork", network.pod_network),
         inter_node=axes.get("interNode", network.inter_node),
         hairpin=axes.get("hairpin", network.hairpin),
-        **{
-            key: tuple(each for family in families for each in networks if Family.of(each) is family)
-            for key, networks in given.items()
-        },
+        routed=tuple(each for each in network.routed if Family.of(each.network) in families),
+        pod_cidrs=_in_order(families, network.pod_cidrs),
+        service_cidrs=_in_order(families, network.service_cidrs),
+        node_cidrs=_in_order(families, network.node_cidrs),
+        outside_cidrs=_in_order(families, network.outside_cidrs),
     )
 
 
-def _node(node: Node, sysctls: Mapping[str, str]) -> Node:
-    return replace(node, sysctls={**node.sysctls, **sysctls}) if sysctls else node
+def _node(node: Node, sysctls: Mapping[str, str], families: Collection[Family]) -> Node:
+    return replace(
+        node,
+        sysctls={**node.sysctls, **sysctls},
+        addresses=tuple(each for each in node.addresses if Family.of(each.interface) in families),
+        routes=tuple(each for each in node.routes if Family.of(each.destination) in families),
+        daemons=tuple(each for each in node.daemons if each.address is None or Family.of(each.address) in families),
+    )
 
 
-def _probe(probe: Probe, conditions: Mapping[str, str], case: Case) -> Probe:
-    holding = (each for each in probe.exceptions if each.when.items() <= conditions.items())
-    exception = next(holding, None)
+def _of(families: Collection[Family], addresses: Iterable[Located]) -> tuple[Located, ...]:
+    """The addresses or networks of the case's families: the others are for other cases."""
+    return tuple(each for each in addresses if Family.of(each) in families)
+
+
+def _in_order(families: Iterable[Family], networks: Sequence[IPNetwork]) -> tuple[IPNetwork, ...]:
+    """The networks of the case's families, the primary one's first."""
+    return tuple(each for family in families for each in _of((family,), networks))
+
+
+def _probe(probe: Probe, holds: Callable[[Exceptional], bool], case: Case) -> Probe:
+    exception = next(filter(holds, probe.exceptions), None)
     return replace(
         probe,
-        name=f"{probe.name}[{case.id}]" if case.id else probe.name,
+        name=_name(probe.name, case),
         expect=exception.expect if exception else probe.expect,
         exceptions=(),
     )
+
+
+def _step(step: Step, holds: Callable[[Exceptional | StepException], bool], case: Case) -> Step:
+    exception = next(filter(holds, step.exceptions), None)
+    return replace(
+        step,
+        name=_name(step.name, case),
+        expect=exception.expect if exception else step.expect,
+        probes=tuple(_probe(probe, holds, case) for probe in step.probes),
+        exceptions=(),
+    )
+
+
+def _name(name: str, case: Case) -> str:
+    return f"{name}[{case.id}]" if case.id else name

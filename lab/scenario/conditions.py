@@ -10,10 +10,13 @@ from typing import Any
 
 from lab.scenario.document import Place
 from lab.scenario.model import Mode
-from lab.scenario.parts import Parts, ProbeParts
+from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
+from lab.scenario.schema.expect import ExceptionShape
 from lab.scenario.schema.matrix import AXES, ConditionShape, MatrixShape
+from lab.scenario.schema.step import StepExceptionShape
 from lab.scenario.schema.syntax import sysctl_fault
+from lab.scenario.versions import VersionRange
 
 __all__ = ["axes_of", "check_conditions", "conditions_of", "value_text"]
 
@@ -35,8 +38,12 @@ def axes_of(matrix: MatrixShape) -> dict[str, tuple[str, ...]]:
 
 
 def conditions_of(when: ConditionShape) -> dict[str, str]:
-    """What a condition asks for, by axis."""
-    named = {str(field.alias): getattr(when, name) for name, field in ConditionShape.model_fields.items()}
+    """What a condition asks for, by axis; versions are no axis."""
+    named = {
+        str(field.alias): getattr(when, name)
+        for name, field in ConditionShape.model_fields.items()
+        if name != "version"
+    }
     return {
         axis: value_text(value) for axis, value in {**named, **(when.model_extra or {})}.items() if value is not None
     }
@@ -59,7 +66,12 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         if count > MOST_CASES:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
     for index, probe in enumerate(parts.probes):
-        _check_exceptions(parts, probe, spec["probes"][index]["except"], problems)
+        _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
+    for number, step in enumerate(parts.steps):
+        at = spec["steps"][number]
+        _check_exceptions(parts, step.shape.exceptions if step.shape else (), at["except"], problems)
+        for index, probe in enumerate(step.probes):
+            _check_exceptions(parts, probe.exceptions, at["probes"][index]["except"], problems)
 
 
 def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
@@ -69,26 +81,29 @@ def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
             problems.add(place[key].key, f"{shown(key)} is no axis", allowed=allowed, word=key, known=tuple(axes))
 
 
-def _check_exceptions(parts: Parts, probe: ProbeParts, place: Place, problems: Problems) -> None:
+def _check_exceptions(
+    parts: Parts, exceptions: Iterable[ExceptionShape | StepExceptionShape | None], place: Place, problems: Problems
+) -> None:
     possible = None if parts.matrix is None or parts.network is None else _values(parts)
-    told: list[tuple[Place, dict[str, str]]] = []
-    for index, exception in enumerate(probe.exceptions):
+    told: list[tuple[Place, dict[str, str], VersionRange | None]] = []
+    for index, exception in enumerate(exceptions):
         when = place[index]["when"]
         _check_axes(when, (*AXES, "version"), problems)
         if exception is None:
             continue
-        conditions = conditions_of(exception.when)
-        if not conditions:
+        conditions, version = conditions_of(exception.when), exception.when.version
+        if not conditions and version is None:
             problems.add(when.spot, "holds always", allowed="say when, or say it in expect")
         for axis, value in conditions.items() if possible is not None else ():
             _check_condition(axis, value, (possible or {}).get(axis), when[axis], problems)
-        for other, earlier in told:
-            if all(earlier.get(axis, value) == value for axis, value in conditions.items()):
+        for other, earlier, versions in told:
+            alike = all(earlier.get(axis, value) == value for axis, value in conditions.items())
+            if alike and (version is None or versions is None or version.meets(versions)):
                 line = other.key.position.line
                 what = f"holds in a case where the exception in line {line} holds too"
                 problems.add(when.spot, what, allowed="exceptions exclude each other")
                 break
-        told.append((place[index], conditions))
+        told.append((place[index], conditions, version))
 
 
 def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
@@ -101,11 +116,11 @@ def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
         "hairpin": network and network.hairpin,
     }
     values: dict[str, tuple[str, ...] | None] = {axis: (value_text(value),) for axis, value in fixed.items()}
-    return {**values, "mode": tuple(Mode), "version": None, **(axes_of(matrix) if matrix else {})}
+    return {**values, "mode": tuple(Mode), **(axes_of(matrix) if matrix else {})}
 
 
 def _check_condition(axis: str, value: str, values: tuple[str, ...] | None, place: Place, problems: Problems) -> None:
-    if values is None and axis != "version" and not sysctl_fault(axis):
+    if values is None and not sysctl_fault(axis):
         problems.add(place.key, "is no axis of the matrix", allowed="add it to spec.matrix")
     elif values is not None and value not in values:
         what = f"no case has {axis} {shown(value)}"

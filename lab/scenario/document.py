@@ -37,12 +37,14 @@ class Document:
     """One document of a stream: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and ``None`` only.
 
     ``marks`` holds the marks of each container's entries, by the ``id`` of the container. Containers live as long as
-    the document, and an aliased one stands in several places with the marks of its anchor.
+    the document, and an aliased one stands in several places with the marks of its anchor. ``within`` is the path to a
+    document that was made of a part of another one.
     """
 
     value: object
     start: Position
     marks: Mapping[int, Mapping[str | int, Marks]]
+    within: Path = ()
 
     @property
     def root(self) -> "Place":
@@ -84,12 +86,12 @@ class Place:
     @property
     def key(self) -> Spot:
         """The key that leads here (for a list item, the item)."""
-        return Spot(self._marks().key, self.path)
+        return Spot(self._marks().key, (*self.document.within, *self.path))
 
     @property
     def spot(self) -> Spot:
         """The value that stands here."""
-        return Spot(self._marks().value, self.path)
+        return Spot(self._marks().value, (*self.document.within, *self.path))
 
     def _marks(self) -> Marks:
         found = Marks(self.document.start, self.document.start)

@@ -6,6 +6,7 @@ Must not: judge (``lab.verdict`` does).
 
 from lab.scenario.conntrack import check_conntrack
 from lab.scenario.document import Place
+from lab.scenario.inventory import Inventory
 from lab.scenario.model import Front, Outcome, Spread
 from lab.scenario.problems import Problems, listed
 from lab.scenario.references import ready_pods, service_id
@@ -14,7 +15,7 @@ from lab.scenario.schema.probe import SendShape, ServiceTargetShape
 from lab.scenario.subject import Subject
 from lab.spread import flows_needed
 
-__all__ = ["check_expectations"]
+__all__ = ["check_expectations", "check_source"]
 
 
 def check_expectations(subject: Subject) -> None:
@@ -30,9 +31,7 @@ def _check(subject: Subject, expect: ExpectShape, place: Place) -> None:
     inventory, problems = subject.inventory, subject.problems
     _check_outcome(expect, place, problems)
     _check_http(subject, expect, place)
-    if isinstance(expect.source, NodeDeviceShape) and expect.source.node not in inventory.nodes:
-        spot = place["source"]["node"].spot
-        inventory.refuse(spot, expect.source.node, "a node", inventory.nodes, problems)
+    check_source(expect.source, place["source"], inventory, problems)
     if expect.at is not None:
         name = expect.at.partition("/")[0]
         if name not in inventory.senders:
@@ -42,6 +41,12 @@ def _check(subject: Subject, expect: ExpectShape, place: Place) -> None:
     _check_backends(subject, expect.backends or [], place["backends"])
     if expect.outcome is Outcome.DELIVERED and expect.spread is not None:
         _check_spread(subject, expect, place["spread"])
+
+
+def check_source(source: object, place: Place, inventory: Inventory, problems: Problems) -> None:
+    """Note a source address of a node that is not there."""
+    if isinstance(source, NodeDeviceShape) and source.node not in inventory.nodes:
+        inventory.refuse(place["node"].spot, source.node, "a node", inventory.nodes, problems)
 
 
 def _check_outcome(expect: ExpectShape, place: Place, problems: Problems) -> None:
@@ -141,8 +146,8 @@ def _endpoints(subject: Subject, target: ServiceTargetShape) -> int | None:
     """The number of ready endpoints of the Service, or ``None`` where that cannot be known."""
     wanted = service_id(target.service, target.namespace)
     service = subject.manifests.services.get(wanted)
-    if service is None or subject.inventory.doubtful or not subject.manifests.complete:
+    if service is None or subject.pods is None or subject.inventory.doubtful or not subject.manifests.complete:
         return None
     if (given := subject.manifests.endpoints(wanted)) is not None:
         return given
-    return ready_pods(service, subject.parts)
+    return ready_pods(service, subject.pods)

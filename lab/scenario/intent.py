@@ -1,6 +1,6 @@
 """What a scenario wants to know: probes and streams, and what must become of them.
 
-Owns: the frozen objects of ``spec.probes``, ``spec.streams`` and ``spec.steps``. ``model`` exports them all.
+Owns: the frozen objects of ``spec.probes`` and ``spec.streams``; ``course`` has steps. ``model`` exports them all.
 Must not: know YAML, pydantic, or addresses that the author did not write.
 """
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lab.ip import IPAddress, Protocol
+from lab.scenario.versions import VersionRange
 from lab.scenario.words import Front, Manner, Outcome, Position, Reply, Spread
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "HostTarget",
     "HttpExpect",
     "NodeDevice",
-    "PodChange",
     "PodTarget",
     "Preserved",
     "Probe",
@@ -30,9 +30,7 @@ __all__ = [
     "Shares",
     "Source",
     "SourceExpectation",
-    "Step",
     "Stream",
-    "StreamExpect",
     "Target",
 ]
 
@@ -187,10 +185,12 @@ class Expect:
 class Exceptional:
     """One entry of ``except``: what holds instead, in which cases, and why.
 
-    ``when`` gives axes of the matrix, ``mode`` and ``version`` with the value each must have (see ``Case.axes``).
+    ``when`` gives axes of the matrix and ``mode`` with the value each must have (see ``Case.axes``), ``version`` the
+    versions of the proxy; ``None`` is any.
     """
 
     when: Mapping[str, str]
+    version: VersionRange | None = None
     expect: Expect
     because: str
     position: Position
@@ -217,34 +217,4 @@ class Stream:
     source: Source
     target: Target
     send: Send
-    position: Position
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamExpect:
-    """What a stream must show during one step: the backend that answers, and how many packets may stay unanswered."""
-
-    backend: str | None = None
-    lost: int | None = None
-    position: Position
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodChange:
-    """What becomes of the pods of an entry in one step; ``None`` leaves a thing as it is. ``gone`` deletes them."""
-
-    ready: bool | None = None
-    serving: bool | None = None
-    terminating: bool | None = None
-    gone: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A change of the cluster, and what must hold after it. ``change`` and ``expect`` are by the names of the file."""
-
-    name: str
-    change: Mapping[str, PodChange] = field(default_factory=dict)
-    expect: Mapping[str, StreamExpect] = field(default_factory=dict)
-    conntrack: ConntrackExpect | None = None
     position: Position

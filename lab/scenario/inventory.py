@@ -14,7 +14,7 @@ from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.schema.machines import PodShape
 from lab.scenario.schema.syntax import is_label
 
-__all__ = ["MOST_PODS", "Inventory", "pod_names", "take_inventory"]
+__all__ = ["MOST_PODS", "Inventory", "check_readiness", "pod_names", "take_inventory"]
 
 MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""
@@ -168,6 +168,11 @@ def _check_addresses(pod: PodShape, place: Place, problems: Problems) -> None:
     if pod.hostname and (pod.replicas is not None or not pod.subdomain):
         what = "replicas go by their own names" if pod.subdomain else "a hostname is looked for below a subdomain"
         problems.add(place["hostname"].key, what, allowed="allowed: a single pod's, with a subdomain")
+    check_readiness(pod, place, problems)
+
+
+def check_readiness(pod: PodShape, place: Place, problems: Problems) -> None:
+    """Note a pod that says at ``place`` that it serves, and contradicts itself."""
     if pod.serving is not None and not pod.terminating and pod.serving != pod.ready:
         what = f"a pod that does not terminate is serving when it is ready, and ready is {shown(pod.ready)}"
         problems.add(place["serving"].spot, what, allowed="say ready, or terminating: true")

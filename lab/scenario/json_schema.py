@@ -37,7 +37,7 @@ def json_schema() -> dict[str, Any]:
     """The schema of one document of a scenario file, as JSON Schema draft-07."""
     shapes: list[type[BaseModel]] = [ScenarioDocument, *_DOCUMENTS.values()]
     names, made = models_json_schema([(shape, "validation") for shape in shapes], ref_template="#/definitions/{model}")
-    definitions = {name: _draft_07(definition) for name, definition in made["$defs"].items()}
+    definitions = {name: _draft_07(definition) for name, definition in _with_words(made["$defs"]).items()}
     for shape in shapes:
         definitions[_name(names, shape)].pop("title", None)
     tree: dict[str, Any] = _OBJECT
@@ -50,6 +50,24 @@ def json_schema() -> dict[str, Any]:
         **tree,
         "definitions": definitions,
     }
+
+
+def _with_words(definitions: dict[str, Any]) -> dict[str, Any]:
+    """The definitions, with every closed set of words where it is used.
+
+    Of a key with a reference an editor shows what is said of the words, not what is said of the key.
+    """
+    words = {f"#/definitions/{name}": each for name, each in definitions.items() if "enum" in each or "const" in each}
+
+    def spelled(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [spelled(each) for each in schema]
+        if not isinstance(schema, dict):
+            return schema
+        kept = {key: spelled(value) for key, value in schema.items()}
+        return words[kept["$ref"]] | _without(kept, "$ref") if kept.get("$ref") in words else kept
+
+    return {name: spelled(each) for name, each in definitions.items() if f"#/definitions/{name}" not in words}
 
 
 def _name(names: Any, shape: type[BaseModel]) -> str:

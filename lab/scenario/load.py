@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.scenario.build import build_scenario
+from lab.scenario.changes import Moment, read_changes
 from lab.scenario.conditions import check_conditions
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Document, Place, Spot
@@ -26,41 +27,46 @@ from lab.scenario.networks import check_network, service_networks
 from lab.scenario.parts import read_parts, with_objects
 from lab.scenario.probes import check_probes
 from lab.scenario.problems import Problems
-from lab.scenario.references import check_services
+from lab.scenario.references import check_services, single_pods
 from lab.scenario.source import MOST_BYTES, decode, read_documents
-from lab.scenario.streams import check_streams
+from lab.scenario.streams import check_steps, check_streams
+from lab.scenario.subject import Subject
 
 __all__ = ["load_scenario", "parse_scenario"]
 
 
-def load_scenario(path: Path, *, to_run: bool = True) -> Scenario:
+def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None) -> Scenario:
     """Read a scenario file.
 
     Args:
         path: the file.
         to_run: refuse what this version cannot run. Without it, the scenario is for those who only look at it.
+        strict: hold manifests against the schema of this version of Kubernetes too (see ``lab.scenario.strict``).
 
     Raises:
         ScenarioError: with a line for each mistake, or saying why the file cannot be read.
+        CapabilityError: ``strict`` needs a package that is not installed.
     """
     problems = Problems()
     text = _read(path, _start(str(path)), problems)
     problems.raise_any()
-    return _scenario(text, str(path), problems, to_run=to_run)
+    return _scenario(text, str(path), problems, to_run=to_run, strict=strict)
 
 
-def parse_scenario(text: str, file: str, *, to_run: bool = True) -> Scenario:
+def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | None = None) -> Scenario:
     """Read a scenario from text.
 
     Args:
         text: the YAML of one scenario file.
         file: the name by which positions call it; ``spec.manifests`` are looked for beside it.
         to_run: refuse what this version cannot run.
+        strict: as for ``load_scenario``.
 
     Raises:
         ScenarioError: with a line for each mistake.
+        CapabilityError: ``strict`` needs a package that is not installed.
     """
-    return _scenario(text, file, Problems(), to_run=to_run)
+    return _scenario(text, file, Problems(), to_run=to_run, strict=strict)
 
 
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
@@ -75,7 +81,7 @@ def _read(path: Path, spot: Spot, problems: Problems) -> str:
     return decode(data, str(path), problems) or ""
 
 
-def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scenario:
+def _scenario(text: str, file: str, problems: Problems, *, to_run: bool, strict: str | None) -> Scenario:
     documents, complete = read_documents(text, file, problems)
     scenarios = [document.root for document in documents if _is_scenario(document)]
     configurations = [document.root for document in documents if _is_configuration(document)]
@@ -89,23 +95,34 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool) -> Scen
     if not scenarios:
         _configured(configurations, problems)
         read_manifests(others, (), problems)
+        _check_strictly(others, strict, problems)
         problems.raise_any()
     parts = read_parts(scenarios[0], problems)
     configured = _configured(configurations, problems)
     others += _further(scenarios[0]["spec"]["manifests"], Path(file).parent, problems)
     manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
+    _check_strictly(others, strict, problems)
     parts = with_objects(parts, manifests, problems)
+    moments: tuple[Moment, ...] = ()
     if complete:
         inventory = take_inventory(parts, problems)
         check_network(parts, inventory, problems)
         check_conditions(parts, problems)
-        check_probes(parts, inventory, manifests, problems)
+        pods = single_pods(parts)
+        check_probes(
+            parts.probes,
+            parts.place["spec"]["probes"],
+            lambda probe, place: Subject(probe, place, parts, inventory, manifests, pods, problems),
+            problems,
+        )
         check_streams(parts, inventory, manifests, problems)
+        moments = read_changes(parts, inventory, manifests, problems)
+        check_steps(parts, inventory, moments, problems)
         if to_run:
             refuse_missing(parts, inventory, manifests, configurations, problems)
     problems.raise_any()
-    return build_scenario(file, parts, manifests, configured)
+    return build_scenario(file, parts, manifests, moments, configured)
 
 
 def _configured(documents: list[Place], problems: Problems) -> Configured:
@@ -114,6 +131,13 @@ def _configured(documents: list[Place], problems: Problems) -> Configured:
     from lab.scenario.configuration import read_configuration  # noqa: PLC0415 - for files that have such a document
 
     return read_configuration(documents, problems)
+
+
+def _check_strictly(documents: list[Place], version: str | None, problems: Problems) -> None:
+    if version is not None:
+        from lab.scenario.strict import check_strictly  # noqa: PLC0415 - for those who ask for it
+
+        check_strictly(documents, version, problems)
 
 
 def _further(place: Place, folder: Path, problems: Problems) -> Iterator[Place]:

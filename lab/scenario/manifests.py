@@ -54,6 +54,7 @@ class Manifests:
         services: every Service that is named, ``None`` where it is not well-formed.
         places: where each of them stands.
         slices: every EndpointSlice that is well-formed, by namespace and name; Endpoints are mirrored into such.
+        slice_places: where each of those stands that are no mirrors.
         sliced: the Services whose slices the author gives.
         pods: the Pods by name.
         nodes: the Nodes by name.
@@ -65,6 +66,7 @@ class Manifests:
     services: dict[ServiceId, Service | None] = field(default_factory=dict)
     places: dict[ServiceId, Place] = field(default_factory=dict)
     slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
+    slice_places: dict[ServiceId, Place] = field(default_factory=dict)
     sliced: set[ServiceId] = field(default_factory=set)
     pods: dict[str, Given] = field(default_factory=dict)
     nodes: dict[str, Given] = field(default_factory=dict)
@@ -196,6 +198,7 @@ class _Reader:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds names, not addresses")
         elif service:
             self.found.slices[name] = made
+            self.found.slice_places[name] = place
 
     def _read_endpoints(self, place: Place) -> None:
         from lab.scenario.schema.workload import EndpointsShape  # noqa: PLC0415

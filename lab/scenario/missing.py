@@ -24,7 +24,7 @@ from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.references import choose_port, service_id
 from lab.scenario.schema.probe import ServiceTargetShape
 
-__all__ = ["MISSING", "Missing", "refuse_missing"]
+__all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
 
 RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
 
@@ -67,11 +67,9 @@ _OF_EXPECT: Final = (
 
 MISSING: Final = (
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
-    Missing("pods.*.addresses"),
-    Missing("loadBalancers"),
+    Missing("dns", _true),
     Missing("streams"),
     Missing("steps"),
-    Missing("probes.[].from.loopback", _true),
     Missing(
         "probes.[].to.via",
         {"healthCheckNodePort", "dnsName"},
@@ -120,7 +118,7 @@ def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
     for place in _found(root, tuple(missing.path.split("."))):
         if not missing.fits(place.value):
             continue
-        if missing.values is _any or missing.values is _true:
+        if missing.values is _any:
             what = "not yet: the format has this key, but this version cannot run it"
             problems.add(place.key, what, allowed=missing.allowed)
         else:
@@ -154,12 +152,9 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
 def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
     """What Pods and Nodes say beyond what entries of ``spec.pods`` and ``spec.nodes`` may say today."""
     for given in manifests.pods.values():
-        for path in ("status.podIP", "spec.containers.[].ports.[].protocol"):
-            for place in _found(given.place, tuple(path.split("."))):
-                if path != "spec.containers.[].ports.[].protocol":
-                    problems.add(place.key, "not yet: this version cannot give pods other addresses than its own")
-                elif place.value == Protocol.SCTP:
-                    _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
+        for place in _found(given.place, ("spec", "containers", "[]", "ports", "[]", "protocol")):
+            if place.value == Protocol.SCTP:
+                _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
     for given in manifests.nodes.values():
         for place in _found(given.place, ("status", "addresses", "[]", "type")):
             if place.value == "InternalIP":
@@ -177,9 +172,6 @@ def _can_hold(exception: Place) -> bool:
 
 
 def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problems: Problems) -> None:
-    sender = place["from"]["name"] if place["from"]["name"].exists else place["from"]
-    if probe.source is not None and probe.source.name in inventory.nodes:
-        problems.add(sender.spot, "not yet: this version cannot send from a node", allowed="send from a pod or host")
     if probe.expect is None:
         return
     at = place["expect"]["at"]

@@ -10,6 +10,23 @@ from dataclasses import dataclass, field
 from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import EndpointSlice, PodPort, Service
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
+from lab.scenario.course import (
+    Change,
+    Count,
+    EngineAction,
+    EngineState,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    RulesState,
+    ServiceChange,
+    SliceChange,
+    Step,
+    StepException,
+    StepExpect,
+    StreamExpect,
+    Until,
+)
 from lab.scenario.intent import (
     MOST_FLOWS,
     AddressTarget,
@@ -20,7 +37,6 @@ from lab.scenario.intent import (
     HostTarget,
     HttpExpect,
     NodeDevice,
-    PodChange,
     PodTarget,
     Preserved,
     Probe,
@@ -29,11 +45,10 @@ from lab.scenario.intent import (
     Shares,
     Source,
     SourceExpectation,
-    Step,
     Stream,
-    StreamExpect,
     Target,
 )
+from lab.scenario.versions import VersionRange
 from lab.scenario.words import Front, Manner, Mode, Outcome, Position, Reply, Spread
 
 __all__ = [
@@ -41,8 +56,12 @@ __all__ = [
     "AddressTarget",
     "Axis",
     "Case",
+    "Change",
     "ConntrackExpect",
+    "Count",
     "Daemon",
+    "EngineAction",
+    "EngineState",
     "Entries",
     "Exceptional",
     "Expect",
@@ -50,12 +69,14 @@ __all__ = [
     "Host",
     "HostTarget",
     "HttpExpect",
+    "LinkChange",
     "LoadBalancer",
     "Manner",
     "Mode",
     "Network",
     "Node",
     "NodeAddress",
+    "NodeChange",
     "NodeDevice",
     "NodeRoute",
     "Outcome",
@@ -67,19 +88,26 @@ __all__ = [
     "Probe",
     "Reply",
     "RoutedAddress",
+    "RulesState",
     "Scenario",
     "Segment",
     "Send",
+    "ServiceChange",
     "ServiceTarget",
     "Shares",
+    "SliceChange",
     "Source",
     "SourceExpectation",
     "Spread",
     "Step",
+    "StepException",
+    "StepExpect",
     "Stream",
     "StreamExpect",
     "Target",
+    "Until",
     "Uplink",
+    "VersionRange",
 ]
 
 
@@ -109,13 +137,15 @@ class Network:
     """The wire and its address plan.
 
     ``pod_network`` is ``ptp``, ``ptp-unnumbered`` or ``bridge``, and ``hairpin`` says how a bridge lets a pod reach
-    itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``.
+    itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``. With
+    ``outbound_masquerade``, nodes hide what their pods send out of the pod network behind their own addresses.
     """
 
     families: tuple[Family, ...] = (Family.IPV4,)
     pod_network: str = "ptp"
     hairpin: str = "hairpin-veth"
     inter_node: str = "host-gw"
+    outbound_masquerade: bool = False
     segments: tuple[Segment, ...] = ()
     routed: tuple[RoutedAddress, ...] = ()
     pod_cidrs: tuple[IPNetwork, ...]
@@ -182,7 +212,8 @@ class PodGroup:
     node live in one namespace, each with an address of its own. ``addresses`` are a single pod's fixed ones, the lab's
     choice where there are none. ``subdomain`` is the headless Service below whose name in DNS each pod has one: its
     own, or ``hostname`` for a single pod. ``serving`` counts while a pod is ``terminating``: it says what ``ready``
-    said before.
+    said before. Pods that are not ``present`` have their place on the wire, and
+    the API does not know them until a step brings them.
     """
 
     name: str
@@ -194,6 +225,7 @@ class PodGroup:
     ready: bool = True
     serving: bool = True
     terminating: bool = False
+    present: bool = True
     host_network: bool = False
     shared_netns: bool = False
     hostname: str = ""
@@ -266,7 +298,8 @@ class Scenario:
 
     ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
     a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
-    ``proxy`` is ``None`` where the file configures none.
+    ``proxy`` is ``None`` where the file configures none. With ``dns`` the lab has a name server, whether or not a probe
+    dials a name.
     """
 
     file: str
@@ -285,6 +318,7 @@ class Scenario:
     load_balancers: tuple[LoadBalancer, ...] = ()
     streams: tuple[Stream, ...] = ()
     steps: tuple[Step, ...] = ()
+    dns: bool = False
     matrix: tuple[Axis, ...] = ()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None

@@ -4,12 +4,12 @@ Owns: the default networks, and the checks of the wire against nodes and hosts.
 Must not: give out addresses (``lab.plan`` does).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_network
 from itertools import combinations
 from typing import Final
 
-from lab.ip import Family, IPNetwork
+from lab.ip import Family, IPAddress, IPInterface, IPNetwork
 from lab.scenario.document import Place
 from lab.scenario.inventory import Inventory
 from lab.scenario.parts import Parts
@@ -27,6 +27,9 @@ _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
     "outsideCIDR": {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")},
 }
 """As in kind (pods, Services, nodes), and documentation addresses outside (RFC 5737, RFC 3849)."""
+
+_Named = tuple[tuple[str, ...], IPNetwork]
+"""A network and its path below ``spec.network``."""
 
 _OWN_SEGMENTS: Final = ("nodes", "outside")
 _FIRST_DEVICE: Final = "eth0"
@@ -65,6 +68,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
     segments = [*_OWN_SEGMENTS, *(parts.network.segments if parts.network else ())]
     if parts.network is not None:
         _check_networks(parts, parts.network, spec["network"], problems)
+        _check_pools(parts, parts.network, problems)
         for index, routed in enumerate(parts.network.routed):
             _check_nodes(routed.nodes, spec["network"]["routed"][index]["nodes"], inventory, problems)
     for name, node in parts.nodes.items():
@@ -90,22 +94,80 @@ def _given(network: NetworkShape) -> dict[str, dict[Family, IPNetwork]]:
 
 def _check_networks(parts: Parts, network: NetworkShape, place: Place, problems: Problems) -> None:
     families = families_of(network, parts.matrix or no_axes())
-    for key, given in _given(network).items():
-        for family in given.keys() - set(families):
-            if parts.matrix is not None:
-                what = f"{given[family]} is {family}, which the scenario has not"
-                problems.add(place[key].spot, what, allowed=f"families: {listed(families)}")
+    if parts.matrix is not None:
+        _check_families(parts, network, families, problems)
     for (one, first), (other, second) in combinations(_all_networks(network, families), 2):
-        if first.version == second.version and first.overlaps(second):
-            written = other if place[other[0]].exists else one
-            names = (one[-1], other[-1])
-            where = place
-            for part in written:
-                where = where[part]
-            problems.add(where.spot, f"{names[0]} {first} and {names[1]} {second} overlap", allowed="keep them apart")
+        _check_apart(place, (one, first), (other, second), problems)
 
 
-def _all_networks(network: NetworkShape, families: tuple[Family, ...]) -> Iterator[tuple[tuple[str, ...], IPNetwork]]:
+def _check_families(parts: Parts, network: NetworkShape, families: Collection[Family], problems: Problems) -> None:
+    """Note addresses of a family that no case has, and segments without a network of one that some case has."""
+    for place, address in _located(parts, network):
+        if Family.of(address) not in families:
+            what = f"{address} is {Family.of(address)}, which the scenario has not"
+            problems.add(place.spot, what, allowed=f"families: {listed(families)}")
+    for name, segment in network.segments.items():
+        for family in (each for each in families if each not in map(Family.of, segment.cidr)):
+            where = parts.place["spec"]["network"]["segments"][name]["cidr"]
+            problems.add(where.spot, f"the segment has no {family} network", allowed="give one of each family")
+
+
+def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Place, IPAddress | IPInterface | IPNetwork]]:
+    """Every address and network of the wire that an author wrote, but for those of segments."""
+    spec = parts.place["spec"]
+    for key, given in _given(network).items():
+        yield from ((spec["network"][key], each) for each in given.values())
+    for index, routed in enumerate(network.routed):
+        yield spec["network"]["routed"][index]["network"], routed.network
+    for name, pod in parts.pods.items():
+        if pod is not None:
+            at = parts.at("pods", name)["addresses"]
+            yield from ((at[index], each) for index, each in enumerate(pod.addresses))
+    for name, node in parts.nodes.items():
+        if node is not None:
+            yield from _located_at_node(node, parts.at("nodes", name))
+    for name, balancer in parts.load_balancers.items():
+        if balancer is not None:
+            at = spec["loadBalancers"][name]["pool"]
+            yield from ((at[index], each) for index, each in enumerate(balancer.pool))
+
+
+def _located_at_node(node: NodeShape, place: Place) -> Iterator[tuple[Place, IPAddress | IPInterface | IPNetwork]]:
+    for index, address in enumerate(node.addresses):
+        yield place["addresses"][index], address.address
+    for index, route in enumerate(node.routes):
+        yield place["routes"][index]["to"], route.to
+    for name, daemon in node.daemons.items():
+        if daemon.address is not None:
+            yield place["daemons"][name]["address"], daemon.address
+
+
+def _check_apart(place: Place, one: _Named, other: _Named, problems: Problems) -> None:
+    """Note that two networks overlap, at the later one of those that the author wrote."""
+    (first_path, first), (second_path, second) = one, other
+    if first.version != second.version or not first.overlaps(second):
+        return
+    where = place
+    for part in second_path if place[second_path[0]].exists else first_path:
+        where = where[part]
+    names = (first_path[-1], second_path[-1])
+    problems.add(where.spot, f"{names[0]} {first} and {names[1]} {second} overlap", allowed="keep them apart")
+
+
+def _check_pools(parts: Parts, network: NetworkShape, problems: Problems) -> None:
+    """Note pools that hold addresses which somebody else has: the router alone leads to a pool."""
+    families = families_of(network, parts.matrix or no_axes())
+    others: list[tuple[str, IPNetwork]] = [(path[-1], each) for path, each in _all_networks(network, families)]
+    for name, balancer in parts.load_balancers.items():
+        for index, pool in enumerate(balancer.pool if balancer is not None else []):
+            for other, taken in others:
+                if pool.version == taken.version and pool.overlaps(taken):
+                    spot = parts.place["spec"]["loadBalancers"][name]["pool"][index].spot
+                    problems.add(spot, f"{pool} and {other} {taken} overlap", allowed="keep them apart")
+            others.append((f"the pool of {name}", pool))
+
+
+def _all_networks(network: NetworkShape, families: tuple[Family, ...]) -> Iterator[_Named]:
     for key, networks in networks_of(network, families).items():
         yield from (((key,), each) for each in networks)
     for name, segment in network.segments.items():

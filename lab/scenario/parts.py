@@ -13,16 +13,18 @@ from pydantic import TypeAdapter, ValidationError
 from lab.scenario.document import Place
 from lab.scenario.manifests import Manifests
 from lab.scenario.problems import Problems
+from lab.scenario.schema.change import ChangeShape
 from lab.scenario.schema.expect import ExceptionShape, ExpectShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
-from lab.scenario.schema.probe import AnyTarget, ProbeName, Sender, SendShape, SourceShape, TargetShape
+from lab.scenario.schema.probe import AnyTarget, ProbeName, ProbeShape, Sender, SendShape, SourceShape, TargetShape
 from lab.scenario.schema.scenario import ScenarioDocument
-from lab.scenario.schema.stream import StepShape, StreamShape
+from lab.scenario.schema.step import StepShape
+from lab.scenario.schema.stream import StreamShape
 from lab.scenario.validation import validated
 
-__all__ = ["Parts", "ProbeParts", "read_parts", "with_objects"]
+__all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,15 @@ class ProbeParts:
     send: SendShape | None
     expect: ExpectShape | None
     exceptions: tuple[ExceptionShape | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """A step, part by part, as ``ProbeParts``. ``shape`` is the whole of it, where it is well-formed as a whole."""
+
+    shape: StepShape | None
+    change: ChangeShape | None
+    probes: tuple[ProbeParts, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +66,7 @@ class Parts:
     matrix: MatrixShape | None
     probes: tuple[ProbeParts, ...]
     streams: Mapping[str, ProbeParts]
-    steps: tuple[StepShape | None, ...]
+    steps: tuple[StepParts, ...]
     homes: Mapping[tuple[str, str], Place] = field(default_factory=dict)
 
     def at(self, kind: str, name: str) -> Place:
@@ -83,22 +94,25 @@ def read_parts(place: Place, problems: Problems) -> Parts:
         hosts=spec.hosts,
         load_balancers=spec.load_balancers,
         matrix=spec.matrix or no_axes(),
-        probes=tuple(
-            ProbeParts(
-                name=probe.name,
-                source=probe.source,
-                target=probe.target,
-                send=probe.send,
-                expect=probe.expect,
-                exceptions=tuple(probe.exceptions),
-            )
-            for probe in spec.probes
-        ),
+        probes=tuple(map(_parts_of, spec.probes)),
         streams={
             name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
             for name, stream in spec.streams.items()
         },
-        steps=tuple(spec.steps),
+        steps=tuple(
+            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes))) for step in spec.steps
+        ),
+    )
+
+
+def _parts_of(probe: ProbeShape) -> ProbeParts:
+    return ProbeParts(
+        name=probe.name,
+        source=probe.source,
+        target=probe.target,
+        send=probe.send,
+        expect=probe.expect,
+        exceptions=tuple(probe.exceptions),
     )
 
 
@@ -139,7 +153,15 @@ def _salvaged(place: Place) -> Parts:
         matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
         probes=tuple(map(_probe, _items(spec["probes"]))),
         streams={name: _stream(spec["streams"][name]) for name in _entries(StreamShape, spec["streams"])},
-        steps=tuple(_part(StepShape, place) for place in _items(spec["steps"])),
+        steps=tuple(map(_step, _items(spec["steps"]))),
+    )
+
+
+def _step(place: Place) -> StepParts:
+    return StepParts(
+        shape=_part(StepShape, place),
+        change=_part(ChangeShape, place["change"]) if place["change"].exists else ChangeShape(),
+        probes=tuple(map(_probe, _items(place["probes"]))),
     )
 
 
@@ -173,12 +195,16 @@ def _entries(shape: type[Any], place: Place) -> dict[str, Any]:
     entries = place.value
     if not isinstance(entries, dict):
         return {}
-    return {name: shape() if entry is None else _part(shape, place[name]) for name, entry in entries.items()}
+    return {name: _well_formed(shape, {} if entry is None else entry) for name, entry in entries.items()}
 
 
 def _part(wanted: Any, place: Place) -> Any:
     """What stands at ``place`` if it is as wanted, an annotation of the schema; else ``None``."""
+    return _well_formed(wanted, place.value)
+
+
+def _well_formed(wanted: Any, value: object) -> Any:
     try:
-        return TypeAdapter(wanted).validate_python(place.value, strict=True)
+        return TypeAdapter(wanted).validate_python(value, strict=True)
     except ValidationError:
         return None

@@ -4,15 +4,15 @@ Owns: the checks of a probe's name, its sender and its target.
 Must not: look at expectations (``lab.scenario.expectations`` does).
 """
 
+from collections.abc import Callable, Sequence
+
 from lab.cluster.allocate import needs_health_check
 from lab.cluster.objects import Service, ServiceType
 from lab.scenario.agreement import check_agreement
 from lab.scenario.document import Place
 from lab.scenario.expectations import check_expectations
-from lab.scenario.inventory import Inventory
-from lab.scenario.manifests import Manifests
 from lab.scenario.model import Front
-from lab.scenario.parts import Parts
+from lab.scenario.parts import ProbeParts
 from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.references import choose_port, service_id, transport_of
 from lab.scenario.schema.probe import (
@@ -26,27 +26,29 @@ from lab.scenario.subject import Subject
 __all__ = ["check_flow", "check_probes"]
 
 
-def check_probes(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> None:
+def check_probes(
+    probes: Sequence[ProbeParts], place: Place, around: Callable[[ProbeParts, Place], Subject], problems: Problems
+) -> None:
     """Note every probe that cannot be sent, or whose expectation cannot be judged.
 
     Args:
-        parts: the scenario's well-formed parts.
-        inventory: its names.
-        manifests: its Services.
+        probes: those of ``spec.probes``, or of one step.
+        place: of their list.
+        around: puts one of them, with its place, into the scenario.
         problems: takes what is wrong.
     """
     names: dict[str, Place] = {}
-    for index, probe in enumerate(parts.probes):
-        place = parts.place["spec"]["probes"][index]
-        first = names.setdefault(probe.name, place) if probe.name is not None else place
-        if first is not place:
+    for index, probe in enumerate(probes):
+        at = place[index]
+        first = names.setdefault(probe.name, at) if probe.name is not None else at
+        if first is not at:
             line = first["name"].key.position.line
             what = f"another probe has the name {shown(probe.name)}, in line {line}"
-            problems.add(place["name"].spot, what, allowed="the names of probes are unique")
-        subject = Subject(probe, place, parts, inventory, manifests, problems)
+            problems.add(at["name"].spot, what, allowed="the names of probes are unique")
+        subject = around(probe, at)
         check_flow(subject)
         check_expectations(subject)
-    check_agreement(parts, problems)
+    check_agreement(probes, place, problems)
 
 
 def check_flow(subject: Subject) -> None:
@@ -97,7 +99,7 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
     if wanted not in services:
         if subject.manifests.complete:
             known = [name if namespace == wanted[0] else f"{namespace}/{name}" for namespace, name in services]
-            what = f"no Service {'/'.join(wanted)} stands in this file"
+            what = f"there is no Service {'/'.join(wanted)}"
             problems.add(
                 place["service"].spot, what, allowed=f"there: {listed(known)}", word=target.service, known=known
             )

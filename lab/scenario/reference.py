@@ -27,6 +27,9 @@ For completion in an editor with yaml-language-server the first line of a file n
 ```yaml
 # yaml-language-server: $schema=https://…/lab/scenario/schema.json
 ```
+
+The server holds only the first document of a file against that line. For the manifests below it too, let the editor's
+settings say `"yaml.schemas": {"…/lab/scenario/schema.json": "*.lab.yaml"}`.
 """
 
 

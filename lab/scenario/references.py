@@ -4,6 +4,7 @@ Owns: what no two Services may share, the look-up of a Service, and which pods s
 Must not: derive EndpointSlices (``lab.cluster.slices`` does).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.cluster.objects import Service, ServicePort
@@ -12,9 +13,10 @@ from lab.scenario.inventory import pod_names
 from lab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems
+from lab.scenario.schema.machines import PodShape
 from lab.scenario.schema.probe import Sent
 
-__all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "transport_of"]
+__all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "single_pods", "transport_of"]
 
 
 def check_services(manifests: Manifests, problems: Problems) -> None:
@@ -44,18 +46,22 @@ def service_id(written: str, namespace: str | None) -> ServiceId:
     return (before, name) if slash else (namespace or DEFAULT_NAMESPACE, written)
 
 
-def ready_pods(service: Service, parts: Parts) -> int:
-    """How many endpoints the Service has that take traffic."""
+def single_pods(parts: Parts) -> dict[str, PodShape]:
+    """Every pod by its own name, as its entry has it."""
+    return {each: pod for name, pod in parts.pods.items() if pod is not None for each in pod_names(name, pod)}
+
+
+def ready_pods(service: Service, pods: Mapping[str, PodShape]) -> int:
+    """How many of the pods are endpoints of the Service that take traffic."""
     if not service.selector:
         return 0
     wanted = service.selector.items()
     return sum(
-        len(pod_names(name, pod))
-        for name, pod in parts.pods.items()
-        if pod is not None
+        pod.present
         and pod.namespace == service.namespace
         and wanted <= pod.labels.items()
         and ((pod.ready and not pod.terminating) or service.publish_not_ready_addresses)
+        for pod in pods.values()
     )
 
 

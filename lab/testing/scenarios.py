@@ -16,13 +16,14 @@ _ZONES = ("zone-a", "zone-b")
 _Document = dict[str, Any]
 
 
-def _nodes() -> st.SearchStrategy[_Document]:
+def _nodes(families: list[str]) -> st.SearchStrategy[_Document]:
+    balanced = "192.0.2.9/32" if "IPv4" in families else "2001:db8::9/128"
     node = st.fixed_dictionaries(
         {},
         optional={
             "labels": st.fixed_dictionaries({"topology.kubernetes.io/zone": st.sampled_from(_ZONES)}),
             "sysctls": st.fixed_dictionaries({"net.ipv4.conf.all.route_localnet": st.sampled_from(["0", "1"])}),
-            "addresses": st.just([{"address": "192.0.2.9/32", "device": "lo"}]),
+            "addresses": st.just([{"address": balanced, "device": "lo"}]),
             "daemons": st.fixed_dictionaries({"kubelet": st.fixed_dictionaries({"port": st.integers(1, 65535)})}),
         },
     )
@@ -79,7 +80,8 @@ def _expectations(nodes: list[str]) -> st.SearchStrategy[_Document]:
 @st.composite
 def scenario_documents(draw: st.DrawFn) -> _Document:
     """The Scenario document of a file, as plain data. It dials the Services of ``service_documents``."""
-    nodes = draw(_nodes())
+    network = draw(_network())
+    nodes = draw(_nodes(network.get("families", ["IPv4"])))
     names = list(nodes)
     pods = draw(_pods(names))
     services = st.fixed_dictionaries({"service": st.sampled_from(_NAMES), "via": st.just("clusterIP")})
@@ -100,7 +102,7 @@ def scenario_documents(draw: st.DrawFn) -> _Document:
         )
     )
     spec = {
-        "network": draw(_network()),
+        "network": network,
         "nodes": nodes,
         "pods": pods,
         "hosts": {"outside": {}},

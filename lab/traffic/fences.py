@@ -13,11 +13,11 @@ paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours
 
 from collections.abc import Iterable
 
-from lab.kernel.capture import Tap
 from lab.plan.errand import Errand, Fence
 from lab.traffic.craft import fences
 from lab.traffic.identity import Identity, Kind
 from lab.traffic.match import FenceSighting
+from lab.traffic.watch import AnyTap
 from lab.verdict.evidence import FenceReport
 
 __all__ = ["Fences"]
@@ -26,7 +26,7 @@ __all__ = ["Fences"]
 class Fences:
     """The fences of one run. They may go out several times; each round has numbers of its own."""
 
-    def __init__(self, errand: Errand, identity: Identity, tap: Tap) -> None:
+    def __init__(self, errand: Errand, identity: Identity, tap: AnyTap) -> None:
         self._errand = errand
         self._identity = identity
         self._tap = tap
@@ -64,10 +64,10 @@ class Fences:
 
     def take(self, sightings: Iterable[FenceSighting]) -> None:
         """Take in what the taps saw of fences."""
-        sender = self._errand.sender
+        places = (self._errand.sender.name, self._errand.sender.namespace)
         for sighting in sightings:
             target = self._out.get(sighting.number)
-            if target is None or sighting.place != sender.name:
+            if target is None or sighting.place not in places:
                 continue
             if sighting.reply:
                 del self._out[sighting.number]

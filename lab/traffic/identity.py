@@ -8,7 +8,7 @@ A token is 48 bytes of text, so that it can be read in any capture::
     proxylab probe 3f9a01c2b4d5e6f7 000000010000002a
              |     |                |       number of the flow, or of the fence
              |     |                run of an errand, counted over the whole lab
-             |     nonce of the lab
+             |     nonce of the lab, made of the run's seed
              probe, reply or fence
 
 A crafted SYN cannot carry a payload that a listener would see, so its initial sequence number is its identity: NAT
@@ -16,12 +16,13 @@ leaves sequence numbers alone (only helpers such as FTP's shift them), a SYN/ACK
 plus one (RFC 9293, section 3.5), and an ICMP error quotes it in its first eight bytes (RFC 792).
 """
 
+import hashlib
 from binascii import Error as NotHexadecimalError
 from binascii import unhexlify
 from enum import Enum
 from typing import Final
 
-__all__ = ["TOKEN_BYTES", "Identity", "IdentityRegistry", "Kind", "answer_to"]
+__all__ = ["TOKEN_BYTES", "Identity", "IdentityRegistry", "Kind", "answer_to", "nonce_of"]
 
 TOKEN_BYTES: Final = 48
 _NUMBER_AT: Final = 40
@@ -40,6 +41,14 @@ class Kind(Enum):
     PROBE = _PROBE_WORD
     REPLY = _REPLY_WORD
     FENCE = b"proxylab fence "
+
+
+def nonce_of(seed: int) -> bytes:
+    """The nonce of a lab: the same for the same seed, so that a run can be repeated to the byte.
+
+    Nobody else can hear it: a lab's packets never leave its sandbox.
+    """
+    return hashlib.sha256(b"proxylab %d" % seed).digest()[:8]
 
 
 def answer_to(request: bytes) -> bytes | None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from lab.kernel.capture import Tap
 from lab.traffic.connect import error_name
+from lab.traffic.watch import AnyTap
 from lab.verdict.evidence import ConnectReport
 
 __all__ = ["Dispatch"]
@@ -25,7 +25,7 @@ _AT_ONCE: Final = 256
 class Dispatch:
     """Sends the first packets of a run, some at a time, and counts them."""
 
-    def __init__(self, tap: Tap, frames: Iterable[bytes], room: int) -> None:
+    def __init__(self, tap: AnyTap, frames: Iterable[bytes], room: int) -> None:
         """``room`` is how many frames every tap can hold at least."""
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []

@@ -10,9 +10,8 @@ has not arrived by then never will); when they are back and still nothing has mo
 """
 
 import asyncio
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -22,14 +21,15 @@ from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
 from lab.traffic.dissect import TCP, UDP
-from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry
+from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
+from lab.traffic.match import Matcher
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
@@ -37,7 +37,7 @@ from lab.traffic.responder import Responders
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
-from lab.verdict.evidence import Evidence, TraceStep, TrackedFlow
+from lab.verdict.evidence import Capture, Evidence, TraceStep, TrackedFlow
 
 __all__ = ["Runner"]
 
@@ -59,6 +59,7 @@ class Runner:
         plan: Plan,
         meters: Mapping[tuple[str, Family], Meter],
         seed: int = 0,
+        served: Iterable[int] = (),
     ) -> None:
         """A runner; ``open`` it before the first run.
 
@@ -66,19 +67,22 @@ class Runner:
             netns_by_name: every namespace of the plan.
             plan: pods and outside hosts of it are tapped, its listeners are answered for.
             meters: of the nodes' rules for each family; closed with the runner.
-            seed: orders source ports.
+            seed: orders source ports, and stands in every token.
+            served: ports on which something else listens in the nodes; no flow leaves from one.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._meters = meters
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
+        taken.update(served)
         self._ports = PortDealer(seed, taken)
-        self._identities = IdentityRegistry(os.urandom(8))
+        self._identities = IdentityRegistry(nonce_of(seed))
         self._lock = asyncio.Lock()
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
         self._lookups: dict[str, FlowLookup] = {}
+        self._seen: Matcher | None = None
 
     async def open(self) -> None:
         """Open every tap and every responder, once for the lab's life.
@@ -124,6 +128,10 @@ class Runner:
             flush(netns)
         self._ports.restart()
 
+    def capture(self) -> Capture:
+        """The frames of the last run."""
+        return Capture() if self._seen is None else Capture(self._seen.frames, self._seen.left_out)
+
     async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Send an errand and gather the evidence. Runs wait for each other.
 
@@ -152,6 +160,7 @@ class Runner:
                 raise
             finally:
                 turns.close()
+            self._seen = turns.matcher
             losses = turns.losses()
             tracked = tuple(self._tracked(errand, ports))
             steps: tuple[TraceStep, ...] = ()
@@ -170,7 +179,6 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             steps=steps,
-            frames=tuple(turns.matcher.frames),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
@@ -203,6 +211,9 @@ class Runner:
             raise InternalError(f"errand {errand.name!r}: {errand.protocol} is not sent; TCP and UDP are")
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
+        for receiver in errand.receivers:
+            if receiver.device == STACK:
+                self._watch.tap(receiver.namespace, STACK)
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:

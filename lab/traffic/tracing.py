@@ -1,6 +1,6 @@
 """One packet of a run, followed through the rules of every node.
 
-Owns: how the packet and its answers are recognised in a node, and the steps that the kernel's log is read as.
+Owns: how the packet and its answers are recognised in a node, and the steps that the kernel's reports are read as.
 Must not: say what a rule means.
 
 A packet is recognised by its identity and never by its addresses, which rules rewrite: a SYN by its sequence number, an
@@ -15,7 +15,7 @@ from typing import Final
 from lab.errors import InternalError
 from lab.ip import Protocol
 from lab.kernel.netns import NetNs
-from lab.kernel.trace import Bytes, Match, TraceEvent, Tracer
+from lab.kernel.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.traffic.dissect import ICMP, ICMPV6, TCP, UDP, Datagram, TcpFlag, dissect
@@ -34,9 +34,6 @@ _ICMP: Final = {4: ICMP, 6: ICMPV6}
 _PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
 _TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
 _NO_LINK_HEADER: Final = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
-
-# A packet passes these in order; a step back is the same packet in the node for a second time.
-_STAGES: Final = {"PREROUTING": 0, "OUTPUT": 0, "INPUT": 1, "FORWARD": 1, "POSTROUTING": 2}
 
 
 class Tracing:
@@ -97,16 +94,16 @@ class Tracing:
         packet = None if datagram is None else _packet(datagram, identity)
         if datagram is None or packet is None:
             return None
-        table, name, kind, number = event.prefix.split(":")
-        rules = texts.get((table, name), ())
-        at = int(number) - 1
+        rules = texts.get((event.table, event.chain), ())
+        at = event.number - 1
         devices = self._devices[node]
         return TraceStep(
             place=node,
-            table=table,
-            chain=name,
-            kind=kind,
-            text=rules[at] if kind != "policy" and at < len(rules) else "",
+            table=event.table,
+            chain=event.chain,
+            kind=event.kind,
+            text=rules[at] if event.kind != "policy" and 0 <= at < len(rules) else "",
+            verdict=event.verdict,
             packet=packet,
             source=datagram.source,
             source_port=datagram.source_port,
@@ -152,15 +149,12 @@ def _packet(datagram: Datagram, identity: Identity) -> Packet | None:
 
 
 def _passages(steps: Iterable[TraceStep]) -> Iterator[list[TraceStep]]:
-    """The steps of one node, divided where a packet ends and the next one, or the same one again, begins."""
+    """The steps of one node, divided where a packet enters it."""
     passage: list[TraceStep] = []
-    stage = 0
     for step in steps:
-        here = _STAGES.get(step.chain, stage)
-        if passage and (step.packet is not passage[-1].packet or here < stage):
+        if step.kind == ENTRY and passage:
             yield passage
             passage = []
         passage.append(step)
-        stage = here
     if passage:
         yield passage

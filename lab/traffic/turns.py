@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from lab.kernel.capture import Tap
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand, Receiver, Sender
 from lab.timing import Deadline, DeadlineExceededError, wait_until
 from lab.traffic.fences import Fences
 from lab.traffic.identity import Identity
 from lab.traffic.match import Matcher, Vantage
 from lab.traffic.responder import Responders
-from lab.traffic.watch import Watch
+from lab.traffic.watch import AnyTap, Watch
 from lab.verdict.evidence import ConnectReport, TapLoss
 
 __all__ = ["Sending", "Turns"]
@@ -55,7 +54,7 @@ class Turns:
         *,
         errand: Errand,
         identity: Identity,
-        tap: Tap,
+        tap: AnyTap,
         sending: Sending,
         sockets: Mapping[int, int] | None,
         watch: Watch,
@@ -69,8 +68,8 @@ class Turns:
         self._tap = tap
         self._watch = watch
         self._responders = responders
-        self._places = {receiver.namespace: receiver.name for receiver in errand.receivers}
-        self._places[errand.sender.namespace] = errand.sender.name
+        ends: tuple[Receiver | Sender, ...] = (*errand.receivers, errand.sender)
+        self._places = {end.namespace: end.name for end in ends if end.device != STACK}
 
     async def take(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably gone.

@@ -13,11 +13,16 @@ from typing import Final
 from lab.errors import InternalError
 from lab.kernel.capture import Frame, Tap, open_tap
 from lab.kernel.netns import NetNs
+from lab.kernel.stack import StackTap
+from lab.plan.errand import STACK
 from lab.plan.model import Plan, Role
 from lab.traffic.interest import INTEREST
 from lab.verdict.evidence import TapLoss
 
-__all__ = ["Watch"]
+__all__ = ["AnyTap", "Watch"]
+
+AnyTap = Tap | StackTap
+"""What sees packets: on a device, or between a node's programs and its rules."""
 
 _TAPPED: Final = frozenset({Role.POD, Role.HOST})
 
@@ -26,7 +31,11 @@ _TRUESIZE: Final = 2304 + 320
 
 
 class Watch:
-    """A tap on every device of every pod and every outside host, for as long as the lab lives."""
+    """A tap on every device of every pod and every outside host, for as long as the lab lives.
+
+    The programs of a node are tapped from the first time on that an errand starts or may end at one of them: most labs
+    never need it.
+    """
 
     def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
         """Open all taps.
@@ -34,8 +43,10 @@ class Watch:
         Raises:
             InternalError: naming the device that could not be tapped; taps that were opened are closed again.
         """
+        self._netns_by_name = netns_by_name
         self._taps: dict[tuple[str, str], Tap] = {}
-        self._by_fd: dict[int, Tap] = {}
+        self._stacks: dict[str, StackTap] = {}
+        self._by_fd: dict[int, AnyTap] = {}
         with ExitStack() as opened:
             self._epoll = opened.enter_context(select.epoll())
             for namespace in plan.namespaces:
@@ -49,12 +60,15 @@ class Watch:
                     self._epoll.register(tap.fileno(), select.EPOLLIN)
             opened.pop_all()
 
-    def tap(self, namespace: str, device: str) -> Tap:
-        """The tap on that device.
+    def tap(self, namespace: str, device: str) -> AnyTap:
+        """The tap on that device, or on that node's programs (``STACK``).
 
         Raises:
             InternalError: where there is none.
+            CapabilityError: the kernel cannot show what a node's programs send and get.
         """
+        if device == STACK:
+            return self._stack(namespace)
         try:
             return self._taps[namespace, device]
         except KeyError:
@@ -65,13 +79,16 @@ class Watch:
 
     def room(self, frame_bytes: int) -> int:
         """How many frames of that length fit into every tap's buffer at least."""
-        smallest = min((tap.buffer_bytes for tap in self._taps.values()), default=0)
+        smallest = min((tap.buffer_bytes for tap in self._by_fd.values()), default=0)
         return smallest // (_TRUESIZE + frame_bytes)
 
-    def collect(self) -> list[tuple[Tap, list[Frame]]]:
+    def collect(self) -> list[tuple[AnyTap, list[Frame]]]:
         """What waits at each tap at which anything waits. Never waits itself."""
         ready = self._epoll.poll(0, max(1, len(self._by_fd)))
-        return [(tap, tap.drain()) for tap in (self._by_fd[fd] for fd, _event in ready)]
+        batches = [(tap, tap.drain()) for tap in (self._by_fd[fd] for fd, _event in ready)]
+        for stack in self._stacks.values():
+            stack.settle()
+        return batches
 
     def discard(self) -> None:
         """Forget what was seen and lost so far: it belongs to no run."""
@@ -80,17 +97,27 @@ class Watch:
 
     def losses(self) -> tuple[TapLoss, ...]:
         """What each tap could not keep since this was last asked."""
-        return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._taps.values() if (frames := tap.lost()))
+        return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost()))
 
     def close(self) -> None:
         """Close all taps, each in a thread: each waits for an RCU grace period, and nobody needs to wait with it."""
         self._epoll.close()
+        self._by_fd.clear()
+        for stack in self._stacks.values():
+            stack.close()
         if self._taps:
             closers = ThreadPoolExecutor(len(self._taps))
             for tap in self._taps.values():
                 closers.submit(tap.close)
             closers.shutdown(wait=False)
             self._taps.clear()
+
+    def _stack(self, node: str) -> StackTap:
+        if node not in self._stacks:
+            stack = self._stacks[node] = StackTap(self._netns_by_name[node], node, STACK)
+            self._by_fd[stack.fileno()] = stack
+            self._epoll.register(stack.fileno(), select.EPOLLIN)
+        return self._stacks[node]
 
 
 def _open(netns: NetNs, device: str) -> Tap:

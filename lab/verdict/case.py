@@ -31,7 +31,7 @@ _OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
 _ERRNO_OF = {
     Fate.REJECTED: frozenset({"ECONNREFUSED"}),
     Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
-    Fate.LOST: frozenset({"timeout"}),
+    Fate.LOST: frozenset({"timeout", "EPERM"}),  # EPERM: a rule of the sender's own dropped it
 }
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from lab.ip import IPAddress, Protocol
 
 __all__ = [
+    "Capture",
     "ConnectReport",
     "Direction",
     "Evidence",
@@ -79,6 +80,17 @@ class SeenFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Capture:
+    """The frames of one run, of every flow and at every tap, in the order in which they were read.
+
+    ``left_out`` counts those that were one too many to be kept: the last ones.
+    """
+
+    frames: tuple[SeenFrame, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectReport:
     """What the kernel's sockets said of one ``connect`` flow.
 
@@ -143,9 +155,11 @@ class TrackedFlow:
 class TraceStep:
     """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
 
-    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``. ``text`` is the rule as iptables-save prints it;
-    empty for a policy, and for a return at the end of a chain. A device is empty where there is none. ``at`` is 0 where
-    the kernel does not tell the time; steps stand in the order in which they were taken.
+    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``; or ``entry`` for the packet as it came, before
+    any rule but the lab's own. ``text`` is the rule as the tool that wrote it prints it; empty for what is no rule, and
+    for a return at the end of a chain. ``verdict`` is nf_tables' own, such as ``drop`` or ``jump KUBE-SERVICES``;
+    legacy iptables tells none. A device is empty where there is none. ``at`` is 0 where the
+    kernel does not tell the time; steps stand in the order in which they were taken.
     """
 
     place: str
@@ -162,6 +176,7 @@ class TraceStep:
     in_device: str = ""
     out_device: str = ""
     at: int = 0
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +185,7 @@ class Evidence:
 
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
-    connection tracking held of its flows; ``None`` where that was not read. ``frames`` are those of its first flows.
+    connection tracking held of its flows; ``None`` where that was not read.
     ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
@@ -185,6 +200,5 @@ class Evidence:
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None
     steps: tuple[TraceStep, ...] = ()
-    frames: tuple[SeenFrame, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

@@ -47,6 +47,8 @@ def explain(verdict: ProbeVerdict) -> tuple[str, ...]:
             lines += ["", *section]
     if verdict.overall is not Judgement.PASS:
         lines += ["", *_reproduce(verdict)]
+        if verdict.bundle:
+            lines.append(f"{_INDENT}evidence:  {verdict.bundle}")
     return tuple(lines)
 
 
@@ -62,7 +64,8 @@ def summary(verdict: ProbeVerdict) -> str:
 def command(verdict: ProbeVerdict) -> tuple[str, str]:
     """The command that runs this probe alone, quoted for a shell: the run, and the option that names the probe."""
     probe = verdict.probe
-    return f"proxylab run {shlex.quote(probe.position.file)}", f"--probe {_quoted(probe.name)}"
+    told = "".join(f" {shlex.quote(option)}" for option in verdict.options)
+    return f"proxylab run {shlex.quote(probe.position.file)}{told}", f"--probe {_quoted(probe.name)}"
 
 
 def _reproduce(verdict: ProbeVerdict) -> list[str]:

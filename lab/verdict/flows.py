@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lab.ip import IPAddress
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand, Receiver
 from lab.verdict.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
 
 __all__ = ["Fate", "Flow", "gather", "hops"]
@@ -164,49 +164,55 @@ class _Sorter:
         self._errand = errand
         self._sender = frozenset({errand.sender.name, errand.sender.namespace})
         self._nodes = frozenset(errand.nodes)
-        # Replicas may share a namespace: the pod is known by place and address together. Addresses are compared, not
-        # hashed, which takes ipaddress longer, and this is asked for every packet of tens of thousands of flows.
-        pods: defaultdict[str, dict[str, IPAddress]] = defaultdict(dict)
-        for pod in errand.receivers:
-            pods[pod.name][pod.name] = pods[pod.namespace][pod.name] = pod.address
-        self._pods = {place: tuple(names.items()) for place, names in pods.items()}
+        self._device = errand.sender.device
+        # Replicas may share a namespace: the pod is known by place and address together, and a node's programs by the
+        # port as well. Addresses are compared, not hashed, which takes ipaddress longer, and this is asked for every
+        # packet of tens of thousands of flows.
+        receivers: defaultdict[tuple[str, str], dict[Receiver, None]] = defaultdict(dict)
+        for each in errand.receivers:
+            receivers[each.name, each.device][each] = receivers[each.namespace, each.device][each] = None
+        self._receivers = {where: tuple(there) for where, there in receivers.items()}
 
     def kind(self, observation: Observation) -> str:
         """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
-        place = observation.place
         if observation.packet is Packet.REQUEST:
             return self._request(observation)
         if observation.direction is Direction.IN:
-            return self._heard(observation) if place in self._sender else ""
-        if observation.packet is Packet.REPLY and self._pod(place, observation.source):
+            return self._heard(observation) if self._at_sender(observation) else ""
+        if observation.packet is Packet.REPLY and self._receiver(
+            observation, observation.source, observation.source_port
+        ):
             return "answers"
         return ""
 
     def named(self, observation: Observation, kind: str) -> Observation:
         """The observation with the pod's name as its place, where that differs from its namespace's."""
         if kind == "arrivals":
-            name = self._pod(observation.place, observation.destination)
+            name = self._receiver(observation, observation.destination, observation.destination_port)
         elif kind == "answers":
-            name = self._pod(observation.place, observation.source)
+            name = self._receiver(observation, observation.source, observation.source_port)
         else:
             return observation
         return observation if name == observation.place else replace(observation, place=name)
 
-    def _pod(self, place: str, address: IPAddress) -> str:
-        """The name of the pod that has this address in that namespace; empty if there is none."""
-        for name, own in self._pods.get(place, ()):
-            if own == address:
-                return name
+    def _at_sender(self, observation: Observation) -> bool:
+        return observation.device == self._device and observation.place in self._sender
+
+    def _receiver(self, seen: Observation, address: IPAddress, port: int) -> str:
+        """The name of who has this address and port where the packet was seen; empty if there is nobody."""
+        for receiver in self._receivers.get((seen.place, seen.device), ()):
+            if receiver.address == address and (not receiver.ports or port in receiver.ports):
+                return receiver.name
         return ""
 
     def _request(self, request: Observation) -> str:
         errand = self._errand
         if request.direction is Direction.IN:
-            if self._pod(request.place, request.destination):
+            if self._receiver(request, request.destination, request.destination_port):
                 return "arrivals"
-            return "" if request.place in self._nodes else "strays"
+            return "" if request.place in self._nodes or request.device == STACK else "strays"
         dialled = request.destination_port == errand.port and request.destination == errand.destination
-        return "departures" if dialled and request.place in self._sender else ""
+        return "departures" if dialled and self._at_sender(request) else ""
 
     @staticmethod
     def _heard(heard: Observation) -> str:

@@ -99,7 +99,7 @@ def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
             rows.append((step.table, _short(step.chain), words))
     last = passage.steps[-1]
     ended = _rule(last)
-    if last.kind == "policy" and last.chain == "FORWARD":
+    if last.kind == "policy" and (last.verdict == "drop" or (last.chain == "FORWARD" and not last.verdict)):
         rows.append((last.table, last.chain, "it ends here, by the policy of the chain"))
     elif last.out_device and (ended is None or ended.target not in _ENDINGS):
         rows.append(("", "", f"out by {last.out_device}"))

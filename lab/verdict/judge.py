@@ -67,7 +67,14 @@ def judge(probe: Probe, errand: Errand, source: IPAddress | None, evidence: Evid
         InternalError: if ``expect.source`` names a node's device and ``source`` does not say what address that is.
     """
     case = open_case(probe, errand, evidence)
-    return ProbeVerdict(probe=probe, errand=errand, verdicts=tuple(_verdicts(case, source)), evidence=evidence)
+    expect = probe.expect
+    return ProbeVerdict(
+        probe=probe,
+        errand=errand,
+        verdicts=tuple(_verdicts(case, source)),
+        evidence=evidence,
+        source=None if expect.source is None else _resolved(errand, expect, source),
+    )
 
 
 def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
@@ -130,7 +137,7 @@ def _judge_outcome(case: Case) -> Verdict:
             findings.wrong.append((flow.number, _told(case, flow, fate)))
     if outcome is Outcome.DELIVERED:
         findings.doubts_overall += _doubts_about_translation(case)
-    elif outcome is Outcome.REJECTED:
+    elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
         findings.doubts_overall += _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
     elif outcome is Outcome.DROPPED:
         findings.doubts_overall += case.silence
@@ -188,7 +195,8 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
     """Why a fate that looks as expected may not be what it looks like."""
     errand = case.errand
     if fate is Fate.REJECTED:
-        pods = {pod.address: pod.name for pod in errand.receivers}
+        # What listens on a node has the node's address, which is no sign of a port that it closed.
+        pods = {pod.address: pod.name for pod in errand.receivers if not pod.ports}
         for icmp in flow.unreachables:
             if icmp.source in pods:
                 yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"

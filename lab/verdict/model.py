@@ -8,11 +8,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.errors import ExitCode, InternalError
+from lab.ip import IPAddress
 from lab.plan.errand import Errand
+from lab.plan.model import Plan
 from lab.scenario.model import Expect, Position, Probe
 from lab.verdict.evidence import Evidence
 
-__all__ = ["Fault", "Judgement", "ProbeVerdict", "ScenarioResult", "Skip", "Verdict", "expectations", "worst"]
+__all__ = [
+    "UNRESOLVED",
+    "Fault",
+    "Judgement",
+    "ProbeVerdict",
+    "ScenarioResult",
+    "Skip",
+    "Verdict",
+    "expectations",
+    "worst",
+]
 
 
 class Judgement(StrEnum):
@@ -23,6 +35,9 @@ class Judgement(StrEnum):
     INCONCLUSIVE = "inconclusive"
     SKIP = "skip"
 
+
+UNRESOLVED = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
+"""What needs somebody's eyes."""
 
 _WORST_FIRST = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.SKIP, Judgement.PASS)
 
@@ -61,8 +76,17 @@ class Verdict:
 class ProbeVerdict:
     """All verdicts of one probe, with what they rest on, so that they can be explained and judged again.
 
-    ``traced`` is what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
-    rests on it. ``None`` if nobody asked for it.
+    Attributes:
+        probe: with what the author expects.
+        errand: the probe, resolved.
+        verdicts: one for each expectation.
+        evidence: what they rest on.
+        source: the address that ``expect.source`` comes to; ``None`` without that expectation.
+        traced: what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
+            rests on it, only the explanation of one. ``None`` where nobody asked for it, or the machine cannot.
+        plan: how the lab was laid out, for the explanation.
+        options: what the run was told besides file and probe, as its command line spells it.
+        bundle: the directory in which the evidence is kept; empty if it is not.
 
     Raises:
         InternalError: if an expectation of the probe has no verdict. What nobody looked at must never look green.
@@ -72,7 +96,11 @@ class ProbeVerdict:
     errand: Errand
     verdicts: tuple[Verdict, ...]
     evidence: Evidence
+    source: IPAddress | None = None
     traced: Evidence | None = None
+    plan: Plan | None = None
+    options: tuple[str, ...] = ()
+    bundle: str = ""
 
     def __post_init__(self) -> None:
         judged = {verdict.expectation for verdict in self.verdicts}

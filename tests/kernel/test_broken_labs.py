@@ -18,6 +18,7 @@ FIXED = "lab.engines.embedded.iptables.fixed"
 
 FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
 NODE_PORT = "scenarios/nodeport/traffic-policy-local.lab.yaml"
+HEALTH_CHECKED = "scenarios/loadbalancer/health-checked.lab.yaml"
 RANGES = "scenarios/loadbalancer/source-ranges.lab.yaml"
 
 DROPPED = "{outcome: dropped, at: node-a}"
@@ -101,6 +102,13 @@ BROKEN = [
         'node-b dropped it: its rule "default/closed traffic not accepted by KUBE-FW-XCZKWCHSPHCZIQ6X" in '
         "KUBE-PROXY-FIREWALL.",
         edit=("{outcome: dropped, at: node-b}", DELIVERED),
+    ),
+    Broken(
+        "a balancer that does not look at health",
+        HEALTH_CHECKED,
+        "the balancer leaves out the node without an endpoint",
+        'node-c dropped it: its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
+        edit=("healthChecked: true", "healthChecked: false"),
     ),
     Broken(
         "what nobody owns",

@@ -36,7 +36,7 @@ def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(tmp_path: Pa
     (tmp_path / "sitecustomize.py").write_text(MUTATION, encoding="utf-8")
     kept = tmp_path / "kept"
     files = [str(ROOT / scenario) for scenario in SCENARIOS]
-    ran = proxylab("run", *files, "--evidence", str(kept), "-o", "json", mutation=tmp_path)
+    ran = proxylab("run", *files, "--bundle-dir", str(kept), "-o", "json", mutation=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     probes = [probe for scenario in json.loads(ran.stdout)["scenarios"] for probe in scenario["probes"]]
     failed = sorted(probe["name"] for probe in probes if probe["judgement"] != "pass")

@@ -38,6 +38,8 @@ FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
 TO_NODE_PORTS = "scenarios/nodeport/traffic-policy-cluster.lab.yaml"
 TO_LOCAL_NODE_PORTS = "scenarios/nodeport/traffic-policy-local.lab.yaml"
 FROM_SOURCE_RANGES = "scenarios/loadbalancer/source-ranges.lab.yaml"
+FROM_A_NODE = "scenarios/senders/from-a-node.lab.yaml"
+FROM_LOOPBACK = "scenarios/senders/from-loopback.lab.yaml"
 IN_EACH_FAMILY = "scenarios/families/each-alone.lab.yaml"
 
 MUTANTS = [
@@ -124,6 +126,33 @@ MUTANTS = [
         {
             "a pod that reaches itself is masqueraded": {"reply", "source"},
             "a stranger is masqueraded where it enters": {"reply", "source"},
+        },
+    ),
+    Mutant(
+        "no translation in OUTPUT",
+        FIXED,
+        "JUMPS",
+        "tuple(rule for rule in module.JUMPS if rule.chain is not module.names.NAT_OUTPUT)",
+        FROM_A_NODE,
+        {
+            "a node reaches a pod of its own": {"outcome"},
+            "a node reaches a pod elsewhere": {"outcome"},
+            "a node's crafted datagram is translated as well": {"outcome"},
+            "a node's crafted SYN is translated as well": {"outcome"},
+            "a host-network pod dials as its node": {"outcome"},
+            "a node dials its own node port": {"outcome"},
+            "a node reaches a backend that shares its address": {"outcome"},
+        },
+    ),
+    Mutant(
+        "no rejection",
+        FIXED,
+        "JUMPS",
+        "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
+        FROM_A_NODE,
+        {
+            "a node is told that nobody is there": {"outcome"},
+            "a node's datagram is turned away as well": {"outcome"},
         },
     ),
 ]

@@ -18,7 +18,7 @@ from lab.cluster.store import Store
 from lab.control.apiserver import ApiServer
 from lab.engines.barrier import Barrier
 from lab.engines.catalogue import make_engine
-from lab.engines.ground import Ground
+from lab.engines.ground import Cluster, Place
 from lab.engines.protocol import Engine, EngineChoice
 from lab.ip import Family, Protocol
 from lab.kernel.addresses import read_addresses
@@ -62,17 +62,8 @@ async def staged(launcher: Launcher, **configuration: Any) -> AsyncIterator[Stag
     store = Store()
     store.apply(Node(name=HERE, addresses=(A.of("pod", 10),)))
     choice = EngineChoice(configuration=ProxyConfiguration(min_sync_period=0.01, **configuration))
-    ground = Ground(
-        node=HERE,
-        netns=netns,
-        launcher=launcher,
-        place="t",
-        tool=tool,
-        store=store,
-        api=ApiServer(store),
-        barrier=Barrier(store, choice.families),
-    )
-    engine = make_engine(choice, ground)
+    cluster = Cluster(store, ApiServer(store), Barrier(store, choice.families))
+    engine = make_engine(choice, HERE, Place(netns, launcher, "t", tool), cluster)
     await engine.start()
     try:
         yield Stage(netns, store, engine, tool)

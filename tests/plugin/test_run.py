@@ -136,3 +136,24 @@ def test_each_case_of_a_matrix_has_a_lab_and_items_with_its_id(project: Project)
         "probe two[bridge]",
         "close fine",
     ]
+
+
+def test_evidence_is_kept_below_rootdir_or_where_the_user_wants_it(project: Project) -> None:
+    project.scenario("deep/x.lab.yaml", "holds", "fails to hold")
+    root = project.pytester.path
+    project.run("--junitxml=junit.xml").stdout.fnmatch_lines(
+        ["*evidence:  .proxylab/bundles/embedded-iptables/deep/x/001-fails-to-hold"]
+    )
+    assert [file.parent.name for file in root.rglob("case.json")] == ["001-fails-to-hold"]
+    found = {
+        each.attrib["name"]: each.attrib["value"] for each in ElementTree.parse(root / "junit.xml").iter("property")
+    }
+    assert found["bundle"].endswith("/001-fails-to-hold")
+    project.run("--lab-bundle-dir=elsewhere")
+    assert (root / "elsewhere/embedded-iptables/deep/x/001-fails-to-hold/case.json").is_file()
+
+
+def test_no_evidence_is_kept_where_nobody_wants_any(project: Project) -> None:
+    project.scenario("x.lab.yaml", "fails")
+    project.run("--lab-no-bundles").stdout.no_fnmatch_line("*evidence:*")
+    assert not list(project.pytester.path.rglob("case.json"))

@@ -39,7 +39,7 @@ def placeless(value: object) -> object:
 
 def assert_round(scenario: Scenario) -> None:
     again = parse_scenario(scenario_text(scenario), "f", to_run=False)
-    kept = replace(scenario, file="f", notes=(), proxy=None)
+    kept = replace(scenario, file="f", notes=())
     assert placeless(replace(again, notes=())) == placeless(kept)
 
 

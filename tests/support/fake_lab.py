@@ -77,10 +77,14 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
 class FakeSession:
     """Keeps the interface of ``lab.session.Session``, and writes every call to a journal."""
 
-    def __init__(self, journal: Path, engine: EngineChoice | None = None) -> None:
+    def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0) -> None:
         self._journal = journal
         choice = engine or EngineChoice()
-        self.note(f"session {choice.name}" + (f" by {choice.iptables}" if choice.iptables else ""))
+        self.note(
+            f"session {choice.name}"
+            + (f" by {choice.iptables}" if choice.iptables else "")
+            + (f" seed {seed}" if seed else "")
+        )
 
     def __enter__(self) -> "FakeSession":
         return self
@@ -118,8 +122,8 @@ class FakeLab:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).errand, Evidence(sent=1)
 
-    def bundle(self, verdict: ProbeVerdict, engine: str) -> dict[str, bytes]:
-        self._session.note(f"bundle {verdict.probe.name} {engine}")
+    def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
+        self._session.note(f"bundle {verdict.probe.name}")
         return {"case.json": b"{}", "rules/node-a.txt": b""}
 
     def close(self) -> None:

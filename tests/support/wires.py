@@ -1,12 +1,13 @@
 """Scenarios for every kind of wire that can be drawn, by a name each."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
 from scenario_cases import DUAL, HTTP, IPV6, at, host, node, pods, scenario, two_nodes
 
-from lab.scenario.model import Daemon, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
+from lab.scenario.model import Daemon, LoadBalancer, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
 
 STORAGE = Segment(
     name="storage", cidrs=(ip_network("192.168.7.0/24"), ip_network("fd00:192:168:7::/64")), position=at(1)
@@ -47,6 +48,52 @@ def crowded(addresses: int = 300) -> Scenario:
     )
 
 
+def fixed(**network: Any) -> Scenario:
+    """Pods whose addresses stand in the file: in their node's part, in another node's, or in nobody's."""
+    own = {"in-order": "10.244.0.10", "elsewhere": "10.244.1.77", "nowhere": "10.244.200.9"}
+    own6 = {"in-order": "fd00:10:244::a", "elsewhere": "fd00:10:244:1::77", "nowhere": "fd00:10:244:c8::9"}
+    bridged = network.get("pod_network") == "bridge"
+    return scenario(
+        [node("node-a"), node("node-b", addresses=(NodeAddress("eth0", ip_interface("172.18.0.10/16")),))],
+        [
+            pods("echo", "node-a", "node-b", replicas=3, ports=(HTTP,)),
+            *(
+                pods(name, "node-a", addresses=(ip_address(own[name]), ip_address(own6[name])))
+                for name in own
+                if name == "in-order" or not bridged
+            ),
+        ],
+        [host("client"), host("neighbour", segment="nodes")],
+        network={**DUAL, **network},
+    )
+
+
+def balanced() -> Scenario:
+    """A balancer that follows health and one that does not, both families, both before two nodes of three."""
+    taken_in = tuple(NodeAddress("lo", ip_interface(each)) for each in ("192.0.2.33", "2001:db8:193::1"))
+    edges = {
+        "edge": ("192.0.2.0/28", "2001:db8:192::/64", True),
+        "blind": ("192.0.2.32/28", "2001:db8:193::/64", False),
+    }
+    return replace(
+        scenario(
+            [*(node(name, addresses=taken_in) for name in ("node-a", "node-b")), node("node-c")],
+            hosts=[host("client")],
+            network=DUAL,
+        ),
+        load_balancers=tuple(
+            LoadBalancer(
+                name=name,
+                pool=(ip_network(four), ip_network(six)),
+                nodes=("node-a", "node-b"),
+                health_checked=checked,
+                position=at(9),
+            )
+            for name, (four, six, checked) in edges.items()
+        ),
+    )
+
+
 def wire(**network: Any) -> Scenario:
     return two_nodes(network=network)
 
@@ -56,13 +103,18 @@ BASIC: Mapping[str, Scenario] = {
     "ptp IPv6": wire(**IPV6),
     "ptp dual": wire(**DUAL),
     "unnumbered dual": wire(**DUAL, pod_network="ptp-unnumbered"),
+    "masqueraded": wire(**DUAL, outbound_masquerade=True),
     "bridge dual": wire(**DUAL, pod_network="bridge"),
     "promiscuous bridge": wire(pod_network="bridge", hairpin="promiscuous-bridge"),
     "bridge without hairpin": wire(pod_network="bridge", hairpin="none"),
     "crowded": crowded(),
+    "balanced": balanced(),
+    "fixed addresses": fixed(),
+    "fixed addresses on a bridge": fixed(pod_network="bridge"),
 }
 TUNNELLED: Mapping[str, Scenario] = {
     "vxlan ptp dual": wire(**DUAL, inter_node="vxlan"),
     "vxlan bridge": wire(pod_network="bridge", inter_node="vxlan"),
     "vxlan IPv6": wire(**IPV6, inter_node="vxlan"),
+    "vxlan fixed addresses": fixed(inter_node="vxlan", pod_network="ptp-unnumbered"),
 }

@@ -12,7 +12,7 @@ from typing import Final
 from lab.control.apiserver import API_ADDRESS, API_PORT
 from lab.control.fetch import fetch
 from lab.engines.barrier import BARRIER
-from lab.engines.ground import Ground
+from lab.engines.ground import Cluster, Place
 from lab.engines.kubeproxy.configuration import configuration, script
 from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
 from lab.engines.kubeproxy.metrics import SyncState, read_metrics
@@ -32,8 +32,8 @@ _TABLE: Final = "kube-proxy"
 _METRICS_SECONDS: Final = 5.0
 
 
-def make_kube_proxy(choice: EngineChoice, ground: Ground) -> KubeProxyEngine:
-    """A kube-proxy for one node, not yet started.
+def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Cluster) -> KubeProxyEngine:
+    """A kube-proxy for the node of that name, not yet started.
 
     Raises:
         InternalError: nobody has said which binary it is.
@@ -42,63 +42,61 @@ def make_kube_proxy(choice: EngineChoice, ground: Ground) -> KubeProxyEngine:
     if upstream is None:
         raise InternalError(f"no binary was obtained for {choice.name}")
     mode, proxy = mode_of(choice.name), choice.configuration
-    told = configuration(
-        mode, ground.node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates
-    )
+    told = configuration(mode, node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates)
     api = f"http://{API_ADDRESS}:{API_PORT}"
-    argv = script(upstream.binary, ground.node, api, ground.tool.variant.name, upstream.flags)
+    argv = script(upstream.binary, node, api, place.tool.variant.name, upstream.flags)
 
     async def launch(heard: Callable[[str], None]) -> Running:
-        return await ground.launcher.start(ground.netns, argv, place=ground.place, heard=heard, stdin=told)
+        return await place.launcher.start(place.netns, argv, place=place.name, heard=heard, stdin=told)
 
     async def state() -> SyncState | None:
         deadline = Deadline.after(_METRICS_SECONDS)
         try:
-            status, page = await fetch(ground.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
+            status, page = await fetch(place.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
         except (OSError, TimeoutError):
             return None
         return read_metrics(page) if status == 200 else None
 
     holds, dump = (_holds_nftables, _dump_nftables) if mode == "nftables" else (_holds_iptables, _dump_iptables)
     station = Station(
-        listen=partial(ground.api.listen, ground.netns),
+        listen=partial(cluster.api.listen, place.netns),
         launch=launch,
-        holds=holds(ground),
+        holds=holds(place),
         state=state,
-        dump=partial(dump, ground, choice.families),
+        dump=partial(dump, place, choice.families),
     )
-    return KubeProxyEngine(ground.node, ground.barrier, choice.families, station)
+    return KubeProxyEngine(node, cluster.barrier, choice.families, station)
 
 
-def _holds_iptables(ground: Ground) -> Callable[[Family, str], bool]:
+def _holds_iptables(place: Place) -> Callable[[Family, str], bool]:
     # Of the tables that kube-proxy writes nat is the last, so what is there is everywhere.
     table = "nat"
-    if ground.tool.variant.name == "legacy":
+    if place.tool.variant.name == "legacy":
 
         def xtables(family: Family, name: str) -> bool:
-            reader = TableReader(ground.netns, family)
+            reader = TableReader(place.netns, family)
             try:
                 return xtables_hold(reader, table, f"{BARRIER}:{name}")
             finally:
                 reader.close()
 
         return xtables
-    return lambda family, name: iptables_nft_holds(ground.netns, family, table, f"{BARRIER}:{name}")
+    return lambda family, name: iptables_nft_holds(place.netns, family, table, f"{BARRIER}:{name}")
 
 
-def _holds_nftables(ground: Ground) -> Callable[[Family, str], bool]:
+def _holds_nftables(place: Place) -> Callable[[Family, str], bool]:
     def holds(family: Family, name: str) -> bool:
         # A Service without endpoints has no chain of its own, in any version.
         chain = re.compile(rf"service-[A-Z2-7]+-{BARRIER}/tcp/{name}\0".encode())
-        return nft_table_holds(ground.netns, family, _TABLE, chain)
+        return nft_table_holds(place.netns, family, _TABLE, chain)
 
     return holds
 
 
-async def _dump_iptables(ground: Ground, families: tuple[Family, ...]) -> str:
-    return "".join([await ground.tool.save(family) for family in families])
+async def _dump_iptables(place: Place, families: tuple[Family, ...]) -> str:
+    return "".join([await place.tool.save(family) for family in families])
 
 
-async def _dump_nftables(ground: Ground, families: tuple[Family, ...]) -> str:
-    tool = NftTool(ground.launcher, ground.netns, ground.place)
+async def _dump_nftables(place: Place, families: tuple[Family, ...]) -> str:
+    tool = NftTool(place.launcher, place.netns, place.name)
     return "".join([await tool.list_table(family, _TABLE) for family in families])

@@ -24,6 +24,7 @@ __all__ = [
     "ExpectShape",
     "HttpShape",
     "NodeDeviceShape",
+    "SeenSource",
 ]
 
 _MOST_DEVICE = 15  # IFNAMSIZ of linux/if.h is 16 with its final null

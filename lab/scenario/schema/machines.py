@@ -173,6 +173,9 @@ class PodShape(ScenarioShape):
         examples=[True],
     )
     terminating: bool = Field(default=False, description="Whether the pods are being deleted.")
+    present: bool = Field(
+        default=True, description="Whether the API knows the pods when the lab begins; a step may bring them."
+    )
     host_network: bool = Field(default=False, description="Whether the pods use their node's network.")
     addresses: Annotated[list[Address], AfterValidator(distinct)] = Field(
         default_factory=list,

@@ -9,15 +9,27 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue
 
 from lab.scenario.model import Mode
-from lab.scenario.schema.base import ScenarioShape, Shape, word_of
+from lab.scenario.problems import describe
+from lab.scenario.schema.base import ScenarioShape, Shape, refused, word_of
 from lab.scenario.schema.network import Families, HairpinWord, InterNodeWord, PodNetworkWord
 from lab.scenario.schema.syntax import SysctlValue, distinct
+from lab.scenario.versions import VersionRange, read_range
 
 __all__ = ["AXES", "ConditionShape", "MatrixShape", "no_axes"]
 
 ModeWord = Annotated[Mode, BeforeValidator(word_of(Mode))]
 
 
+def _versions(value: object) -> VersionRange:
+    if not isinstance(value, str):
+        raise refused(f"must be a range of versions, is {describe(value)}", allowed=_RANGES)
+    try:
+        return read_range(value)
+    except ValueError as error:
+        raise refused(str(error), allowed=_RANGES) from None
+
+
+_RANGES = "write it as '<1.30', '>=1.29', '>=1.29 <1.33' or '1.34'"
 _SYSCTL_PATTERN = r"^net\."
 _SYSCTL_VALUE: dict[str, JsonValue] = {"type": ["integer", "string"]}
 
@@ -78,8 +90,10 @@ class ConditionShape(ScenarioShape):
     )
     hairpin: HairpinWord | None = Field(default=None, description="The value of network.hairpin.", examples=["none"])
     mode: ModeWord | None = Field(default=None, description="The mode of the proxy.", examples=["ipvs"])
-    version: str | None = Field(
-        default=None, description="The versions of the proxy, from, to, or between.", examples=["<1.30"]
+    version: Annotated[VersionRange, BeforeValidator(_versions, json_schema_input_type=str)] | None = Field(
+        default=None,
+        description="The versions of the proxy: from one on, before one, between two, or one alone.",
+        examples=["<1.30", ">=1.29", ">=1.29 <1.33", "1.34"],
     )
 
 

@@ -121,6 +121,11 @@ class NetworkShape(ScenarioShape):
         description="How pod traffic reaches another node: host-gw is a route by way of that node's own address, vxlan "
         "is a tunnel.",
     )
+    outbound_masquerade: bool = Field(
+        default=False,
+        description="Whether nodes hide what their pods send out of the pod network behind their own addresses, as "
+        "most CNI plugins do. The rules are the wire's, not the proxy's.",
+    )
     pod_cidr: Networks | None = Field(
         default=None,
         alias="podCIDR",

@@ -15,7 +15,8 @@ from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, Po
 from lab.scenario.schema.matrix import MatrixShape
 from lab.scenario.schema.network import NetworkShape
 from lab.scenario.schema.probe import ProbeShape
-from lab.scenario.schema.stream import StepShape, StreamShape
+from lab.scenario.schema.step import StepShape
+from lab.scenario.schema.stream import StreamShape
 from lab.scenario.schema.syntax import Name, distinct
 
 __all__ = ["ApiVersion", "Kind", "MetadataShape", "ScenarioDocument", "SpecShape"]
@@ -108,6 +109,12 @@ class SpecShape(ScenarioShape):
         default_factory=list,
         description="Files with further Kubernetes manifests, by their paths from the scenario's own folder.",
         examples=[["manifests/web.yaml"]],
+    )
+    dns: bool = Field(
+        default=False,
+        description="Whether the lab has a name server behind the Service kube-dns. It has one in any case where a "
+        "probe dials a name.",
+        examples=[True],
     )
     matrix: MatrixShape | None = Field(
         default=None,

@@ -172,6 +172,15 @@ def test_check_says_what_stands_in_a_file_that_is_fine(caller: Caller) -> None:
     assert caller.type("check", "x.lab.yaml") == (ExitCode.OK, "x.lab.yaml: ok, 2 probes\n", "")
 
 
+def test_check_says_what_only_laying_out_can_tell(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    text = (caller.folder / "x.lab.yaml").read_text()
+    (caller.folder / "x.lab.yaml").write_text(text.replace("client: {", "client: {addresses: [10.244.0.1], "))
+    code, output, errors = caller.type("check", "x.lab.yaml")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert "x.lab.yaml:8:5: client: 10.244.0.1 is the gateway of node-a's pods already; choose another one" in errors
+
+
 @pytest.mark.parametrize("verb", ["run", "check"])
 def test_a_directory_without_scenarios_selects_nothing(caller: Caller, verb: str) -> None:
     code, output, errors = caller.type(verb, ".")
@@ -312,20 +321,58 @@ def test_the_variant_of_iptables_is_asked_for_by_name(caller: Caller) -> None:
     assert "'legacy', 'nft'" in caller.type("run", "--iptables", "ebpf", ".")[2]
 
 
-def test_run_keeps_evidence_of_what_did_not_pass_if_asked_to(caller: Caller) -> None:
-    caller.scenario("x.lab.yaml", "holds", "fails as ever", "doubts")
-    caller.type("run", "x.lab.yaml", "--evidence", "kept")
+def kept(caller: Caller, directory: str) -> list[str]:
+    """The bundles below a directory."""
+    return sorted(str(file.parent.relative_to(caller.folder / directory)) for file in caller.folder.rglob("case.json"))
+
+
+def test_run_keeps_evidence_of_what_did_not_pass_and_says_where(caller: Caller) -> None:
+    caller.scenario("deep/x.lab.yaml", "holds", "fails as ever", "doubts")
+    _, output, _ = caller.type("run", "deep/x.lab.yaml")
     assert [event for event in caller.events() if event.startswith("bundle")] == [
-        "bundle fails as ever embedded/iptables",
-        "bundle doubts embedded/iptables",
+        "bundle fails as ever",
+        "bundle doubts",
     ]
-    found = sorted(str(file.relative_to(caller.folder)) for file in caller.folder.glob("kept/**/*.*"))
-    assert found == [
-        "kept/fine/001-doubts/case.json",
-        "kept/fine/001-doubts/rules/node-a.txt",
-        "kept/fine/001-fails-as-ever/case.json",
-        "kept/fine/001-fails-as-ever/rules/node-a.txt",
-    ]
+    folder = ".proxylab/bundles/embedded-iptables/deep/x"
+    assert kept(caller, folder) == ["001-doubts", "001-fails-as-ever"]
+    assert f"\n  evidence:  {folder}/001-fails-as-ever\n" in output
+    assert (caller.folder / ".proxylab/bundles/.gitignore").read_text().endswith("\n*\n")
+
+
+def test_evidence_of_an_earlier_run_is_not_left_beside_a_pass(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", "fails as ever")
+    caller.type("run", "x.lab.yaml")
+    held = caller.folder / ".proxylab/bundles/embedded-iptables/x/001-holds/case.json"
+    held.parent.mkdir()
+    held.write_text("{}")
+    caller.type("run", "x.lab.yaml")
+    assert kept(caller, ".proxylab/bundles/embedded-iptables/x") == ["001-fails-as-ever"]
+
+
+def test_evidence_is_kept_where_the_user_wants_it_or_nowhere(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "fails")
+    caller.type("run", "x.lab.yaml", "--no-bundles")
+    assert not list(caller.folder.rglob("case.json"))
+    caller.type("run", "x.lab.yaml", "--bundle-dir", "elsewhere")
+    assert kept(caller, "elsewhere") == ["embedded-iptables/x/001-fails"]
+    assert not (caller.folder / ".proxylab").exists()
+
+
+def test_evidence_that_cannot_be_written_does_not_end_the_run(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "fails", "holds")
+    (caller.folder / "full").mkdir()
+    (caller.folder / "full/embedded-iptables").write_text("a file where a directory should be")
+    code, output, errors = caller.type("run", "x.lab.yaml", "--bundle-dir", "full")
+    assert code == ExitCode.FAILED
+    assert "1 failed, 1 passed" in output
+    assert errors.splitlines()[-1].startswith("no evidence is kept of 'fails': ")
+    assert "evidence:" not in output
+
+
+def test_a_seed_is_passed_on(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    caller.type("run", "--seed", "7", ".")
+    assert caller.events()[0] == "session embedded/iptables seed 7"
 
 
 def test_judge_says_what_is_no_bundle(caller: Caller) -> None:

@@ -14,4 +14,4 @@ def test_names_and_engines_are_the_same() -> None:
 
 def test_a_name_that_slipped_through_is_our_fault() -> None:
     with pytest.raises(InternalError, match=r"no engine 'kube-proxy/ebpf'.* There are embedded/iptables"):
-        catalogue.make_engine(EngineChoice("kube-proxy/ebpf"), None)  # type: ignore[arg-type]
+        catalogue.make_engine(EngineChoice("kube-proxy/ebpf"), "node-a", None, None)  # type: ignore[arg-type]

@@ -1,19 +1,31 @@
 """Probes with every name looked up."""
 
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 
 import pytest
-from scenario_cases import ECHO, at, front, node, pods, probe, scenario, two_nodes
+from scenario_cases import ECHO, at, front, host, node, pods, probe, scenario, two_nodes
 from wires import BASIC as WIRES
 
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
 from lab.ip import Family, Protocol
-from lab.plan.errand import Detour, Errand
+from lab.plan.errand import STACK, Detour, Errand
 from lab.plan.errands import resolve
 from lab.plan.topology import draw
-from lab.scenario.model import AddressTarget, Front, HostTarget, Manner, PodTarget, Probe, Send, ServiceTarget, Source
+from lab.scenario.model import (
+    AddressTarget,
+    Front,
+    HostTarget,
+    LoadBalancer,
+    Manner,
+    PodTarget,
+    Probe,
+    Send,
+    ServiceTarget,
+    Source,
+    Target,
+)
 
 ALLOCATED = replace(ECHO, cluster_ips=(IPv4Address("10.96.1.7"),))
 
@@ -83,6 +95,26 @@ def test_front(sender: str, target: ServiceTarget, expected: tuple[str, int], wa
     found = errand(probe("p", sender, target), EXPOSED)
     assert (str(found.destination), found.port) == expected
     assert found.detour == way
+
+
+def shared_errand(asked: Probe) -> Errand:
+    """Three nodes, two of which share the network that the load balancer's address is of."""
+    case = scenario([node("node-a"), node("node-b"), node("node-c")], hosts=[host("client")], probes=[asked])
+    edge = LoadBalancer(name="edge", pool=(ip_network("192.0.2.0/28"),), nodes=("node-a", "node-c"), position=at(1))
+    case = replace(case, load_balancers=(edge,))
+    return resolve(case, draw(case), (EXPOSED,))[0]
+
+
+def test_what_the_router_shares_has_no_detour_and_a_fence_to_every_node_that_shares() -> None:
+    found = shared_errand(probe("p", "client", by(Front.LOAD_BALANCER_IP)))
+    assert found.detour is None
+    assert [fence.name for fence in found.fences] == ["node-a", "node-c"]
+
+
+def test_a_node_that_is_named_gets_what_the_router_would_share() -> None:
+    found = shared_errand(probe("p", "client", by(Front.LOAD_BALANCER_IP, "node-b")))
+    assert found.detour == detour("192.0.2.2/32", "172.18.0.3")
+    assert [fence.name for fence in found.fences] == ["node-b"]
 
 
 def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
@@ -207,10 +239,9 @@ def test_only_port_need_not_be_named() -> None:
 def test_a_pod_of_the_host_network_sends_and_receives_in_its_nodes_namespace() -> None:
     case = replace(WIRES["crowded"], probes=(probe("p", "agent-1", PodTarget(pod="echo-2")),))
     found = resolve(case, draw(case), ())[0]
-    assert (found.sender.namespace, str(found.sender.address), found.sender.device) == ("node-a", "172.18.0.2", "eth0")
-    where = {each.name: (each.namespace, str(each.address)) for each in found.receivers}
-    assert where["agent-2"] == ("node-b", "172.18.0.3")
-    assert where["echo-4"] == ("echo@node-b", "10.244.1.11")
+    assert (found.sender.namespace, str(found.sender.address), found.sender.device) == ("node-a", "172.18.0.2", STACK)
+    where = {(each.name, each.namespace, str(each.address)) for each in found.receivers}
+    assert {("agent-2", "node-b", "172.18.0.3"), ("echo-4", "echo@node-b", "10.244.1.11")} <= where
     assert (str(found.destination), found.port) == ("10.244.1.10", 8080), "a port is said once, whatever the family"
 
 
@@ -250,3 +281,40 @@ def test_the_address_of_a_front_may_be_chosen_and_must_be_one_of_it() -> None:
     stranger = replace(by(Front.EXTERNAL_IP), address=IPv4Address("192.0.2.8"))
     with pytest.raises(ScenarioError, match=r"has no externalIP 192\.0\.2\.8; it has: 192\.0\.2\.1, 192\.0\.2\.9"):
         errand(probe("stranger", "sender", stranger), several)
+
+
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        (front("http"), "172.18.0.2"),
+        (PodTarget(pod="echo-1", port=8080), "10.244.0.1"),
+        (PodTarget(pod="echo-2", port=8080), "172.18.0.2"),
+        (AddressTarget(address=IPv4Address("172.18.0.2"), port=80), "172.18.0.2"),
+        (AddressTarget(address=IPv4Address("10.244.0.1"), port=80), "10.244.0.1"),
+        (AddressTarget(address=IPv4Address("127.0.0.1"), port=80), "127.0.0.1"),
+    ],
+)
+def test_a_node_sends_with_the_source_that_its_kernel_chooses(target: Target, source: str) -> None:
+    found = errand(probe("p", "node-a", target))
+    assert (found.sender.device, str(found.sender.address)) == (STACK, source)
+    assert "node-a" not in {fence.name for fence in found.fences}
+
+
+def test_from_loopback_a_node_dials_its_own_port_there() -> None:
+    itself = Source(name="node-a", loopback=True)
+    to_port = errand(probe("p", itself, by(Front.NODE_PORT, "node-a")), EXPOSED)
+    assert (str(to_port.sender.address), str(to_port.destination)) == ("127.0.0.1", "127.0.0.1")
+    to_service = errand(probe("p", itself, front("http")))
+    assert (str(to_service.sender.address), str(to_service.destination)) == ("127.0.0.1", "10.96.1.7")
+
+
+def test_a_sender_s_address_is_of_the_family_that_is_dialled() -> None:
+    stranger = Source(name="node-a", address=IPv6Address("fd00::1"))
+    with pytest.raises(ScenarioError, match=r"from\.address: fd00::1 cannot dial 10\.96\.1\.7"):
+        errand(probe("p", stranger, front("http")))
+
+
+def test_what_listens_on_a_node_is_known_by_its_ports() -> None:
+    case = replace(WIRES["crowded"], probes=(probe("p", "agent-1", PodTarget(pod="echo-2")),))
+    found = {each.name: each for each in resolve(case, draw(case), ())[0].receivers if each.namespace == "node-b"}
+    assert {(each.device, bool(each.ports)) for each in found.values()} == {(STACK, True)}

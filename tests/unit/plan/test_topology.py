@@ -57,6 +57,26 @@ def test_pods_that_share_a_namespace_listen_on_their_own_addresses() -> None:
     ]
 
 
+def test_fixed_addresses_are_had_and_handed_to_nobody_else() -> None:
+    plan = draw(BASIC["fixed addresses"])
+    where = {pod.name: [str(address) for address in pod.addresses] for pod in plan.pods}
+    assert where["in-order"] == ["10.244.0.10", "fd00:10:244::a"]
+    assert where["echo-1"] == ["10.244.0.11", "fd00:10:244::b"]
+    neighbour = [str(each.interface) for each in plan.namespace("neighbour").addresses]
+    assert neighbour[:2] == ["172.18.0.11/16", "fd00:172:18::a/64"], "node-b has written 172.18.0.10 by hand"
+
+
+def test_a_fixed_address_outside_its_nodes_part_is_routed_by_itself() -> None:
+    plan = draw(BASIC["fixed addresses"])
+    for place in ("node-b", "router"):
+        ways = {str(route.destination): str(route.via) for route in plan.namespace(place).routes}
+        assert ways["10.244.1.77/32"] == ways["10.244.200.9/32"] == "172.18.0.2"
+        assert ways["fd00:10:244:1::77/128"] == ways["fd00:10:244:c8::9/128"] == "fd00:172:18::2"
+        assert "10.244.0.10/32" not in ways
+    overlay = draw(TUNNELLED["vxlan fixed addresses"]).namespace("node-b").routes
+    assert [route.device for route in overlay if str(route.destination) == "10.244.1.77/32"] == ["flannel.1"]
+
+
 def test_a_sysctl_of_a_device_is_kept_until_there_are_devices() -> None:
     node_b = draw(BASIC["crowded"]).namespace("node-b")
     assert node_b.device_sysctls == (Sysctl("net.ipv4.conf.eth0.rp_filter", "2"),)
@@ -130,6 +150,10 @@ NODE = node("a", line=5)
 
 THREE_NODES = [node(f"n{number}", line=number) for number in range(3)]
 MANY_HOSTS = [host(f"h{number}", line=number) for number in range(247)]
+
+
+def at_eth0(*addresses: str) -> tuple[NodeAddress, ...]:
+    return tuple(NodeAddress("eth0", ip_interface(address)) for address in addresses)
 
 
 def cidr(key: str, network: str) -> dict[str, object]:
@@ -220,6 +244,41 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
             "case.lab.yaml:5:1: a: address 192.0.2.1/32: there is no device 'eth9'; use one of eth0, eth0, lo",
             "case.lab.yaml:5:1: a: route to 192.0.2.0/24: there is no device 'lo'; use one of eth0",
             "case.lab.yaml:5:1: a: route to 192.0.2.0/24: via fd00::1 is of the other IP family",
+        ],
+    ),
+    (
+        scenario(
+            [node("a", addresses=at_eth0("172.18.0.3", "172.18.0.9", "172.18.0.9", "fd00::9")), node("b", line=2)],
+            [
+                pods(f"p{number}", "a", line=3 + number, addresses=(ip_address(address),))
+                for number, address in enumerate(
+                    ("10.0.0.1", "10.244.1.1", "10.244.0.0", "10.244.1.255", "10.244.0.9", "10.244.0.9", "fd00::9")
+                )
+            ]
+            + [pods("two", "a", line=10, replicas=2, addresses=(ip_address("10.244.0.8"),))],
+            [host("h", segment="nodes")],
+        ),
+        [
+            "case.lab.yaml:3:1: p0: 10.0.0.1 is not in the pod network; choose one of 10.244.0.0/16",
+            "case.lab.yaml:4:1: p1: 10.244.1.1 is the gateway of b's pods already; choose another one",
+            "case.lab.yaml:5:1: p2: 10.244.0.0 is the network of a's pods itself already; choose another one",
+            "case.lab.yaml:6:1: p3: 10.244.1.255 is the broadcast address of b's pods already; choose another one",
+            "case.lab.yaml:8:1: p5: 10.244.0.9 is p4's already; choose another one",
+            "case.lab.yaml:9:1: p6: fd00::9: the lab has no IPv6",
+            "case.lab.yaml:10:1: two: 10.244.0.8: only a single pod with a network of its own can have a fixed address",
+            "case.lab.yaml:1:1: a: 172.18.0.3 is b's already; choose another one",
+            "case.lab.yaml:1:1: a: 172.18.0.9 is a's on eth0 already; choose another one",
+            "case.lab.yaml:1:1: a: fd00::9: the lab has no IPv6",
+        ],
+    ),
+    (
+        scenario(
+            [NODE, node("b", line=6)],
+            [pods("p", "a", line=7, addresses=(ip_address("10.244.1.9"),))],
+            network={"pod_network": "bridge"},
+        ),
+        [
+            "case.lab.yaml:7:1: p: 10.244.1.9 is not in a's part of the pod network, since a bridge is one network",
         ],
     ),
     (

@@ -11,26 +11,41 @@ from scenario_cases import front, probe, two_nodes
 
 from lab.errors import ScenarioError
 from lab.plan.topology import draw
-from lab.report.bundle import CASE, Circumstances, bundle, read_case
-from lab.report.pcapng import capture
+from lab.report.bundle import CASE, Circumstances, NodeState, bundle, read_case
+from lab.report.pcapng import pcapng
 from lab.scenario.model import Outcome
-from lab.verdict.evidence import Direction, Packet, SeenFrame
+from lab.verdict.evidence import Capture, Direction, Packet, SeenFrame, TrackedFlow
 from lab.verdict.judge import judge
 from lab.verdict.model import Judgement, ProbeVerdict
 
-HERE = Circumstances(proxylab="1", kernel="6.8", engine="embedded/iptables", iptables="v1.8.9 (legacy)")
+HERE = Circumstances(
+    proxylab="1",
+    python="3.11",
+    kernel="6.8",
+    machine="x86_64",
+    engine="embedded/iptables",
+    iptables="v1.8.9 (legacy)",
+    seed=7,
+)
 FRAME = SeenFrame(3, "client", "eth0", Direction.OUT, Packet.REQUEST, 1_700_000_000_123_456_789, "ff" * 15)
 
 
 def verdict() -> ProbeVerdict:
     world = World(outcome=Outcome.REJECTED)
-    evidence = world.evidence(world.round_trip(0, "echo-1"), frames=(FRAME,))
+    evidence = world.evidence(world.round_trip(0, "echo-1"))
     return judge(world.probe, world.errand, None, evidence)
 
 
 def files(of: ProbeVerdict) -> dict[str, bytes]:
     plan = draw(two_nodes(probe("p", "sender", front())))
-    return bundle(of, circumstances=HERE, source=None, plan=plan, rules={"node-a": "*nat\n"}, scenario=b"spec: {}\n")
+    return bundle(
+        of,
+        circumstances=HERE,
+        plan=plan,
+        capture=Capture((FRAME,), 3),
+        nodes={"node-a": NodeState("*nat\n", ("synchronised",))},
+        scenario=b"spec: {}\n",
+    )
 
 
 def test_what_is_in_it() -> None:
@@ -38,13 +53,29 @@ def test_what_is_in_it() -> None:
     assert sorted(found) == [
         "capture.pcapng",
         "case.json",
+        "conntrack.txt",
         "explanation.txt",
+        "logs/node-a.txt",
         "plan.json",
+        "repro.sh",
         "rules/node-a.txt",
         "scenario.lab.yaml",
+        "versions.txt",
     ]
     assert found["explanation.txt"].startswith(b"scenarios/cluster-ip.lab.yaml:21:15: FAIL: ")
     assert found["rules/node-a.txt"] == b"*nat\n"
+    assert found["logs/node-a.txt"] == b"synchronised\n"
+    assert found["versions.txt"].endswith(b"seed: 7\nframes: 1 in capture.pcapng, 3 left out\n")
+
+
+def test_conntrack_names_flow_and_answerer() -> None:
+    world = World()
+    tracked = TrackedFlow(0, "node-a", world.address("echo-1"), 8080, *world.client(0))
+    evidence = world.evidence(world.round_trip(0, "echo-1"), tracked=(tracked,))
+    found = files(judge(world.probe, world.errand, None, evidence))["conntrack.txt"]
+    assert found == (
+        b"node-a: flow 0: TCP 10.244.1.2:40000 > 10.96.0.10:80, reply 10.244.2.3:8080 > 10.244.1.2:40000\n"
+    )
 
 
 def test_a_trace_stands_in_a_file_of_its_own() -> None:
@@ -68,8 +99,8 @@ def test_what_is_no_case_is_refused_by_name(data: bytes) -> None:
 
 
 def test_a_case_of_another_format_is_refused() -> None:
-    data = files(verdict())[CASE].replace(b'{"circumstances"', b'{"format":2,"circumstances"', 1)
-    with pytest.raises(ScenarioError, match="format 2 is not 1"):
+    data = files(verdict())[CASE].replace(b'{"circumstances"', b'{"format":9,"circumstances"', 1)
+    with pytest.raises(ScenarioError, match="format 9 is not 2"):
         read_case("case.json", data)
 
 
@@ -85,7 +116,7 @@ def test_a_capture_is_read_by_others(tmp_path: Path) -> None:
     """scapy reads it in a process of its own: importing it here would weigh on every test that follows."""
     later = replace(FRAME, place="echo-1", at=FRAME.at + 1000, direction=Direction.IN, data="ab" * 60)
     file = tmp_path / "capture.pcapng"
-    file.write_bytes(capture([later, FRAME]))
+    file.write_bytes(pcapng([later, FRAME]))
     done = subprocess.run([sys.executable, "-c", READ, str(file)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         f"client/eth0 request of flow 3, out at client {FRAME.at} {'ff' * 15}",

@@ -6,23 +6,33 @@ from pathlib import Path
 
 import pytest
 
+from lab.cluster.objects import ServiceType, TrafficPolicy
 from lab.errors import ScenarioError
 from lab.ip import Family
+from lab.scenario.cases import cases
 from lab.scenario.json_schema import json_schema
 from lab.scenario.load import parse_scenario
 from lab.scenario.missing import MISSING
 from lab.scenario.model import (
     Axis,
+    Change,
     ConntrackExpect,
+    Count,
     Daemon,
+    EngineAction,
+    EngineState,
     Entries,
+    Front,
     HttpExpect,
+    LinkChange,
     NodeRoute,
     PodChange,
+    Preserved,
     Reply,
+    ServiceTarget,
     Shares,
-    StreamExpect,
     Uplink,
+    VersionRange,
 )
 
 WHOLE = (Path(__file__).resolve().parents[2] / "golden" / "scenario" / "whole.lab.yaml").read_text()
@@ -75,13 +85,70 @@ def test_probes_streams_and_steps() -> None:
     assert health.expect.conntrack == ConntrackExpect(node="node-a", some=Entries(original_from="outside", port=80))
     assert itself.source.loopback
     assert SCENARIO.streams[0].send.every == 20
-    (step,) = SCENARIO.steps
-    assert step.change == {"old": PodChange(gone=True), "client": PodChange(ready=True)}
-    assert step.conntrack == ConntrackExpect(none=Entries(reply_from="old"))
-    (expect,) = step.expect.values()
-    assert (expect.backend, expect.lost) == ("echo-1", 0)
-    assert isinstance(expect, StreamExpect)
+    assert SCENARIO.dns
     assert SCENARIO.matrix[0] == Axis(name="families", values=("IPv4", "IPv4+IPv6"))
+
+
+def test_what_changes_in_steps() -> None:
+    first, second, third = (step.change for step in SCENARIO.steps)
+    assert first == Change(pods={"old": PodChange(present=False), "client": PodChange(ready=True)})
+    echo, extra = second.services
+    assert (echo.name, echo.service and echo.service.external_traffic_policy) == ("echo", TrafficPolicy.CLUSTER)
+    assert echo.service is not None
+    assert echo.service.ports == SCENARIO.services[0].ports
+    assert (extra.name, extra.service and extra.service.cluster_ips) == ("extra", (ip_address("10.96.0.99"),))
+    (made,) = second.slices
+    assert made.slice is not None
+    assert (made.slice.service, made.slice.endpoints[0].addresses) == ("extra", (ip_address("203.0.113.10"),))
+    assert second.pods == {
+        "old": PodChange(present=True, terminating=False, labels={"app": "echo", "track": None}),
+        "echo-2": PodChange(terminating=True, serving=True),
+    }
+    assert second.nodes["node-a"].sysctls == {"net.ipv4.conf.all.rp_filter": "2"}
+    assert (second.engines, third.engines) == ({"node-b": EngineAction.KILL}, {"node-b": EngineAction.START})
+    assert second.links[0] == LinkChange(place="node-b", device="eth1", up=False)
+    assert [each.service for each in third.services] == [None]
+    assert [each.slice for each in third.slices] == [None]
+
+
+def test_what_steps_wait_for_and_expect() -> None:
+    first, second, _ = SCENARIO.steps
+    assert first.until is None
+    assert first.expect.conntrack == ConntrackExpect(none=Entries(reply_from="old"))
+    assert second.until is not None
+    assert second.until.engines == {"node-a": EngineState.SYNCED, "node-b": EngineState.STOPPED}
+    assert (second.until.elapsed, second.until.within, second.until.balancers) == (2000, 30_000, {"edge": ("node-a",)})
+    expect = second.expect.streams["queries"]
+    assert (expect.backend, expect.backends, expect.lost) == (
+        "echo-2",
+        ("echo-1", "echo-2"),
+        Count(at_least=1, at_most=5),
+    )
+    assert (expect.resets, expect.delay, expect.source) == (Count(at_most=0), 200, Preserved())
+    assert 5 in Count(at_least=1, at_most=5)
+    assert 6 not in Count(at_least=1, at_most=5)
+    assert [probe.target for probe in second.probes] == [ServiceTarget(service="extra", via=Front.CLUSTER_IP)]
+    (exception,) = second.exceptions
+    assert (exception.version, exception.expect.streams["queries"].lost) == (
+        VersionRange(since=(1, 29), before=(1, 33)),
+        Count(at_most=0),
+    )
+
+
+@pytest.mark.parametrize(("version", "lost"), [(None, 5), ((1, 28), 5), ((1, 29), 0), ((1, 33), 5)])
+def test_an_exception_for_versions_holds_in_these(version: tuple[int, int] | None, lost: int) -> None:
+    case = next(iter(cases(SCENARIO, "ipvs", version)))
+    count = case.steps[1].expect.streams["queries"].lost
+    assert count is not None
+    assert count.at_most == lost
+
+
+def test_a_service_loses_what_went_with_its_former_type() -> None:
+    patch = "services: {echo: {spec: {type: ClusterIP, externalIPs: null}}}"
+    text = WHOLE.replace("services: {echo: {spec: {externalTrafficPolicy: Cluster}}", patch.removesuffix("}"))
+    (echo, _) = parse_scenario(text, "f", to_run=False).steps[1].change.services
+    assert echo.service is not None
+    assert (echo.service.type, echo.service.ports[0].node_port) == (ServiceType.CLUSTER_IP, 0)
 
 
 def test_everything_is_frozen() -> None:
@@ -105,8 +172,8 @@ def test_nothing_of_it_is_ignored_when_it_is_to_be_run() -> None:
         parse_scenario(WHOLE, "f")
     told = "\n".join(caught.value.problems)
     assert all("not yet: " in problem for problem in caught.value.problems)
-    wanted = ["loadBalancers", "steps", "streams", "probes[0].expect.reply", "probes[1].expect.spread"]
-    wanted += ["probes[2].expect.http", "probes[2].expect.conntrack", "probes[3].from.loopback"]
+    wanted = ["steps", "streams", "probes[0].expect.reply", "probes[1].expect.spread"]
+    wanted += ["probes[2].expect.http", "probes[2].expect.conntrack"]
     assert [path for path in wanted if f": spec.{path}" not in told] == []
 
 

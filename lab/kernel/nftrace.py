@@ -1,0 +1,182 @@
+"""What nf_tables tells of packets that are traced.
+
+Owns: reading NFT_MSG_TRACE (include/uapi/linux/netfilter/nf_tables.h, net/netfilter/nf_tables_trace.c), and which rule
+of its chain a handle stands for.
+Must not: mark packets, or read what a rule says. Its text comes from the tool that wrote it.
+"""
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from lab.kernel import attributes as nla
+from lab.kernel.dumps import Dump
+from lab.kernel.framing import attributes, messages, nested
+from lab.kernel.netns import NetNs, inside
+from lab.kernel.nftables import open_netfilter
+
+__all__ = ["NftEvent", "NftTrace", "RuleOrder"]
+
+_GROUP: Final = 9  # NFNLGRP_NFTRACE
+_SOL_NETLINK: Final = 270
+_ADD_MEMBERSHIP: Final = 1
+_GET_RULE: Final = 10 << 8 | 7
+_TRACE: Final = 10 << 8 | 17
+_RULE_TABLE, _RULE_CHAIN, _RULE_HANDLE = 1, 2, 3
+_TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _IDENTITY = 1, 2, 3, 4, 5, 6
+_NETWORK, _TRANSPORT, _IN_INDEX, _OUT_INDEX, _MARK, _POLICY = 8, 9, 10, 12, 14, 16
+_KINDS: Final = {1: "policy", 2: "return", 3: "rule"}
+_CODE, _TARGET = 1, 2
+_VERDICTS: Final = {
+    -5: "return",
+    -4: "goto",
+    -3: "jump",
+    -2: "break",
+    -1: "continue",
+    0: "drop",
+    1: "accept",
+    2: "stolen",
+    3: "queue",
+}
+_BUFFER: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class NftEvent:
+    """One report.
+
+    Attributes:
+        identity: of the packet while it is in this namespace.
+        family: of the table, an NFPROTO.
+        kind: ``rule``, ``return`` or ``policy``.
+        handle: of the rule; 0 where there is none.
+        verdict: in nft's words, with the chain that a packet jumps or goes to.
+        mark: of the packet, after the rule.
+        headers: network and transport header; empty but in the first report of a base chain.
+    """
+
+    identity: int
+    family: int
+    table: str
+    chain: str
+    kind: str
+    handle: int
+    verdict: str
+    mark: int
+    headers: bytes
+    in_index: int
+    out_index: int
+
+
+class NftTrace:
+    """The reports of one namespace."""
+
+    def __init__(self, netns: NetNs) -> None:
+        """Hear reports from now on. Raises ``OSError`` where the kernel does not let this process."""
+        with inside(netns):
+            self._socket = open_netfilter()
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            # A report is sent to all but port 0, which is what a socket has before it is bound.
+            self._socket.bind((0, 0))
+            self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
+            self._socket.setblocking(False)
+        except OSError:
+            self._socket.close()
+            raise
+
+    def read(self) -> list[NftEvent]:
+        """What has been reported since this was last asked, in order. Never waits.
+
+        Raises:
+            OSError: ENOBUFS if it did not fit the socket's buffer: then something is missing.
+        """
+        found: list[NftEvent] = []
+        while True:
+            try:
+                data = self._socket.recv(_BUFFER)
+            except BlockingIOError:
+                return found
+            found += (_event(body) for kind, _, _, body in messages(data) if kind == _TRACE)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class RuleOrder:
+    """Which rule of its chain, counted from 1, a report is about, in one namespace."""
+
+    def __init__(self, netns: NetNs) -> None:
+        with inside(netns):
+            opened = open_netfilter()
+        self._dump = Dump(opened)
+        self._numbers: dict[tuple[int, str, str], dict[int, int]] = {}
+
+    def number(self, event: NftEvent) -> int:
+        """The number of the report's rule; 0 if it is about none, or about one that is gone. Raises ``OSError``."""
+        if not event.handle:
+            return 0
+        where = (event.family, event.table, event.chain)
+        if where not in self._numbers:
+            handles = self._handles(*where)
+            self._numbers[where] = {handle: number for number, handle in enumerate(handles, 1)}
+        return self._numbers[where].get(event.handle, 0)
+
+    def forget(self) -> None:
+        """Read chains anew when they are next asked for."""
+        self._numbers.clear()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._dump.close()
+
+    def _handles(self, family: int, table: str, chain: str) -> list[int]:
+        """The handles of a chain's rules, in order: its rules come in theirs (nf_tables_dump_rules)."""
+        wanted = nla.text(_RULE_TABLE, table) + nla.text(_RULE_CHAIN, chain)
+        bodies = self._dump.all(_GET_RULE, bytes([family, 0, 0, 0]) + wanted)
+        return [
+            next(_number(content) for kind, content in attributes(body, 4) if kind == _RULE_HANDLE) for body in bodies
+        ]
+
+
+def _event(body: bytes) -> NftEvent:
+    found = nested(body, 4)
+    handle = _number(found.get(_HANDLE, b""))
+    kind = _KINDS.get(_number(found.get(_TYPE, b"")), "unknown")
+    if kind == "rule" and not handle:
+        kind = "return"  # the end of a chain, which the kernel has as a last rule that is none
+    return NftEvent(
+        identity=_number(found.get(_IDENTITY, b"")),
+        family=body[0],
+        table=_text(found.get(_TABLE, b"")),
+        chain=_text(found.get(_CHAIN, b"")),
+        kind=kind,
+        handle=handle,
+        verdict=_verdict(found),
+        mark=_number(found.get(_MARK, b"")),
+        headers=found.get(_NETWORK, b"") + found.get(_TRANSPORT, b""),
+        in_index=_number(found.get(_IN_INDEX, b"")),
+        out_index=_number(found.get(_OUT_INDEX, b"")),
+    )
+
+
+def _verdict(found: dict[int, bytes]) -> str:
+    if _POLICY in found:
+        return _VERDICTS.get(_number(found[_POLICY]), "")
+    parts = nested(found.get(_VERDICT, b""))
+    if _CODE not in parts:
+        return ""
+    (code,) = struct.unpack("!i", parts[_CODE])
+    # An errno or a queue's number may stand in the upper half of what netfilter itself decides.
+    word = _VERDICTS.get(code if code < 0 else code & 0xFF, "")
+    return f"{word} {_text(parts[_TARGET])}" if _TARGET in parts else word
+
+
+def _number(content: bytes) -> int:
+    return int.from_bytes(content, "big")
+
+
+def _text(content: bytes) -> str:
+    return content.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,139 @@
+"""What a reproduction sends and what it expects, as the document that ``programs/play.py`` reads.
+
+Owns: the shape of that document, and which pods a reproduction needs.
+Must not: judge.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lab.ip import Protocol
+from lab.plan.errand import Errand
+from lab.plan.model import Namespace, Plan, Role
+from lab.plan.sysctls import device_of
+from lab.scenario.model import Manner, Outcome
+from lab.spread import flows_to_hit_all
+from lab.verdict.evidence import Capture, Direction, Observation, Packet
+from lab.verdict.model import ProbeVerdict
+
+__all__ = ["MOST_FRAMES", "can_be_played", "case_of", "frames_of", "needed"]
+
+MOST_FRAMES = 4096
+"""A reproduction of more crafted flows sends the first of them, and says so."""
+
+
+def can_be_played(verdict: ProbeVerdict) -> bool:
+    """Whether the kernel's own sockets can answer it: crafted answers would need proxylab."""
+    return verdict.errand.protocol in (Protocol.TCP, Protocol.UDP)
+
+
+def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
+    """The plan without the pods and hosts that no packet of the probe can have met.
+
+    Those stay that send, that were seen to take part, that are expected to, and whose address is in any rule.
+    """
+    errand, expect = verdict.errand, verdict.probe.expect
+    text = "\n".join(rules.values())
+    taking_part = {errand.sender.namespace, *(seen.place for seen in verdict.evidence.observations)}
+    for pod in errand.receivers:
+        named = pod.name in (expect.backends or ()) or pod.address == errand.destination
+        if named or pod.name in taking_part or f"{pod.address}:" in text or f"[{pod.address}]:" in text:
+            taking_part.add(pod.namespace)
+    kept = {each.name for each in plan.namespaces if each.role not in (Role.POD, Role.HOST) or each.name in taking_part}
+    gone = {
+        (end.namespace, end.device)
+        for link in plan.links
+        for end in link.ends
+        if not all(each.namespace in kept for each in link.ends)
+    }
+    return Plan(
+        namespaces=tuple(_without(each, gone) for each in plan.namespaces if each.name in kept),
+        links=tuple(link for link in plan.links if all(end.namespace in kept for end in link.ends)),
+        pods=tuple(pod for pod in plan.pods if pod.namespace in kept),
+    )
+
+
+def _without(namespace: Namespace, gone: Collection[tuple[str, str]]) -> Namespace:
+    """The namespace without what names a device that is gone."""
+
+    def stays(device: str) -> bool:
+        return (namespace.name, device) not in gone
+
+    return replace(
+        namespace,
+        device_sysctls=tuple(each for each in namespace.device_sysctls if stays(device_of(each.name) or "")),
+        addresses=tuple(each for each in namespace.addresses if stays(each.device)),
+        routes=tuple(each for each in namespace.routes if stays(each.device)),
+        neighbours=tuple(each for each in namespace.neighbours if stays(each.device)),
+    )
+
+
+def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
+    """The document. ``plan`` is what is rebuilt."""
+    errand, expect = verdict.errand, verdict.probe.expect
+    here = {namespace.name for namespace in plan.namespaces}
+    flows = min(errand.flows, MOST_FRAMES) if errand.manner is Manner.PACKET else errand.flows
+    delivered = expect.outcome is Outcome.DELIVERED
+    enough = bool(expect.backends) and flows >= flows_to_hit_all(len(set(expect.backends or ())))
+    return {
+        "version": errand.destination.version,
+        "protocol": str(errand.protocol),
+        "sender": _place(errand.sender.name, errand.sender.namespace, errand.sender.device, errand.sender.address),
+        "dialled": str(errand.destination),
+        "port": errand.port,
+        "flows": flows,
+        "payload": errand.payload,
+        "ports": list(_ports(errand, verdict.evidence.observations)) if errand.manner is Manner.CONNECT else [],
+        "pods": [
+            _place(pod.name, pod.namespace, pod.device, pod.address)
+            for pod in errand.receivers
+            if pod.namespace in here and pod.address.version == errand.destination.version
+        ],
+        "listeners": [
+            {
+                "namespace": namespace.name,
+                "name": each.name,
+                "protocol": str(each.protocol),
+                "address": str(each.address) if each.address else "",
+                "port": each.port,
+            }
+            for namespace in plan.namespaces
+            for each in namespace.listeners
+            if each.protocol is errand.protocol
+            and (each.address is None or each.address.version == errand.destination.version)
+        ],
+        "expect": {
+            "outcome": str(expect.outcome),
+            "backends": sorted(set(expect.backends or ())) if delivered else [],
+            "source": str(verdict.source) if delivered and verdict.source else "",
+            "hit all": delivered and enough,
+            "even": delivered and expect.spread is not None,
+        },
+    }
+
+
+def frames_of(errand: Errand, capture: Capture) -> tuple[str, ...]:
+    """The frames of a crafted probe as they left the sender, as hexadecimal digits; none where sockets sent."""
+    if errand.manner is not Manner.PACKET:
+        return ()
+    sent = [
+        frame.data
+        for frame in capture.frames
+        if frame.place == errand.sender.name and frame.direction is Direction.OUT and frame.packet is Packet.REQUEST
+    ]
+    return tuple(sent[:MOST_FRAMES])
+
+
+def _place(name: str, namespace: str, device: str, address: object) -> dict[str, str]:
+    return {"name": name, "namespace": namespace, "device": device, "address": str(address)}
+
+
+def _ports(errand: Errand, observations: Iterable[Observation]) -> Iterable[int]:
+    """The source port of each flow, as it left the sender; any port for a flow that was not seen to leave."""
+    left = {
+        seen.flow: seen.source_port
+        for seen in reversed(list(observations))
+        if seen.packet is Packet.REQUEST and seen.direction is Direction.OUT and seen.place == errand.sender.name
+    }
+    return (left.get(flow, 0) for flow in range(errand.flows))

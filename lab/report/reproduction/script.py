@@ -1,0 +1,198 @@
+"""The script that shows a failure again.
+
+Owns: the order of its parts, its shell functions, and the words that tell a reader what each part is for.
+Must not: know iproute2's words (``wire``) or what is expected (``case``).
+
+The script is for people too: whoever mends a rule edits it there and runs it again. So everything stands in it as its
+own tool reads it, in the order in which it happens, and nothing that the probe cannot have met.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from lab.plan.model import Plan
+from lab.report.reproduction import wire
+from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, frames_of, needed
+from lab.scenario.model import Manner
+from lab.verdict.evidence import Capture
+from lab.verdict.explain import explain
+from lab.verdict.model import ProbeVerdict
+
+__all__ = ["reproduction"]
+
+_PROGRAM: Final = Path(__file__).parent / "programs" / "play.py"
+
+_USAGE: Final = """\
+#
+# This script shows it again without proxylab: it rebuilds the wire and the rules in
+# namespaces of its own, sends the packets, and tells what became of them. Nothing
+# outside is touched, and with the script everything is gone.
+#
+#   sh repro.sh          rebuild, send, tell; exit 1 if the failure shows, 0 if not,
+#                        2 if the case could not be rebuilt
+#   sh repro.sh shell    the same, then a shell inside, for a look around:
+#                        nsenter --net=/run/netns/NAME COMMAND …
+#
+# Needs unshare and nsenter (util-linux), ip and bridge (iproute2), {tools}
+# and python3; root, or the right to make user namespaces.
+"""
+
+_SANDBOX: Final = """\
+set -eu
+
+# --- A sandbox: user, network, mount and pid namespaces of its own.
+
+if [ "${INSIDE-}" != yes ]; then
+    user=''
+    [ "$(id -u)" = 0 ] || user='--user --map-root-user'
+    # shellcheck disable=SC2086
+    INSIDE=yes exec unshare $user --net --mount --pid --fork --kill-child --propagation private sh "$0" "$@"
+fi
+trap '[ "${built-}" = yes ] || { echo "the case could not be rebuilt" >&2; exit 2; }' EXIT
+mount -t tmpfs none /run
+mkdir /run/netns /run/case
+
+inside() { # NAMESPACE COMMAND…
+    name=$1
+    shift
+    nsenter --net="/run/netns/$name" "$@"
+}
+
+sysctls() { # NAMESPACE…, and a line for each key: path below /proc/sys, value
+    cat > /run/case/sysctls
+    for name in "$@"; do
+        inside "$name" sh -c 'while read -r key value; do
+            [ ! -e "/proc/sys/$key" ] || echo "$value" > "/proc/sys/$key"
+        done' < /run/case/sysctls
+    done
+}
+"""
+
+_CARRYING: Final = """\
+# --- Until every link carries: packets that are sent before are lost.
+
+carrying() {
+    for name in $names; do
+        if inside "$name" ip -o link show up type veth | grep -qv 'state UP'; then return 1; fi
+        if inside "$name" bridge link show | grep -q 'state disabled'; then return 1; fi
+    done
+}
+tries=0
+until carrying; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ] || { echo 'a link does not carry' >&2; exit 2; }
+    sleep 0.05
+done
+built=yes
+"""
+
+_PLAY: Final = """\
+status=0
+python3 /run/case/play.py /run/case/case.json {frames}|| status=$?
+[ "${{1-}}" != shell ] || PS1='repro# ' sh -i || true
+exit "$status"
+"""
+
+
+def reproduction(
+    verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Mapping[str, str], tool: str
+) -> str | None:
+    """The text of the script; ``None`` for a protocol that only proxylab's own responders answer.
+
+    Args:
+        verdict: of the probe; its errand is sent, its expectations are held against what is seen.
+        plan: of the lab.
+        capture: the frames of the probe.
+        rules: of each node, as iptables-save or ``nft list ruleset`` printed them.
+        tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
+    """
+    if not can_be_played(verdict):
+        return None
+    wanted = needed(verdict, plan, rules)
+    loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
+    frames = frames_of(verdict.errand, capture)
+    tools = sorted({command.split()[0] for _, command, _ in loads}) or ["sh"]
+    parts = [
+        _head(verdict, tools),
+        _SANDBOX,
+        _wire(verdict, wanted),
+        _rules(loads),
+        _CARRYING,
+        _files(json.dumps(case_of(verdict, wanted), indent=1), frames, verdict),
+        _PLAY.format(frames="/run/case/frames " if frames else ""),
+    ]
+    return "\n".join(parts)
+
+
+def _head(verdict: ProbeVerdict, tools: Iterable[str]) -> str:
+    lines = (f"# {line}".rstrip() for line in explain(verdict))
+    return "\n".join(["#!/bin/sh", *lines, _USAGE.format(tools=" and ".join(tools))])
+
+
+def _wire(verdict: ProbeVerdict, plan: Plan) -> str:
+    lines = ["# --- The wire: namespaces, their sysctls before any link, links, addresses, routes.", ""]
+    lines += [f"names='{' '.join(wire.names(plan))}'", 'for name in $names; do ip netns add "$name"; done']
+    for namespaces, values in wire.sysctls(plan):
+        lines += ["", *_heredoc(f"sysctls {' '.join(namespaces)}", values)]
+    lines += ["", *_heredoc("ip -batch -", wire.links(plan))]
+    for namespace in plan.namespaces:
+        lines += ["", f"# {namespace.role} {namespace.name}"]
+        for command, batch in wire.furnishing(plan, namespace):
+            if batch:
+                of = f"sysctls {namespace.name}" if command == "sysctls" else f"inside {namespace.name} {command}"
+                lines += _heredoc(of, batch)
+    way = verdict.errand.detour
+    if way is not None:
+        lines += ["", "# so that the probe enters by the node that is meant"]
+        lines.append(f"inside {way.namespace} ip {wire.detour(way)}")
+    return "\n".join([*lines, ""])
+
+
+def _rules(loads: Iterable[tuple[str, str, tuple[str, ...]]]) -> str:
+    lines = ["# --- The rules, as they stood after the probe, without counters."]
+    for node, command, text in loads:
+        lines += ["", *_heredoc(f"inside {node} {command}", text)]
+    return "\n".join([*lines, ""])
+
+
+def _loads(node: str, text: str, tool: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Node, command and input of each load that a dump comes to. Of iptables there are two dumps in one: per family."""
+    if text.lstrip().startswith("table "):
+        yield node, "nft -f -", tuple(text.splitlines())
+        return
+    commands = {"": [], "6": []}  # type: dict[str, list[str]]
+    family = ""
+    for line in text.splitlines():
+        if line.startswith("# Generated by "):
+            family = "6" if line.split()[3].startswith("ip6tables") else ""
+        elif line and not line.startswith("#"):
+            commands[family].append(_uncounted(line))
+    for family, lines in commands.items():
+        if lines:
+            yield node, f"ip{family}tables-{tool}-restore", tuple(lines)
+
+
+def _uncounted(line: str) -> str:
+    return re.sub(r"^\[\d+:\d+\] ", "", re.sub(r"^(:.*) \[\d+:\d+\]$", r"\1 [0:0]", line))
+
+
+def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
+    lines = ["# --- The probe: what is sent and expected, and the program that does it.", ""]
+    lines += _heredoc("cat > /run/case/case.json", case.splitlines())
+    lines += ["", *_heredoc("cat > /run/case/play.py", _PROGRAM.read_text(encoding="utf-8").splitlines())]
+    frames = tuple(frames)
+    if frames:
+        flows = verdict.errand.flows
+        about = f" (the first {MOST_FRAMES:,} of {flows:,} flows)" if flows > MOST_FRAMES else ""
+        lines += ["", f"# the frames as they left {verdict.errand.sender.name}{about}"]
+        lines += _heredoc("cat > /run/case/frames", frames)
+    elif verdict.errand.manner is Manner.PACKET:
+        lines += ["", "# No frame was kept, so the kernel's own sockets send."]
+    return "\n".join([*lines, ""])
+
+
+def _heredoc(command: str, lines: Iterable[str]) -> list[str]:
+    return [f"{command} << 'END'", *lines, "END"]

@@ -1,0 +1,129 @@
+"""The wire of a lab as commands of iproute2.
+
+Owns: which command makes which part of a plan, in the order in which ``kernel.realise`` makes them.
+Must not: choose anything, or know rules or probes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from lab.ip import Family
+from lab.plan.errand import Detour
+from lab.plan.model import (
+    MAIN_TABLE,
+    Address,
+    Bridge,
+    LinkEnd,
+    Namespace,
+    Plan,
+    PolicyRule,
+    Route,
+    Sysctl,
+    Veth,
+    Vxlan,
+    ends_by_namespace,
+)
+
+__all__ = ["detour", "furnishing", "links", "names", "sysctls"]
+
+_DOTS = str.maketrans("./", "/.")
+
+
+def names(plan: Plan) -> tuple[str, ...]:
+    """The namespaces, in the order of the plan."""
+    return tuple(namespace.name for namespace in plan.namespaces)
+
+
+def sysctls(plan: Plan) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """What is written before the first link: namespaces, and a line ``path value`` for each sysctl they share."""
+    ordered = sorted(plan.namespaces, key=lambda namespace: [each.name + each.value for each in namespace.sysctls])
+    for values, namespaces in groupby(ordered, key=lambda namespace: namespace.sysctls):
+        if values:
+            yield tuple(namespace.name for namespace in namespaces), _paths(values)
+
+
+def links(plan: Plan) -> Iterator[str]:
+    """Every veth, both ends in place."""
+    for link in plan.links:
+        yield _veth(link)
+
+
+def furnishing(plan: Plan, namespace: Namespace) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What happens inside one namespace once its veths exist: a program that reads lines, and the lines for it."""
+    ends = ends_by_namespace(plan)[namespace.name]
+    yield "ip -batch -", tuple(map(_bridge, namespace.bridges))
+    yield "sysctls", _paths(namespace.device_sysctls)
+    yield "ip -batch -", tuple(_devices(namespace, ends))
+    yield (
+        "bridge -batch -",
+        tuple(f"fdb append {entry.mac} dev {entry.device} dst {entry.remote}" for entry in namespace.forwarding),
+    )
+    yield "ip -batch -", tuple(map(_route, namespace.routes))
+    for family, option in ((Family.IPV4, ""), (Family.IPV6, "-6 ")):
+        rules = tuple(_rule(rule) for rule in namespace.rules if rule.family is family)
+        yield f"ip {option}-batch -", rules
+
+
+def detour(way: Detour) -> str:
+    """The route that one probe needs in the router."""
+    return f"route replace {way.destination} via {way.via} dev {way.device}"
+
+
+def _paths(values: Iterable[Sysctl]) -> tuple[str, ...]:
+    return tuple(f"{each.name.translate(_DOTS)} {each.value}".rstrip() for each in values)
+
+
+def _veth(link: Veth) -> str:
+    first, second = link.ends
+    return f"link add {_end(first)} type veth peer {_end(second)}"
+
+
+def _end(end: LinkEnd) -> str:
+    mtu = f" mtu {end.mtu}" if end.mtu else ""
+    return f"name {end.device} netns {end.namespace} address {end.mac}{mtu}"
+
+
+def _bridge(bridge: Bridge) -> str:
+    return f"link add name {bridge.device} address {bridge.mac} type bridge"
+
+
+def _devices(namespace: Namespace, ends: Sequence[LinkEnd]) -> Iterator[str]:
+    yield "link set dev lo up"
+    yield from map(_vxlan, namespace.vxlans)
+    yield from map(_address, namespace.addresses)
+    for end in ends:
+        yield f"link set dev {end.device}" + (f" master {end.master}" if end.master else "") + " up"
+    yield from (f"link set dev {end.device} type bridge_slave hairpin on" for end in ends if end.hairpin)
+    yield from (f"ntable change name arp_cache dev {end.device} proxy_delay 0" for end in ends if end.proxy_arp)
+    for bridge in namespace.bridges:
+        yield f"link set dev {bridge.device}" + (" promisc on" if bridge.promiscuous else "") + " up"
+    yield from (f"link set dev {vxlan.device} up" for vxlan in namespace.vxlans)
+    for each in namespace.neighbours:
+        yield f"neigh replace {each.address} lladdr {each.mac} dev {each.device} nud permanent"
+
+
+def _vxlan(vxlan: Vxlan) -> str:
+    about = f"id {vxlan.vni} dev {vxlan.underlay} local {vxlan.local} dstport {vxlan.port} nolearning"
+    return f"link add name {vxlan.device} address {vxlan.mac} type vxlan {about}"
+
+
+def _address(address: Address) -> str:
+    return f"address add {address.interface} dev {address.device}" + (
+        " nodad" if address.interface.version == 6 else ""
+    )
+
+
+def _route(route: Route) -> str:
+    words = [f"route add {route.destination}"]
+    if route.hops:
+        words += [f"nexthop via {hop.via} dev {hop.device}" for hop in route.hops]
+    else:
+        words += [f"via {route.via}"] if route.via else []
+        words += [f"dev {route.device}"] + (["onlink"] if route.onlink else [])
+    words += [f"src {route.source}"] if route.source else []
+    words += [f"table {route.table}"] if route.table != MAIN_TABLE else []
+    return " ".join(words)
+
+
+def _rule(rule: PolicyRule) -> str:
+    return f"rule add from {rule.source or 'all'} lookup {rule.table} priority {rule.priority}"

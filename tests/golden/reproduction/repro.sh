@@ -1,0 +1,814 @@
+#!/bin/sh
+# case.lab.yaml:2:1: FAIL: a pod reaches echo
+#   sender (10.244.0.12) to Service default/echo by its clusterIP, dialling
+#   10.96.1.1:80: 1 flow of TCP by connect
+#
+#                          expected                 observed
+#   fail          outcome  delivered                lost
+#   inconclusive  reply    from 10.96.1.1:80        none
+#   inconclusive  source   preserved (10.244.0.12)  none
+#
+#   outcome: nothing of it was seen again after it left
+#
+#   the packet, hop by hop (* changed since the hop before):
+#     hop              packet   from               to
+#     sender eth0 out  request  10.244.0.12:40000  10.96.1.1:80
+#     nothing more was seen of it
+#     the sender's socket: timeout
+#
+#   reproduce: proxylab run case.lab.yaml --probe 'a pod reaches echo'
+#
+# This script shows it again without proxylab: it rebuilds the wire and the rules in
+# namespaces of its own, sends the packets, and tells what became of them. Nothing
+# outside is touched, and with the script everything is gone.
+#
+#   sh repro.sh          rebuild, send, tell; exit 1 if the failure shows, 0 if not,
+#                        2 if the case could not be rebuilt
+#   sh repro.sh shell    the same, then a shell inside, for a look around:
+#                        nsenter --net=/run/netns/NAME COMMAND …
+#
+# Needs unshare and nsenter (util-linux), ip and bridge (iproute2), iptables-legacy-restore
+# and python3; root, or the right to make user namespaces.
+
+set -eu
+
+# --- A sandbox: user, network, mount and pid namespaces of its own.
+
+if [ "${INSIDE-}" != yes ]; then
+    user=''
+    [ "$(id -u)" = 0 ] || user='--user --map-root-user'
+    # shellcheck disable=SC2086
+    INSIDE=yes exec unshare $user --net --mount --pid --fork --kill-child --propagation private sh "$0" "$@"
+fi
+trap '[ "${built-}" = yes ] || { echo "the case could not be rebuilt" >&2; exit 2; }' EXIT
+mount -t tmpfs none /run
+mkdir /run/netns /run/case
+
+inside() { # NAMESPACE COMMAND…
+    name=$1
+    shift
+    nsenter --net="/run/netns/$name" "$@"
+}
+
+sysctls() { # NAMESPACE…, and a line for each key: path below /proc/sys, value
+    cat > /run/case/sysctls
+    for name in "$@"; do
+        inside "$name" sh -c 'while read -r key value; do
+            [ ! -e "/proc/sys/$key" ] || echo "$value" > "/proc/sys/$key"
+        done' < /run/case/sysctls
+    done
+}
+
+# --- The wire: namespaces, their sysctls before any link, links, addresses, routes.
+
+names='fabric router node-a node-b echo-1 sender'
+for name in $names; do ip netns add "$name"; done
+
+sysctls echo-1 sender << 'END'
+net/ipv4/ip_forward 0
+net/ipv4/conf/default/forwarding 0
+net/ipv4/conf/all/rp_filter 0
+net/ipv4/conf/all/accept_local 0
+net/ipv4/conf/all/route_localnet 0
+net/ipv4/conf/all/accept_redirects 0
+net/ipv4/conf/all/arp_accept 0
+net/ipv4/conf/all/arp_announce 0
+net/ipv4/conf/all/arp_filter 0
+net/ipv4/conf/all/arp_ignore 0
+net/ipv4/conf/default/rp_filter 0
+net/ipv4/conf/default/accept_local 0
+net/ipv4/conf/default/route_localnet 0
+net/ipv4/conf/default/accept_redirects 0
+net/ipv4/conf/default/arp_accept 0
+net/ipv4/conf/default/arp_announce 0
+net/ipv4/conf/default/arp_filter 0
+net/ipv4/conf/default/arp_ignore 0
+net/ipv4/icmp_ratemask 0
+net/ipv4/tcp_no_metrics_save 1
+net/ipv6/conf/all/disable_ipv6 1
+net/ipv6/conf/default/disable_ipv6 1
+net/bridge/bridge-nf-call-iptables 0
+net/bridge/bridge-nf-call-ip6tables 0
+net/bridge/bridge-nf-call-arptables 0
+END
+
+sysctls fabric << 'END'
+net/ipv4/ip_forward 0
+net/ipv6/conf/all/disable_ipv6 1
+net/ipv6/conf/default/disable_ipv6 1
+net/bridge/bridge-nf-call-iptables 0
+net/bridge/bridge-nf-call-ip6tables 0
+net/bridge/bridge-nf-call-arptables 0
+END
+
+sysctls node-a node-b << 'END'
+net/ipv4/ip_forward 1
+net/ipv4/conf/default/forwarding 1
+net/ipv4/conf/all/rp_filter 0
+net/ipv4/conf/all/accept_local 0
+net/ipv4/conf/all/route_localnet 0
+net/ipv4/conf/all/accept_redirects 0
+net/ipv4/conf/all/arp_accept 0
+net/ipv4/conf/all/arp_announce 0
+net/ipv4/conf/all/arp_filter 0
+net/ipv4/conf/all/arp_ignore 0
+net/ipv4/conf/all/accept_source_route 0
+net/ipv4/conf/all/bc_forwarding 0
+net/ipv4/conf/all/ignore_routes_with_linkdown 0
+net/ipv4/conf/all/log_martians 0
+net/ipv4/conf/all/proxy_arp 0
+net/ipv4/conf/all/proxy_arp_pvlan 0
+net/ipv4/conf/all/secure_redirects 1
+net/ipv4/conf/all/send_redirects 0
+net/ipv4/conf/all/shared_media 1
+net/ipv4/conf/all/src_valid_mark 0
+net/ipv4/conf/default/rp_filter 0
+net/ipv4/conf/default/accept_local 0
+net/ipv4/conf/default/route_localnet 0
+net/ipv4/conf/default/accept_redirects 0
+net/ipv4/conf/default/arp_accept 0
+net/ipv4/conf/default/arp_announce 0
+net/ipv4/conf/default/arp_filter 0
+net/ipv4/conf/default/arp_ignore 0
+net/ipv4/conf/default/accept_source_route 0
+net/ipv4/conf/default/bc_forwarding 0
+net/ipv4/conf/default/ignore_routes_with_linkdown 0
+net/ipv4/conf/default/log_martians 0
+net/ipv4/conf/default/proxy_arp 0
+net/ipv4/conf/default/proxy_arp_pvlan 0
+net/ipv4/conf/default/secure_redirects 1
+net/ipv4/conf/default/send_redirects 0
+net/ipv4/conf/default/shared_media 1
+net/ipv4/conf/default/src_valid_mark 0
+net/ipv4/conf/lo/rp_filter 0
+net/ipv4/conf/lo/accept_local 0
+net/ipv4/conf/lo/route_localnet 0
+net/ipv4/conf/lo/accept_redirects 0
+net/ipv4/conf/lo/arp_accept 0
+net/ipv4/conf/lo/arp_announce 0
+net/ipv4/conf/lo/arp_filter 0
+net/ipv4/conf/lo/arp_ignore 0
+net/ipv4/conf/lo/accept_source_route 0
+net/ipv4/conf/lo/bc_forwarding 0
+net/ipv4/conf/lo/ignore_routes_with_linkdown 0
+net/ipv4/conf/lo/log_martians 0
+net/ipv4/conf/lo/proxy_arp 0
+net/ipv4/conf/lo/proxy_arp_pvlan 0
+net/ipv4/conf/lo/secure_redirects 1
+net/ipv4/conf/lo/send_redirects 0
+net/ipv4/conf/lo/shared_media 1
+net/ipv4/conf/lo/src_valid_mark 0
+net/ipv4/icmp_ratemask 0
+net/ipv4/tcp_no_metrics_save 1
+net/ipv6/conf/all/disable_ipv6 1
+net/ipv6/conf/default/disable_ipv6 1
+net/bridge/bridge-nf-call-iptables 1
+net/bridge/bridge-nf-call-ip6tables 1
+net/bridge/bridge-nf-call-arptables 1
+net/netfilter/nf_conntrack_checksum 1
+net/netfilter/nf_conntrack_generic_timeout 600
+net/netfilter/nf_conntrack_icmp_timeout 30
+net/netfilter/nf_conntrack_log_invalid 0
+net/netfilter/nf_conntrack_tcp_be_liberal 0
+net/netfilter/nf_conntrack_tcp_ignore_invalid_rst 0
+net/netfilter/nf_conntrack_tcp_loose 1
+net/netfilter/nf_conntrack_tcp_max_retrans 3
+net/netfilter/nf_conntrack_tcp_timeout_close 10
+net/netfilter/nf_conntrack_tcp_timeout_close_wait 60
+net/netfilter/nf_conntrack_tcp_timeout_established 432000
+net/netfilter/nf_conntrack_tcp_timeout_fin_wait 120
+net/netfilter/nf_conntrack_tcp_timeout_last_ack 30
+net/netfilter/nf_conntrack_tcp_timeout_max_retrans 300
+net/netfilter/nf_conntrack_tcp_timeout_syn_recv 60
+net/netfilter/nf_conntrack_tcp_timeout_syn_sent 120
+net/netfilter/nf_conntrack_tcp_timeout_time_wait 120
+net/netfilter/nf_conntrack_tcp_timeout_unacknowledged 300
+net/netfilter/nf_conntrack_udp_timeout 30
+net/netfilter/nf_conntrack_udp_timeout_stream 120
+END
+
+sysctls router << 'END'
+net/ipv4/ip_forward 1
+net/ipv4/conf/default/forwarding 1
+net/ipv4/conf/all/rp_filter 0
+net/ipv4/conf/all/accept_local 0
+net/ipv4/conf/all/route_localnet 0
+net/ipv4/conf/all/accept_redirects 0
+net/ipv4/conf/all/arp_accept 0
+net/ipv4/conf/all/arp_announce 0
+net/ipv4/conf/all/arp_filter 0
+net/ipv4/conf/all/arp_ignore 0
+net/ipv4/conf/all/accept_source_route 0
+net/ipv4/conf/all/bc_forwarding 0
+net/ipv4/conf/all/ignore_routes_with_linkdown 0
+net/ipv4/conf/all/log_martians 0
+net/ipv4/conf/all/proxy_arp 0
+net/ipv4/conf/all/proxy_arp_pvlan 0
+net/ipv4/conf/all/secure_redirects 1
+net/ipv4/conf/all/send_redirects 0
+net/ipv4/conf/all/shared_media 1
+net/ipv4/conf/all/src_valid_mark 0
+net/ipv4/conf/default/rp_filter 0
+net/ipv4/conf/default/accept_local 0
+net/ipv4/conf/default/route_localnet 0
+net/ipv4/conf/default/accept_redirects 0
+net/ipv4/conf/default/arp_accept 0
+net/ipv4/conf/default/arp_announce 0
+net/ipv4/conf/default/arp_filter 0
+net/ipv4/conf/default/arp_ignore 0
+net/ipv4/conf/default/accept_source_route 0
+net/ipv4/conf/default/bc_forwarding 0
+net/ipv4/conf/default/ignore_routes_with_linkdown 0
+net/ipv4/conf/default/log_martians 0
+net/ipv4/conf/default/proxy_arp 0
+net/ipv4/conf/default/proxy_arp_pvlan 0
+net/ipv4/conf/default/secure_redirects 1
+net/ipv4/conf/default/send_redirects 0
+net/ipv4/conf/default/shared_media 1
+net/ipv4/conf/default/src_valid_mark 0
+net/ipv4/icmp_ratemask 0
+net/ipv4/tcp_no_metrics_save 1
+net/ipv4/fib_multipath_hash_policy 1
+net/ipv6/conf/all/disable_ipv6 1
+net/ipv6/conf/default/disable_ipv6 1
+net/bridge/bridge-nf-call-iptables 0
+net/bridge/bridge-nf-call-ip6tables 0
+net/bridge/bridge-nf-call-arptables 0
+END
+
+ip -batch - << 'END'
+link add name router netns fabric address 02:dc:f3:6a:e6:0e type veth peer name nodes netns router address 02:8d:15:a9:2c:6b
+link add name router-outside netns fabric address 02:55:5f:8d:f8:35 type veth peer name outside netns router address 02:ef:74:c7:87:5c
+link add name node-a netns fabric address 02:ff:2c:42:91:84 type veth peer name eth0 netns node-a address 02:12:5a:81:d9:06
+link add name node-b netns fabric address 02:dc:26:0f:34:0e type veth peer name eth0 netns node-b address 02:58:17:48:78:b5
+link add name echo-1 netns node-a address 02:90:3c:ce:64:f0 type veth peer name eth0 netns echo-1 address 02:cd:42:81:57:5c
+link add name sender netns node-a address 02:e7:be:f5:1c:ea type veth peer name eth0 netns sender address 02:cd:64:8b:26:ff
+END
+
+# segment fabric
+inside fabric ip -batch - << 'END'
+link add name nodes address 02:9f:e3:d7:27:cd type bridge
+link add name outside address 02:0d:47:7f:fb:88 type bridge
+END
+inside fabric ip -batch - << 'END'
+link set dev lo up
+link set dev router master nodes up
+link set dev router-outside master outside up
+link set dev node-a master nodes up
+link set dev node-b master nodes up
+link set dev nodes up
+link set dev outside up
+END
+
+# router router
+inside router ip -batch - << 'END'
+link set dev lo up
+address add 172.18.0.1/16 dev nodes
+address add 203.0.113.1/24 dev outside
+link set dev nodes up
+link set dev outside up
+END
+inside router ip -batch - << 'END'
+route add 10.244.0.0/24 via 172.18.0.2 dev nodes
+route add 10.244.1.0/24 via 172.18.0.3 dev nodes
+route add 10.96.0.0/16 via 172.18.0.2 dev nodes
+END
+inside router ip -batch - << 'END'
+rule add from all lookup 50 priority 100
+END
+
+# node node-a
+inside node-a ip -batch - << 'END'
+link set dev lo up
+address add 172.18.0.2/16 dev eth0
+address add 10.244.0.1/32 dev echo-1
+address add 10.244.0.1/32 dev sender
+link set dev eth0 up
+link set dev echo-1 up
+link set dev sender up
+neigh replace 10.244.0.10 lladdr 02:cd:42:81:57:5c dev echo-1 nud permanent
+neigh replace 10.244.0.12 lladdr 02:cd:64:8b:26:ff dev sender nud permanent
+END
+inside node-a ip -batch - << 'END'
+route add 0.0.0.0/0 via 172.18.0.1 dev eth0
+route add 10.244.1.0/24 via 172.18.0.3 dev eth0
+route add 10.244.0.10/32 dev echo-1
+route add 10.244.0.12/32 dev sender
+END
+
+# node node-b
+inside node-b ip -batch - << 'END'
+link set dev lo up
+address add 172.18.0.3/16 dev eth0
+link set dev eth0 up
+END
+inside node-b ip -batch - << 'END'
+route add 0.0.0.0/0 via 172.18.0.1 dev eth0
+route add 10.244.0.0/24 via 172.18.0.2 dev eth0
+END
+
+# pod echo-1
+inside echo-1 ip -batch - << 'END'
+link set dev lo up
+address add 10.244.0.10/32 dev eth0
+link set dev eth0 up
+neigh replace 10.244.0.1 lladdr 02:90:3c:ce:64:f0 dev eth0 nud permanent
+END
+inside echo-1 ip -batch - << 'END'
+route add 10.244.0.1/32 dev eth0
+route add 0.0.0.0/0 via 10.244.0.1 dev eth0
+END
+
+# pod sender
+inside sender ip -batch - << 'END'
+link set dev lo up
+address add 10.244.0.12/32 dev eth0
+link set dev eth0 up
+neigh replace 10.244.0.1 lladdr 02:e7:be:f5:1c:ea dev eth0 nud permanent
+END
+inside sender ip -batch - << 'END'
+route add 10.244.0.1/32 dev eth0
+route add 0.0.0.0/0 via 10.244.0.1 dev eth0
+END
+
+# --- The rules, as they stood after the probe, without counters.
+
+inside node-a iptables-legacy-restore << 'END'
+*nat
+:PREROUTING ACCEPT [0:0]
+:KUBE-SERVICES - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A KUBE-SERVICES -d 10.96.1.1/32 -p tcp -j DNAT --to-destination 10.244.0.10:8080
+COMMIT
+END
+
+inside node-b iptables-legacy-restore << 'END'
+*nat
+:PREROUTING ACCEPT [0:0]
+:KUBE-SERVICES - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A KUBE-SERVICES -d 10.96.1.1/32 -p tcp -j DNAT --to-destination 10.244.0.10:8080
+COMMIT
+END
+
+# --- Until every link carries: packets that are sent before are lost.
+
+carrying() {
+    for name in $names; do
+        if inside "$name" ip -o link show up type veth | grep -qv 'state UP'; then return 1; fi
+        if inside "$name" bridge link show | grep -q 'state disabled'; then return 1; fi
+    done
+}
+tries=0
+until carrying; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ] || { echo 'a link does not carry' >&2; exit 2; }
+    sleep 0.05
+done
+built=yes
+
+# --- The probe: what is sent and expected, and the program that does it.
+
+cat > /run/case/case.json << 'END'
+{
+ "version": 4,
+ "protocol": "TCP",
+ "sender": {
+  "name": "sender",
+  "namespace": "sender",
+  "device": "eth0",
+  "address": "10.244.0.12"
+ },
+ "dialled": "10.96.1.1",
+ "port": 80,
+ "flows": 1,
+ "payload": 0,
+ "ports": [
+  40000
+ ],
+ "pods": [
+  {
+   "name": "echo-1",
+   "namespace": "echo-1",
+   "device": "eth0",
+   "address": "10.244.0.10"
+  },
+  {
+   "name": "sender",
+   "namespace": "sender",
+   "device": "eth0",
+   "address": "10.244.0.12"
+  }
+ ],
+ "listeners": [
+  {
+   "namespace": "echo-1",
+   "name": "echo-1",
+   "protocol": "TCP",
+   "address": "",
+   "port": 8080
+  }
+ ],
+ "expect": {
+  "outcome": "delivered",
+  "backends": [],
+  "source": "10.244.0.12",
+  "hit all": false,
+  "even": false
+ }
+}
+END
+
+cat > /run/case/play.py << 'END'
+"""Send the packets of one probe, answer for its pods, and say whether what was expected came true.
+
+Owns: one run of one probe in a wire that stands, and its words.
+Must not: need anything but python3 and its standard library, or make what it runs in.
+
+Usage: python3 play.py CASE [FRAMES]. CASE is a JSON file, FRAMES has one frame in hexadecimal digits on each line;
+without it, the kernel's own sockets send. The namespaces are those of `ip netns`.
+Needs python3's standard library and the right to enter the namespaces. Exits 0 if what was expected came true, 1 if
+not, and 2 if nothing could be sent.
+"""
+
+import collections
+import ctypes
+import errno
+import ipaddress
+import json
+import os
+import resource
+import select
+import socket
+import struct
+import sys
+import time
+
+NEWNET = 0x40000000  # CLONE_NEWNET of sched.h
+ALL = 0x0003  # ETH_P_ALL of if_ether.h
+OUTGOING = 4  # PACKET_OUTGOING of if_packet.h
+TIMESTAMP = 35  # SO_TIMESTAMPNS of asm-generic/socket.h
+PKTINFO = {4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, 50)}  # IP_PKTINFO; IPV6_PKTINFO
+ASK_PKTINFO = {4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, 49)}  # IP_PKTINFO; IPV6_RECVPKTINFO
+PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
+ICMP_ERRORS = {4: (3, 11, 12), 6: (1, 3, 4)}
+SYN, RST, ACK = 2, 4, 16
+PATIENCE, SILENCE = 5.0, 1.0  # seconds: in all, and without any packet
+
+Seen = collections.namedtuple("Seen", "at flow place outgoing what source destination")
+
+
+def enter(namespace):
+    """Let this process be in a namespace; a socket made there stays there."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
+    if libc.setns(fd, NEWNET):
+        raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+    os.close(fd)
+
+
+def token(word, flow):
+    """What a request or an answer begins with: 48 bytes, of which the last eight are the number of the flow."""
+    return f"proxylab {word} {0:016x} {flow:016x}".encode()
+
+
+def end(address, port):
+    """An address with its port, as one writes it."""
+    if not port:
+        return str(address)
+    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+
+
+# What packets say.
+
+
+class Packet:
+    """One IP packet: addresses, ports, and what tells its flow. Raises ValueError for what is none."""
+
+    def __init__(self, data):
+        self.version = data[0] >> 4 if data else 0
+        if self.version == 4 and len(data) >= 20:
+            self.protocol, head = data[9], (data[0] & 15) * 4
+            addresses = data[12:16], data[16:20]
+        elif self.version == 6 and len(data) >= 40:
+            self.protocol, head = data[6], 40
+            addresses = data[8:24], data[24:40]
+        else:
+            raise ValueError
+        self.source, self.destination = map(ipaddress.ip_address, addresses)
+        self.body = data[head:]
+        if len(self.body) < 8:
+            raise ValueError
+        self.ports = struct.unpack("!HH", self.body[:4]) if self.protocol in (6, 17) else (0, 0)
+
+    def ends(self):
+        """Whence and whither."""
+        return end(self.source, self.ports[0]), end(self.destination, self.ports[1])
+
+
+class Matcher:
+    """Tells which flow a packet belongs to, whatever was done to its addresses and ports.
+
+    A datagram bears its flow in its first bytes. A SYN bears it in its sequence number, which is learnt where it leaves
+    the sender; the answers acknowledge that number plus one.
+    """
+
+    def __init__(self):
+        self.learnt = {}
+
+    def match(self, packet, leaving):
+        """Flow and kind of a packet; None for any other packet."""
+        if packet.protocol == 17:
+            return self._datagram(packet.body[8:])
+        if packet.protocol == 6 and len(packet.body) >= 14:
+            return self._segment(packet.body, leaving)
+        if packet.protocol in (1, 58) and packet.body[0] in ICMP_ERRORS[packet.version]:
+            try:
+                about = self.match(Packet(packet.body[8:]), False)
+            except ValueError:
+                return None
+            kind = tuple(packet.body[:2])
+            name = "port unreachable" if kind == PORT_UNREACHABLE[packet.version] else f"ICMP {kind[0]}/{kind[1]}"
+            return (about[0], name) if about and about[1] == "request" else None
+        return None
+
+    @staticmethod
+    def _datagram(payload):
+        words = payload[:48].split()
+        if len(words) < 4 or words[0] != b"proxylab" or words[1] not in (b"probe", b"reply"):
+            return None
+        return int(words[3][-8:], 16), "request" if words[1] == b"probe" else "reply"
+
+    def _segment(self, body, leaving):
+        sequence, acknowledged = struct.unpack("!II", body[4:12])
+        flags = body[13] & (SYN | RST | ACK)
+        if flags == SYN:
+            if leaving:
+                self.learnt.setdefault(sequence, len(self.learnt))
+            flow = self.learnt.get(sequence)
+        else:
+            flow = self.learnt.get((acknowledged - 1) & 0xFFFFFFFF)
+        kind = {SYN: "request", SYN | ACK: "reply", RST | ACK: "reset"}.get(flags)
+        return None if flow is None or kind is None else (flow, kind)
+
+
+# Who listens and who sends.
+
+
+def listeners(case):
+    """The sockets of the pods, each with its answer."""
+    made = {}
+    for each in case["listeners"]:
+        enter(each["namespace"])
+        family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
+        kind = socket.SOCK_STREAM if each["protocol"] == "TCP" else socket.SOCK_DGRAM
+        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((each["address"] or ("::" if family == socket.AF_INET6 else "0.0.0.0"), each["port"]))
+        if kind == socket.SOCK_STREAM:
+            sock.listen(1024)
+        else:
+            sock.setsockopt(*ASK_PKTINFO[case["version"]], 1)
+        made[sock] = each["name"]
+    return made
+
+
+def answer(sock, name, version):
+    """Answer what waits at a listener, from the address that was asked."""
+    while True:
+        try:
+            if sock.type == socket.SOCK_STREAM:
+                made, _ = sock.accept()
+                made.settimeout(SILENCE)
+                made.sendall(token("reply", 0) + b" from " + name.encode() + b"\n" if made.recv(4096) else b"")
+                made.close()
+                continue
+            data, control, _, peer = sock.recvmsg(65535, 256)
+            if data.startswith(b"proxylab probe "):
+                about = [(level, kind, b"\0" * 4 + info[4:]) for level, kind, info in control]
+                if version == 6:
+                    about = [(level, kind, info[:16] + b"\0" * 4) for level, kind, info in control]
+                sock.sendmsg([b"proxylab reply " + data[15:48] + b" from " + name.encode()], about, 0, peer)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK):
+                return
+
+
+def taps(case):
+    """A packet socket at the sender's device and at every pod's, by namespace and device."""
+    made = {}
+    for namespace, device in sorted({(each["namespace"], each["device"]) for each in [case["sender"], *case["pods"]]}):
+        enter(namespace)
+        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ALL))
+        sock.setsockopt(socket.SOL_SOCKET, TIMESTAMP, 1)
+        sock.bind((device, ALL))
+        made[sock] = namespace, device
+    return made
+
+
+def send_frames(case, frames):
+    """Send the frames of the probe, as they left in the lab."""
+    enter(case["sender"]["namespace"])
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
+        sock.bind((case["sender"]["device"], 0))
+        for line in frames:
+            yield sock.send(bytes.fromhex(line))
+
+
+def send_by_sockets(case, dialling):
+    """Dial once from each source port."""
+    enter(case["sender"]["namespace"])
+    family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
+    for flow, port in enumerate(case["ports"]):
+        stream = case["protocol"] == "TCP"
+        sock = socket.socket(family, (socket.SOCK_STREAM if stream else socket.SOCK_DGRAM) | socket.SOCK_NONBLOCK)
+        sock.bind((case["sender"]["address"], port))
+        dialling.append(sock)
+        try:
+            sock.connect((case["dialled"], case["port"]))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
+        if not stream:
+            try:
+                sock.send(token("probe", flow) + b"." * case["payload"] + b"\n")
+            except OSError as error:
+                print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
+        yield flow
+
+
+# The probe.
+
+
+def play(case, frames):
+    """Send everything, answer, and return what was seen, in order."""
+    watched, listening, dialling, seen = taps(case), listeners(case), [], []
+    matcher = Matcher()
+    sending = send_frames(case, frames) if frames else send_by_sockets(case, dialling)
+    more, began, last = True, time.monotonic(), time.monotonic()
+    while more or time.monotonic() < min(began + PATIENCE, last + SILENCE):
+        for _ in range(64):
+            more = next(sending, None) is not None
+            last = time.monotonic() if more else last
+        ready, _, _ = select.select([*watched, *listening], [], [], 0 if more else 0.05)
+        for sock in ready:
+            if sock in listening:
+                answer(sock, listening[sock], case["version"])
+            else:
+                found = look(case, matcher, sock, *watched[sock])
+                last = time.monotonic() if found else last
+                seen += found
+        if not more and settled(case, seen):
+            break
+    return sorted(seen)
+
+
+def look(case, matcher, sock, namespace, device):
+    """What waits at one tap and belongs to the probe."""
+    found = []
+    sender = case["sender"]
+    here = (namespace, device) == (sender["namespace"], sender["device"])
+    while True:
+        try:
+            data, control, _, about = sock.recvmsg(65535, 256)
+        except BlockingIOError:
+            return found
+        outgoing = about[2] == OUTGOING
+        try:
+            packet = Packet(data[14:])
+        except ValueError:
+            continue
+        matched = matcher.match(packet, here and outgoing)
+        if matched:
+            at = struct.unpack("@qq", control[0][2])
+            found.append(Seen(at, matched[0], namespace, outgoing, matched[1], *packet.ends()))
+
+
+def settled(case, seen):
+    """Whether every flow has been answered or turned away."""
+    sender = case["sender"]["namespace"]
+    heard = {each.flow for each in seen if each.place == sender and not each.outgoing and each.what != "request"}
+    return len(heard) == case["flows"]
+
+
+# What became of it.
+
+
+def arrivals(case, seen, flow):
+    """The pods that a flow reached under their own address, and the packets."""
+    pods = {(each["namespace"], each["address"]): each["name"] for each in case["pods"]}
+    coming = [each for each in seen if each.flow == flow and not each.outgoing and each.what == "request"]
+    found = [(pods.get((each.place, bare(each.destination))), each) for each in coming]
+    return [(name, each) for name, each in found if name]
+
+
+def bare(written):
+    """The address of an end."""
+    return written.rpartition(":")[0].strip("[]") if written.count(":") == 1 or "]" in written else written
+
+
+def judge(case, seen):
+    """A line for each thing that is not as it was expected, with a flow that shows it."""
+    expect, sender, hits = case["expect"], case["sender"]["namespace"], collections.Counter()
+    for flow in range(case["flows"]):
+        reached = arrivals(case, seen, flow)
+        heard = [each for each in seen if each.flow == flow and each.place == sender and not each.outgoing]
+        heard = [each for each in heard if each.what != "request"]
+        hits.update({name for name, _ in reached})
+        outcome = fate(reached, heard)
+        if outcome != expect["outcome"]:
+            yield flow, f"expected {expect['outcome']}, seen {outcome}"
+            continue
+        if outcome == "delivered":
+            yield from ((flow, line) for line in judge_delivery(case, reached, heard))
+    yield from judge_shares(case, hits)
+
+
+def fate(reached, heard):
+    """What became of one flow, by what the pods and the sender saw."""
+    what = [each.what for each in heard]
+    if "reset" in what:
+        return "refused"
+    if "port unreachable" in what and not reached:
+        return "rejected"
+    turned_away = [each for each in what if each != "reply"]
+    if turned_away:
+        return f"answered by {turned_away[0]}"
+    return "delivered" if len({name for name, _ in reached}) == 1 else "dropped" if not reached else "multiplied"
+
+
+def judge_delivery(case, reached, heard):
+    """What is wrong with a flow that reached a pod: which pod, from which source, answered from where."""
+    expect = case["expect"]
+    for name, packet in reached[:1]:
+        if expect["backends"] and name not in expect["backends"]:
+            yield f"expected at {' or '.join(expect['backends'])}, seen at {name}"
+        if expect["source"] and bare(packet.source) != expect["source"]:
+            yield f"expected from {expect['source']}, seen from {bare(packet.source)} at {name}"
+    dialled = end(ipaddress.ip_address(case["dialled"]), case["port"])
+    if not heard:
+        yield f"expected a reply from {dialled}, seen none"
+    elif heard[0].source != dialled:
+        yield f"expected a reply from {dialled}, seen from {heard[0].source}"
+
+
+def judge_shares(case, hits):
+    """Which backends got too much, too little or nothing."""
+    names, flows = case["expect"]["backends"] or [], sum(hits.values())
+    for name in names if case["expect"]["hit all"] else []:
+        if not hits[name]:
+            yield None, f"expected at {name} too, seen never in {flows} flows"
+    for name in names if case["expect"]["even"] else []:
+        due = flows / len(names)
+        if abs(hits[name] - due) > 0.3 * due:
+            yield None, f"expected about {due:.0f} flows at {name}, seen {hits[name]}"
+
+
+def tell(case, seen, wrong):
+    """The way of one flow that shows what is wrong, and what that is."""
+    shown = next((flow for flow, _ in wrong if flow is not None), 0)
+    print(f"flow {shown} of {case['flows']}, as it was seen:")
+    rows = [
+        (each.place, "sends" if each.outgoing else "gets", each.what, each.source, ">", each.destination)
+        for each in seen
+        if each.flow == shown
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if not rows:
+        print("  not at all")
+    for line, count in collections.Counter(line for _, line in wrong).most_common(10):
+        print(f"{line}" + (f" ({count} of {case['flows']} flows)" if case["flows"] > 1 and count > 1 else ""))
+    print("The failure shows again." if wrong else "All is as it was expected: the failure does not show.")
+
+
+def main():
+    """Play a case. Returns the exit code."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        case = json.load(file)
+    frames = []
+    if len(sys.argv) > 2:
+        with open(sys.argv[2], encoding="ascii") as file:
+            frames = file.read().split()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    try:
+        seen = play(case, frames)
+    except OSError as error:
+        print(f"the probe could not be sent: {error}", file=sys.stderr)
+        return 2
+    wrong = list(judge(case, seen))
+    tell(case, seen, wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+END
+
+status=0
+python3 /run/case/play.py /run/case/case.json || status=$?
+[ "${1-}" != shell ] || PS1='repro# ' sh -i || true
+exit "$status"

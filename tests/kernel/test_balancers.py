@@ -1,0 +1,210 @@
+"""Load balancers on the kernel: whom the router sends an address to, as the nodes say it."""
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from functools import partial
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+from sandboxed import USERS, sandboxed
+from wires import balanced
+
+from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
+from lab.cluster.store import Store
+from lab.control.balancers import HealthChecks
+from lab.control.http import Answer, HttpServer
+from lab.control.listen import listen_inside
+from lab.kernel.detours import Detours
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import inside
+from lab.kernel.realise import Wiring, realise
+from lab.plan.errand import Detour
+from lab.plan.topology import draw
+from lab.timing import Deadline
+
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+
+PORT = 30900
+ADDRESSES = ("192.0.2.1", "2001:db8:192::1")
+NEIGHBOURS = {"172.18.0.2": "a", "fd00:172:18::2": "a", "172.18.0.3": "b", "fd00:172:18::3": "b"}
+
+SERVICE = Service(
+    name="web",
+    type=ServiceType.LOAD_BALANCER,
+    health_check_node_port=PORT,
+    load_balancer_ingress=tuple(LoadBalancerIngress(ip=ip_address(address)) for address in ADDRESSES),
+)
+
+
+class Daemons:
+    """An HTTP daemon in each node, on all addresses, that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.status = {"node-a": 200, "node-b": 200}
+
+    async def open(self, wiring: Wiring, stack: AsyncExitStack) -> None:
+        for node in self.status:
+            for everywhere in ("0.0.0.0", "::"):
+                listening = listen_inside(wiring.namespaces[node], ip_address(everywhere), PORT)
+                server = await HttpServer.on(listening, partial(self._answer, node))
+                stack.push_async_callback(server.close)
+
+    def _answer(self, node: str, _path: str) -> Answer:
+        return Answer(self.status[node])
+
+
+async def ways(launcher: Launcher, wiring: Wiring, *addresses: str) -> list[str]:
+    """The nodes to which the router sends each address: ``ab``, ``a``, ``b``, or how it refuses."""
+    found = []
+    for address in addresses:
+        length = 32 if ip_address(address).version == 4 else 128
+        argv = ["ip", "-json", "route", "show", "to", "match", f"{address}/{length}", "table", "main"]
+        if length == 128:
+            argv.insert(1, "-6")
+        done = await launcher.run(wiring.namespaces["router"], argv, place="router", deadline=Deadline.after(10))
+        assert done.status == 0, done.stderr
+        best = max(
+            (route for route in json.loads(done.stdout) if route["dst"] != "default"),
+            key=lambda route: ip_network(route["dst"]).prefixlen,
+        )
+        hops = best.get("nexthops") or [best]
+        found.append(best.get("type", "") or "".join(NEIGHBOURS[hop["gateway"]] for hop in hops))
+    return found
+
+
+async def followed(launcher: Launcher) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    async with AsyncExitStack() as stack:
+        wiring = stack.enter_context(realise(draw(balanced())))
+        daemons, store = Daemons(), Store()
+        look = partial(ways, launcher, wiring, *ADDRESSES)
+        checks = checks_of(wiring, store)
+        stack.push_async_callback(checks.close)
+        await checks.start()
+        found["no Service"] = await look()
+        store.apply(SERVICE)
+        await checks.settle()
+        found["nobody listens"] = await look()
+        await daemons.open(wiring, stack)
+        for healthy in ("ab", "b", "ab", "a", "", "b", "", "ab"):
+            for node in daemons.status:
+                daemons.status[node] = 200 if node[-1] in healthy else 503
+            await checks.settle()
+            found.setdefault("by answers", []).append([healthy, *await look()])
+        found["neither by default"] = await ways(launcher, wiring, "192.0.2.2", "192.0.2.33", "2001:db8:193::1")
+        store.delete(SERVICE.key)
+        await checks.settle()
+        found["Service gone"] = await look()
+    return found
+
+
+def checks_of(wiring: Wiring, store: Store) -> HealthChecks:
+    indexes = {"nodes": wiring.plan.end("router", "nodes").index}
+    return HealthChecks(wiring.namespaces["router"], wiring.routes["router"], indexes, wiring.plan.balancers, store)
+
+
+@BOTH
+def test_the_route_of_an_address_follows_what_nodes_answer(ordinary: bool) -> None:
+    found = sandboxed(followed, ordinary=ordinary)
+    assert found["no Service"] == found["Service gone"] == ["ab", "ab"], "the pool goes to all of the balancer's nodes"
+    assert found["nobody listens"] == ["unreachable", "unreachable"]
+    for healthy, *routes in found["by answers"]:
+        assert routes == [healthy or "unreachable"] * 2
+    assert found["neither by default"] == ["ab", "ab", "ab"], "other addresses, and other balancers, stay as they are"
+
+
+async def followed_unasked(launcher: Launcher) -> list[list[str]]:
+    """What the router does after an answer has changed, when nobody asks for a round."""
+    found = []
+    async with AsyncExitStack() as stack:
+        wiring = stack.enter_context(realise(draw(balanced())))
+        daemons, store = Daemons(), Store()
+        await daemons.open(wiring, stack)
+        store.apply(SERVICE)
+        checks = checks_of(wiring, store)
+        stack.push_async_callback(checks.close)
+        await checks.start()
+        found.append(await ways(launcher, wiring, ADDRESSES[0]))
+        daemons.status["node-a"] = 503
+        deadline = Deadline.after(10)
+        while (way := await ways(launcher, wiring, ADDRESSES[0])) != ["b"]:
+            assert not deadline.passed, f"the router still sends to {way}"
+        found.append(way)
+    return found
+
+
+@BOTH
+def test_a_standing_balancer_notices_by_itself(ordinary: bool) -> None:
+    assert sandboxed(followed_unasked, ordinary=ordinary) == [["ab"], ["b"]]
+
+
+async def shared(_: Launcher) -> dict[str, Any]:
+    """How many flows of one client each node gets of a balanced address, and those that came to both."""
+    found = {}
+    with realise(draw(balanced())) as wiring:
+        for address in ("192.0.2.33", "2001:db8:193::1"):
+            with contextlib.ExitStack() as opened:
+                nodes = {name: opened.enter_context(datagrams(wiring, name, address)) for name in ("node-a", "node-b")}
+                for number in range(100):
+                    with made(wiring, "client", address) as out:
+                        for _ in range(2):
+                            out.sendto(str(number).encode(), (address, 4000))
+                arrived = {name: list(heard(sock)) for name, sock in nodes.items()}
+            torn = set(arrived["node-a"]) & set(arrived["node-b"])
+            found[address] = [len(arrived["node-a"]), len(arrived["node-b"]), len(torn)]
+    return found
+
+
+def made(wiring: Wiring, place: str, address: str) -> socket.socket:
+    family = socket.AF_INET if ip_address(address).version == 4 else socket.AF_INET6
+    with inside(wiring.namespaces[place]):
+        return socket.socket(family, socket.SOCK_DGRAM)
+
+
+def datagrams(wiring: Wiring, node: str, address: str) -> socket.socket:
+    sock = made(wiring, node, address)
+    sock.bind((address, 4000))
+    sock.setblocking(False)
+    return sock
+
+
+def heard(sock: socket.socket) -> Iterator[bytes]:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            yield sock.recv(100)
+
+
+@BOTH
+def test_nodes_share_a_balanced_address_by_flow_in_both_families(ordinary: bool) -> None:
+    for to_a, to_b, torn in sandboxed(shared, ordinary=ordinary).values():
+        assert to_a + to_b == 200
+        assert min(to_a, to_b) > 40, "the router hashes on ports, so flows of one client are shared"
+        assert torn == 0, "all packets of a flow take one way"
+
+
+async def detoured(launcher: Launcher) -> list[list[str]]:
+    found = []
+    with realise(draw(balanced())) as wiring:
+        detours = Detours(wiring)
+        for via in ("172.18.0.4", None, "172.18.0.2"):
+            detours.take(None if via is None else detour(via))
+            argv = ["ip", "-json", "route", "get", "192.0.2.33"]
+            done = await launcher.run(wiring.namespaces["router"], argv, place="router", deadline=Deadline.after(10))
+            found.append([json.loads(done.stdout)[0]["gateway"], *await ways(launcher, wiring, "192.0.2.33")])
+    return found
+
+
+def detour(via: str) -> Detour:
+    return Detour(namespace="router", destination=ip_network("192.0.2.33/32"), device="nodes", via=ip_address(via))
+
+
+@BOTH
+def test_a_detour_covers_the_balancers_route_and_leaves_it_as_it_was(ordinary: bool) -> None:
+    (first, *main), (second, *_), (third, *again) = sandboxed(detoured, ordinary=ordinary)
+    assert (first, third) == ("172.18.0.4", "172.18.0.2")
+    assert second in ("172.18.0.2", "172.18.0.3"), "without a detour, the balancer's own nodes"
+    assert main == again == ["ab"]

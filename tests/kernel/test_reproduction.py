@@ -1,0 +1,160 @@
+"""``repro.sh`` of a failed probe's bundle shows the failure again, without proxylab, as root and as an ordinary user.
+
+The labs are broken in different ways: a packet goes to the wrong pod, has the wrong source, is dropped, is rejected, or
+is shared unevenly. Each script runs where nothing of proxylab can be imported, with the system's own python3.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sandboxed import ORDINARY, ROOT, USERS
+
+BODIES = "lab.engines.embedded.iptables.bodies"
+FIXED = "lab.engines.embedded.iptables.fixed"
+FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
+SOLO = "to: {service: solo, via: clusterIP}\n    expect: {outcome: delivered, backends: [solo], source: preserved}"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A scenario, what is wrong with its lab, the probe that shows it, and what its script then says."""
+
+    name: str
+    probe: str
+    says: tuple[str, ...]
+    scenario: str = FROM_A_POD
+    edits: tuple[tuple[str, str], ...] = ()
+    patch: str = ""
+
+
+BROKEN = [
+    Broken(
+        "the wrong source",
+        "an outside host is masqueraded where it enters, on the way to a pod there",
+        ("expected from 10.244.1.1, seen from 203.0.113.10 at solo",),
+        patch=f"import {FIXED} as m; m.masquerade = lambda settings: ()",
+    ),
+    Broken(
+        "the wrong pod",
+        "a backend on another node sees the pod that dialled",
+        ("expected at echo-1, seen at solo",),
+        edits=((SOLO, SOLO.replace("[solo]", "[echo-1]")),),
+    ),
+    Broken(
+        "dropped",
+        "a node without endpoint drops",
+        ("expected delivered, seen dropped",),
+        scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
+        edits=(("{outcome: dropped, at: node-a}", "{outcome: delivered, source: preserved}"),),
+    ),
+    Broken(
+        "rejected",
+        "a backend on another node sees the pod that dialled",
+        ("expected delivered, seen rejected", "port unreachable"),
+        edits=(("{selector: {app: solo}", "{selector: {app: nobody}"),),
+    ),
+    Broken(
+        "refused",
+        "a backend on another node sees the pod that dialled",
+        ("expected delivered, seen refused", "reset"),
+        edits=(
+            (
+                "{selector: {app: solo}, ports: [{port: 80, targetPort: 8080}]}",
+                "{selector: {app: solo}, ports: [{port: 80, targetPort: 9}]}",
+            ),
+        ),
+    ),
+    Broken(
+        "crafted and unevenly shared",
+        "every backend gets its share",
+        ("expected at echo-2 too, seen never in 2000 flows", "expected about 667 flows at echo-1, seen 2000"),
+        patch=f"import {BODIES} as m; m.share = lambda index, count: ''",
+    ),
+    Broken(
+        "on a bridge, over vxlan",
+        "a backend on another node sees the pod that dialled",
+        ("expected from 10.244.0.1, seen from 10.244.0.12 at solo",),
+        edits=(
+            ("  nodes:", "  network: {podNetwork: bridge, interNode: vxlan}\n  nodes:"),
+            (SOLO, SOLO.replace("preserved", "10.244.0.1")),
+        ),
+    ),
+]
+
+
+def bundle_of(broken: Broken, folder: Path) -> Path:
+    text = (ROOT / broken.scenario).read_text(encoding="utf-8")
+    for old, new in broken.edits:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / "broken.lab.yaml").write_text(text, encoding="utf-8")
+    (folder / "sitecustomize.py").write_text(broken.patch, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "run", "broken.lab.yaml", "--probe", broken.probe, "--bundle-dir", "kept"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    (script,) = folder.rglob("repro.sh")
+    return script
+
+
+def played(script: Path, *, ordinary: bool) -> subprocess.CompletedProcess[str]:
+    """The script, run in an empty directory where python3 finds nothing but its standard library."""
+    folder = Path("/tmp") / f"repro-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    try:
+        there = folder / "repro.sh"
+        shutil.copy(script, there)
+        become = ["setpriv", "--reuid", str(ORDINARY), "--regid", str(ORDINARY), "--clear-groups"]
+        return subprocess.run(
+            [*(become if ordinary and os.geteuid() == 0 else []), "sh", "repro.sh"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONNOUSERSITE": "1"},
+        )
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
+def test_the_script_of_a_bundle_shows_the_failure_without_proxylab(broken: Broken, tmp_path: Path) -> None:
+    script = bundle_of(broken, tmp_path)
+    for who, ordinary in USERS.items():
+        done = played(script, ordinary=ordinary)
+        assert done.returncode == 1, f"{who}:\n{done.stdout}{done.stderr}"
+        for words in (*broken.says, "The failure shows again."):
+            assert words in done.stdout, f"{who}:\n{done.stdout}{done.stderr}"
+
+
+def test_the_script_sees_when_its_rules_are_mended(tmp_path: Path) -> None:
+    script = bundle_of(BROKEN[0], tmp_path)
+    mended = script.read_text().replace(
+        "\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n",
+        "\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A KUBE-POSTROUTING -j MASQUERADE\n",
+    )
+    assert mended != script.read_text()
+    script.write_text(mended)
+    done = played(script, ordinary=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All is as it was expected" in done.stdout
+
+
+def test_a_script_that_cannot_rebuild_its_case_says_so(tmp_path: Path) -> None:
+    script = bundle_of(BROKEN[0], tmp_path)
+    script.write_text(script.read_text().replace("-restore <<", "-restore --nonsense <<"))
+    done = played(script, ordinary=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("the case could not be rebuilt\n")

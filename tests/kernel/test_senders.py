@@ -1,0 +1,139 @@
+"""What a node's own programs send: seen as they sent it, above every rule, and as they got the answer."""
+
+import socket
+from dataclasses import replace
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+from sandboxed import USERS, sandboxed
+from test_traffic import Stage, nat, stage, told
+from traffic_plan import PODS, VIP, errand
+
+from lab.ip import Protocol
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import inside
+from lab.kernel.stack import StackTap
+from lab.plan.errand import STACK, Errand, Fence, Receiver, Sender
+from lab.scenario.model import Manner
+from lab.verdict.evidence import Packet
+
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+NODE = IPv4Address("172.18.0.2")
+NO_MAC = "00:00:00:00:00:00"
+MANNERS = [(protocol, manner) for protocol in (Protocol.TCP, Protocol.UDP) for manner in Manner]
+
+
+def from_node(protocol: Protocol, manner: Manner, **changes: Any) -> Errand:
+    sender = Sender(name="node-a", namespace="node-a", device=STACK, address=NODE, mac=NO_MAC, next_hop_mac=NO_MAC)
+    fences = tuple(Fence(name=pod, address=PODS[pod][0]) for pod in PODS)
+    return replace(errand(protocol, manner, **changes), sender=sender, fences=fences)
+
+
+def translate(protocol: Protocol) -> str:
+    dnat = f"-A OUTPUT -d {VIP}/32 -p {protocol.lower()} --dport 80 -j DNAT --to-destination 10.244.0.11:8080"
+    return nat(dnat, "-A POSTROUTING -s 172.18.0.2/32 -d 10.244.0.0/24 -j MASQUERADE")
+
+
+async def translated(launcher: Launcher) -> dict[str, Any]:
+    result = {}
+    async with stage(launcher) as lab:
+        await default_route(lab)
+        for protocol, manner in MANNERS:
+            await lab.rules(translate(protocol))
+            evidence = await lab.run(from_node(protocol, manner, flows=20))
+            ways = {
+                (f"{seen.place} {seen.device} {seen.direction}", seen.packet, str(seen.source), str(seen.destination))
+                for seen in evidence.observations
+            }
+            result[f"{protocol} {manner}"] = told(evidence) | {"ways": sorted(ways)}
+    return result
+
+
+async def default_route(lab: Stage) -> None:
+    """Somewhere to send what no rule has translated yet: a socket looks its route up before OUTPUT sees the packet."""
+    await lab.ip("node-a", "route", "add", f"{VIP}/32", "via", "10.244.0.12", "dev", "echo-2", "onlink")
+
+
+@BOTH
+def test_a_node_s_packet_is_seen_as_it_was_sent_and_not_as_a_rule_of_output_made_it(ordinary: bool) -> None:
+    for name, found in sandboxed(translated, ordinary=ordinary).items():
+        assert found["sent"] == 20, name
+        assert (found["losses"], found["refused"], found["unfinished"]) == ([], {}, ""), name
+        assert found["ways"] == sorted(
+            [
+                ["echo-1 eth0 in", "request", "10.244.0.1", "10.244.0.11"],
+                ["echo-1 eth0 out", "reply", "10.244.0.11", "10.244.0.1"],
+                ["node-a stack in", "reply", str(VIP), str(NODE)],
+                ["node-a stack out", "request", str(NODE), str(VIP)],
+            ]
+        ), name
+        assert set(found["seen"].values()) == {20}, name
+
+
+async def forbidden(launcher: Launcher) -> dict[str, Any]:
+    result = {}
+    async with stage(launcher) as lab:
+        await default_route(lab)
+        await lab.rules(f"*filter\n-A OUTPUT -d {VIP}/32 -j DROP\nCOMMIT\n")
+        for protocol, manner in MANNERS:
+            result[f"{protocol} {manner}"] = told(await lab.run(from_node(protocol, manner, flows=3)))
+    return result
+
+
+def test_what_a_rule_of_output_drops_was_sent_and_its_sender_is_told() -> None:
+    for name, found in sandboxed(forbidden).items():
+        assert found["seen"] == {"node-a out request": 3}, name
+        assert all(found["fences"].values()), name
+        assert sum(found["counts"].values()) >= 3, name
+        # A TCP socket keeps it to itself (tcp_connect passes on ECONNREFUSED only), and would try again.
+        assert found["refused"] == ({} if name == "TCP connect" else {"EPERM": 3}), name
+
+
+async def at_home(launcher: Launcher) -> dict[str, Any]:
+    """A program of the node that listens: reached by a rule that leads to the node's own address."""
+    async with stage(launcher) as lab:
+        await lab.rules(nat(f"-A PREROUTING -d {VIP}/32 -p udp -j DNAT --to-destination {NODE}:5353"))
+        agent = Receiver(name="agent", namespace="node-a", device=STACK, address=NODE, ports=(5353,))
+        asked = errand(Protocol.UDP, Manner.PACKET)
+        evidence = await lab.run(replace(asked, receivers=(*asked.receivers, agent)))
+        return told(evidence) | {
+            "devices": sorted({seen.device for seen in evidence.observations if seen.place == "node-a"}),
+            "errors": [str(seen.source) for seen in evidence.observations if seen.packet is Packet.PORT_UNREACHABLE],
+        }
+
+
+def test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules() -> None:
+    found = sandboxed(at_home)
+    assert found["seen"]["node-a in request"] == 1
+    assert found["devices"] == [STACK]
+    assert found["errors"], "nobody listens there in this lab, and the kernel says so"
+
+
+async def overflowing(launcher: Launcher) -> dict[str, int]:
+    async with stage(launcher) as lab:
+        tap = StackTap(lab.netns["node-a"], "node-a", STACK)
+        try:
+            with inside(lab.netns["node-a"]):
+                flood = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sent = 20_000
+            with flood:
+                for _ in range(sent):
+                    flood.sendto(b"x", (str(NODE), 9))
+            heard = len([frame for frame in tap.drain() if frame.data[23] == 17])
+            before = tap.lost()
+            with inside(lab.netns["node-a"]):
+                late = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with late:
+                late.sendto(b"x", (str(NODE), 9))
+            heard += len([frame for frame in tap.drain() if frame.data[23] == 17])
+            return {"sent": sent + 1, "heard": heard, "at first": before, "lost": before + tap.lost()}
+        finally:
+            tap.close()
+
+
+def test_what_the_kernel_could_not_log_is_counted() -> None:
+    found = sandboxed(overflowing)
+    assert found["heard"] < 2 * found["sent"], "each datagram leaves and comes in; this must not fit"
+    assert found["at first"] >= 1, "a loss is known before the next packet tells how large it is"
+    assert found["lost"] >= 2 * found["sent"] - found["heard"]

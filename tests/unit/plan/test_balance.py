@@ -1,0 +1,78 @@
+"""Whom a balancer asks, and which node then has an address."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType, TrafficPolicy
+from lab.plan.balance import Followed, follow, followed_route, shared_route
+from lab.plan.model import Balancer, NextHop, Route
+
+NODES = {
+    "node-a": (ip_address("172.18.0.2"), ip_address("fd00:172:18::2")),
+    "node-b": (ip_address("172.18.0.3"), ip_address("fd00:172:18::3")),
+}
+POOL = (ip_network("192.0.2.0/28"), ip_network("2001:db8::/64"))
+EDGE = Balancer(name="edge", pool=POOL, nodes=NODES, device="nodes", health_checked=True)
+BLIND = Balancer(name="blind", pool=POOL, nodes=NODES, device="nodes", health_checked=False)
+
+
+def service(*addresses: str, port: int = 30900) -> Service:
+    return Service(
+        name="web",
+        type=ServiceType.LOAD_BALANCER,
+        external_traffic_policy=TrafficPolicy.LOCAL,
+        health_check_node_port=port,
+        load_balancer_ingress=tuple(LoadBalancerIngress(ip=ip_address(address)) for address in addresses),
+    )
+
+
+def test_each_address_asks_the_nodes_in_its_own_family() -> None:
+    found = follow([EDGE], [service("192.0.2.1", "2001:db8::1")])
+    assert [(str(each.address), each.port, [str(node) for node in each.nodes.values()]) for each in found] == [
+        ("192.0.2.1", 30900, ["172.18.0.2", "172.18.0.3"]),
+        ("2001:db8::1", 30900, ["fd00:172:18::2", "fd00:172:18::3"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("balancer", "asked"),
+    [
+        (BLIND, service("192.0.2.1")),
+        (EDGE, service("192.0.2.1", port=0)),
+        (EDGE, service("198.51.100.1")),
+        (EDGE, Service(name="web", type=ServiceType.NODE_PORT, health_check_node_port=30900)),
+    ],
+    ids=["no health check", "no health-check node port", "another pool", "no load balancer"],
+)
+def test_nobody_is_asked_where_nothing_depends_on_it(balancer: Balancer, asked: Service) -> None:
+    assert follow([balancer], [asked]) == ()
+
+
+VIP = ip_network("192.0.2.1/32")
+
+
+@pytest.mark.parametrize(
+    ("healthy", "route"),
+    [
+        ([], Route(VIP, "nodes", unreachable=True)),
+        (["node-b"], Route(VIP, "nodes", via=ip_address("172.18.0.3"))),
+        (
+            ["node-b", "node-a", "stranger"],
+            Route(
+                VIP,
+                "nodes",
+                hops=(NextHop("nodes", ip_address("172.18.0.2")), NextHop("nodes", ip_address("172.18.0.3"))),
+            ),
+        ),
+    ],
+)
+def test_healthy_nodes_share_the_address(healthy: list[str], route: Route) -> None:
+    nodes = {name: addresses[0] for name, addresses in NODES.items()}
+    followed = Followed(address=ip_address("192.0.2.1"), port=30900, nodes=nodes, device="nodes")
+    assert followed_route(followed, healthy) == route
+
+
+def test_a_single_way_is_no_multipath_route() -> None:
+    way = ip_address("172.18.0.2")
+    assert shared_route(VIP, "nodes", [way]) == Route(VIP, "nodes", via=way)
