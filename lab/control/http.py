@@ -114,6 +114,7 @@ class _Conversation:
         self._writer = writer
         self._handler = handler
         self._connection = h11.Connection(h11.SERVER)
+        self._head_only = False
 
     async def run(self) -> None:
         """Answer until the client or the protocol ends it."""
@@ -143,7 +144,7 @@ class _Conversation:
             event = self._connection.next_event()
             match event:
                 case h11.Request():
-                    head = event
+                    head, self._head_only = event, event.method == b"HEAD"
                 case h11.Data():
                     body += event.data
                     if len(body) > _BODY_LIMIT:
@@ -160,9 +161,10 @@ class _Conversation:
         import h11  # noqa: PLC0415
 
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
-        head = self._connection.send(h11.Response(status_code=answer.status, headers=headers)) or b""
-        body = self._connection.send(h11.Data(data=answer.body)) or b""
-        await self._write(head + body + (self._connection.send(h11.EndOfMessage()) or b""))
+        events: list[h11.Event] = [h11.Response(status_code=answer.status, headers=headers)]
+        if not self._head_only:
+            events.append(h11.Data(data=answer.body))
+        await self._write(b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage())))
 
     async def _send_stream(self, stream: Stream) -> None:
         """Send pieces until there are no more, or until the client has gone, which shows by its end of the stream."""
@@ -173,7 +175,7 @@ class _Conversation:
             await self._write(self._connection.send(h11.Response(status_code=stream.status, headers=headers)) or b"")
             gone = asyncio.create_task(self._reader.read(1))
             try:
-                while True:
+                while not self._head_only:
                     piece = asyncio.create_task(anext(pieces, None))
                     try:
                         await asyncio.wait({gone, piece}, return_when=asyncio.FIRST_COMPLETED)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
+from lab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from lab.ip import IPNetwork
 
 __all__ = ["configuration", "script"]
@@ -50,7 +50,6 @@ def configuration(
         feature_gates: those that are to be switched besides those of the scenario.
     """
     networks = cluster_cidrs if proxy.cluster_cidrs is None else proxy.cluster_cidrs
-    conntrack = proxy.conntrack
     document: dict[str, Any] = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -68,16 +67,7 @@ def configuration(
         "healthzBindAddress": str(proxy.healthz),
         "metricsBindAddress": str(proxy.metrics),
         "oomScoreAdj": 0,
-        "conntrack": {
-            # nf_conntrack_max is read-only in a network namespace, and kube-proxy would end where it cannot write it.
-            "maxPerCore": 0,
-            "min": 0,
-            "tcpEstablishedTimeout": _duration(conntrack.tcp_established),
-            "tcpCloseWaitTimeout": _duration(conntrack.tcp_close_wait),
-            "udpTimeout": _duration(conntrack.udp),
-            "udpStreamTimeout": _duration(conntrack.udp_stream),
-            "tcpBeLiberal": conntrack.tcp_be_liberal,
-        },
+        "conntrack": _conntrack(proxy.conntrack),
         "iptables": {**_of_mode(proxy), "localhostNodePorts": proxy.localhost_node_ports},
         "nftables": _of_mode(proxy.nftables),
         "featureGates": {**proxy.feature_gates, **feature_gates},
@@ -101,6 +91,19 @@ def script(binary: str, node: str, api: str, variant: str, flags: Sequence[str])
     text = _SCRIPT.format(tools=_TOOLS, config=_CONFIG, variant=variant)
     own = (binary, f"--config={_CONFIG}", f"--hostname-override={node}", f"--master={api}", "--v=2")
     return ("sh", "-c", text, "kube-proxy", *own, *flags)
+
+
+def _conntrack(conntrack: ConntrackTimeouts) -> dict[str, Any]:
+    return {
+        # nf_conntrack_max is read-only in a network namespace, and kube-proxy would end where it cannot write it.
+        "maxPerCore": 0,
+        "min": 0,
+        "tcpEstablishedTimeout": _duration(conntrack.tcp_established),
+        "tcpCloseWaitTimeout": _duration(conntrack.tcp_close_wait),
+        "udpTimeout": _duration(conntrack.udp),
+        "udpStreamTimeout": _duration(conntrack.udp_stream),
+        "tcpBeLiberal": conntrack.tcp_be_liberal,
+    }
 
 
 def _of_mode(proxy: ProxyConfiguration | NftablesConfiguration) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from lab.control.apiserver import API_ADDRESS, API_PORT
-from lab.control.fetch import fetch
+from lab.control.ask import fetch
 from lab.engines.barrier import BARRIER
 from lab.engines.ground import Cluster, Place
 from lab.engines.kubeproxy.configuration import configuration, script
