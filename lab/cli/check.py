@@ -63,18 +63,6 @@ def command(files: tuple[Path, ...], strict: str | None) -> ExitCode:
     return ExitCode.OK
 
 
-def _lay_out(scenarios: Iterable[Scenario]) -> None:
-    """Raise what keeps any case of the scenarios from being laid out, each mistake once."""
-    problems: dict[str, None] = {}
-    for case in (each for scenario in scenarios for mode in RUNNING_MODES for each in cases(scenario, mode)):
-        try:
-            assemble(case)
-        except ScenarioError as error:
-            problems |= dict.fromkeys(error.problems)
-    if problems:
-        raise ScenarioError(tuple(problems))
-
-
 def _version(written: str | None) -> str | None:
     if written is None:
         return None
@@ -86,3 +74,15 @@ def _version(written: str | None) -> str | None:
             f"{written!r} is not there; there are {', '.join(strict_versions())}", param_hint="--strict"
         )
     return version
+
+
+def _lay_out(scenarios: Iterable[Scenario]) -> None:
+    """Raise what keeps any case of the scenarios from being laid out, each mistake once."""
+    problems: dict[str, None] = {}
+    for case in (each for scenario in scenarios for mode in RUNNING_MODES for each in cases(scenario, mode)):
+        try:
+            assemble(case)
+        except ScenarioError as error:
+            problems |= dict.fromkeys(error.problems)
+    if problems:
+        raise ScenarioError(tuple(problems))

@@ -5,12 +5,11 @@ Must not: find mistakes; every one has been ruled out before.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lab.cluster.objects import PodPort, Service
 from lab.errors import InternalError
-from lab.scenario.build_course import build_step
 from lab.scenario.build_intent import Known, build_probe, build_stream
-from lab.scenario.changes import Moment
 from lab.scenario.conditions import axes_of
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
@@ -37,11 +36,15 @@ from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, Po
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
 
+if TYPE_CHECKING:
+    from lab.scenario.changes import Moment
+    from lab.scenario.model import Step, Stream
+
 __all__ = ["build_scenario"]
 
 
 def build_scenario(
-    file: str, parts: Parts, manifests: Manifests, moments: Sequence[Moment], configured: Configured
+    file: str, parts: Parts, manifests: Manifests, moments: "Sequence[Moment]", configured: Configured
 ) -> Scenario:
     """The Scenario that the documents of a file make, all of them checked.
 
@@ -61,6 +64,7 @@ def build_scenario(
     known = Known(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
     nodes = {name: node for name, node in parts.nodes.items() if node is not None}
     matrix = spec.matrix or no_axes()
+    streams, steps = _course(parts, moments, known)
     return Scenario(
         file=file,
         name=document.metadata.name,
@@ -78,16 +82,28 @@ def build_scenario(
             for name, shape in spec.load_balancers.items()
         ),
         probes=tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes)),
-        streams=tuple(build_stream(name, each, at["streams"][name], known) for name, each in spec.streams.items()),
-        steps=tuple(
-            build_step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
-            for index, (step, moment) in enumerate(zip(spec.steps, moments, strict=True))
-        ),
+        streams=streams,
+        steps=steps,
         dns=spec.dns,
         matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
         notes=_notes(manifests, configured),
         proxy=configured.configuration,
     )
+
+
+def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[tuple[Stream, ...], tuple[Step, ...]]":
+    """Streams and steps."""
+    if parts.moving is None:
+        return (), ()
+    from lab.scenario.build_course import build_step  # noqa: PLC0415 - for scenarios with steps
+
+    at = parts.place["spec"]
+    streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in parts.moving.streams.items())
+    steps = tuple(
+        build_step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
+        for index, (step, moment) in enumerate(zip(parts.moving.steps, moments, strict=True))
+    )
+    return streams, steps
 
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:

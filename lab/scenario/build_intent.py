@@ -6,6 +6,7 @@ Must not: find mistakes; every one has been ruled out before.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lab.cluster.objects import Service
 from lab.ip import IPAddress, Protocol
@@ -47,7 +48,9 @@ from lab.scenario.schema.probe import (
     ServiceTargetShape,
     SourceShape,
 )
-from lab.scenario.schema.stream import StreamShape
+
+if TYPE_CHECKING:
+    from lab.scenario.schema.stream import StreamShape
 
 __all__ = ["Known", "build_conntrack", "build_probe", "build_source", "build_stream"]
 
@@ -74,7 +77,7 @@ def build_probe(shape: ProbeShape, place: Place, known: Known) -> Probe:
     )
 
 
-def build_stream(name: str, shape: StreamShape, place: Place, known: Known) -> Stream:
+def build_stream(name: str, shape: "StreamShape", place: Place, known: Known) -> Stream:
     """The stream that stands at ``place``."""
     target, protocol = _target(shape, known)
     return Stream(
@@ -101,7 +104,7 @@ def _send(shape: SendShape, protocol: Protocol) -> Send:
     )
 
 
-def _target(shape: ProbeShape | StreamShape, known: Known) -> tuple[Target, Protocol]:
+def _target(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Protocol]:
     """The target, and the protocol that it and ``send.protocol`` come to."""
     target, protocol = shape.target, transport_of(shape.send.protocol)
     match target:

@@ -6,7 +6,7 @@ Must not: expand a matrix (``lab.scenario.cases`` does, once all is well).
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.scenario.document import Place
 from lab.scenario.model import Mode
@@ -14,9 +14,11 @@ from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.schema.expect import ExceptionShape
 from lab.scenario.schema.matrix import AXES, ConditionShape, MatrixShape
-from lab.scenario.schema.step import StepExceptionShape
 from lab.scenario.schema.syntax import sysctl_fault
 from lab.scenario.versions import VersionRange
+
+if TYPE_CHECKING:
+    from lab.scenario.schema.step import StepExceptionShape
 
 __all__ = ["axes_of", "check_conditions", "conditions_of", "value_text"]
 
@@ -82,7 +84,7 @@ def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
 
 
 def _check_exceptions(
-    parts: Parts, exceptions: Iterable[ExceptionShape | StepExceptionShape | None], place: Place, problems: Problems
+    parts: Parts, exceptions: "Iterable[ExceptionShape | StepExceptionShape | None]", place: Place, problems: Problems
 ) -> None:
     possible = None if parts.matrix is None or parts.network is None else _values(parts)
     told: list[tuple[Place, dict[str, str], VersionRange | None]] = []

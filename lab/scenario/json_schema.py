@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from lab.scenario.schema.kubeproxy import KubeProxyShape
-from lab.scenario.schema.scenario import ScenarioDocument
 from lab.scenario.schema.service import ServiceShape
+from lab.scenario.schema.whole import ScenarioDocument
 from lab.scenario.schema.workload import EndpointSliceShape
 
 __all__ = ["DRAFT", "json_schema"]

@@ -13,24 +13,26 @@ found anything is the ``Scenario`` built.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.scenario.build import build_scenario
-from lab.scenario.changes import Moment, read_changes
 from lab.scenario.conditions import check_conditions
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Document, Place, Spot
-from lab.scenario.inventory import take_inventory
-from lab.scenario.manifests import read_manifests
+from lab.scenario.inventory import Inventory, take_inventory
+from lab.scenario.manifests import Manifests, read_manifests
 from lab.scenario.missing import refuse_missing
 from lab.scenario.model import Position, Scenario
 from lab.scenario.networks import check_network, service_networks
-from lab.scenario.parts import read_parts, with_objects
+from lab.scenario.parts import Parts, read_parts, with_objects
 from lab.scenario.probes import check_probes
 from lab.scenario.problems import Problems
 from lab.scenario.references import check_services, single_pods
 from lab.scenario.source import MOST_BYTES, decode, read_documents
-from lab.scenario.streams import check_steps, check_streams
 from lab.scenario.subject import Subject
+
+if TYPE_CHECKING:
+    from lab.scenario.changes import Moment
 
 __all__ = ["load_scenario", "parse_scenario"]
 
@@ -116,13 +118,24 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool, strict:
             lambda probe, place: Subject(probe, place, parts, inventory, manifests, pods, problems),
             problems,
         )
-        check_streams(parts, inventory, manifests, problems)
-        moments = read_changes(parts, inventory, manifests, problems)
-        check_steps(parts, inventory, moments, problems)
+        moments = _course(parts, inventory, manifests, problems)
         if to_run:
             refuse_missing(parts, inventory, manifests, configurations, problems)
     problems.raise_any()
     return build_scenario(file, parts, manifests, moments, configured)
+
+
+def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[Moment, ...]":
+    """What stands at each step, once streams and steps are checked."""
+    if not (parts.streams or parts.steps):
+        return ()
+    from lab.scenario.changes import read_changes  # noqa: PLC0415 - for scenarios with steps
+    from lab.scenario.streams import check_steps, check_streams  # noqa: PLC0415
+
+    check_streams(parts, inventory, manifests, problems)
+    moments = read_changes(parts, inventory, manifests, problems)
+    check_steps(parts, inventory, moments, problems)
+    return moments
 
 
 def _configured(documents: list[Place], problems: Problems) -> Configured:

@@ -5,24 +5,27 @@ Must not: compare parts with each other (``inventory`` and ``probes`` do).
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from lab.scenario.document import Place
 from lab.scenario.manifests import Manifests
 from lab.scenario.problems import Problems
-from lab.scenario.schema.change import ChangeShape
 from lab.scenario.schema.expect import ExceptionShape, ExpectShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
 from lab.scenario.schema.probe import AnyTarget, ProbeName, ProbeShape, Sender, SendShape, SourceShape, TargetShape
-from lab.scenario.schema.scenario import ScenarioDocument
-from lab.scenario.schema.step import StepShape
-from lab.scenario.schema.stream import StreamShape
+from lab.scenario.schema.scenario import StillDocument
 from lab.scenario.validation import validated
+
+if TYPE_CHECKING:
+    from lab.scenario.schema.change import ChangeShape
+    from lab.scenario.schema.step import StepShape
+    from lab.scenario.schema.whole import SpecShape
 
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
 
@@ -43,8 +46,8 @@ class ProbeParts:
 class StepParts:
     """A step, part by part, as ``ProbeParts``. ``shape`` is the whole of it, where it is well-formed as a whole."""
 
-    shape: StepShape | None
-    change: ChangeShape | None
+    shape: "StepShape | None"
+    change: "ChangeShape | None"
     probes: tuple[ProbeParts, ...]
 
 
@@ -52,12 +55,13 @@ class StepParts:
 class Parts:
     """A Scenario document, part by part. A part is ``None`` where it is there but not well-formed.
 
-    ``place`` is that of the document, and ``document`` the whole of it where all is well-formed. ``homes`` are the
-    places of entries that stand as manifests, by kind and name.
+    ``place`` is that of the document, and ``document`` the whole of it where all is well-formed; ``moving`` is its spec
+    where it has streams or steps. ``homes`` are the places of entries that stand as manifests, by kind and name.
     """
 
     place: Place
-    document: ScenarioDocument | None
+    document: StillDocument | None
+    moving: "SpecShape | None" = None
     network: NetworkShape | None
     nodes: Mapping[str, NodeShape | None]
     pods: Mapping[str, PodShape | None]
@@ -81,9 +85,31 @@ def read_parts(place: Place, problems: Problems) -> Parts:
         place: the document.
         problems: takes what is wrong with its shape.
     """
-    document = validated(ScenarioDocument, place, problems)
-    if document is None:
+    spec = place["spec"]
+    if not (spec["streams"].exists or spec["steps"].exists):
+        with suppress(ValidationError):  # the whole shape, below, tells why
+            return _still(place, StillDocument.model_validate(place.value))
+    from lab.scenario.schema.whole import ScenarioDocument  # noqa: PLC0415 - for scenarios with steps, and with mistakes
+
+    whole = validated(ScenarioDocument, place, problems)
+    if whole is None:
         return _salvaged(place)
+    return replace(
+        _still(place, whole),
+        moving=whole.spec,
+        streams={
+            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
+            for name, stream in whole.spec.streams.items()
+        },
+        steps=tuple(
+            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes)))
+            for step in whole.spec.steps
+        ),
+    )
+
+
+def _still(place: Place, document: StillDocument) -> Parts:
+    """The parts of a well-formed document, but for streams and steps."""
     spec = document.spec
     return Parts(
         place=place,
@@ -95,13 +121,8 @@ def read_parts(place: Place, problems: Problems) -> Parts:
         load_balancers=spec.load_balancers,
         matrix=spec.matrix or no_axes(),
         probes=tuple(map(_parts_of, spec.probes)),
-        streams={
-            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
-            for name, stream in spec.streams.items()
-        },
-        steps=tuple(
-            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes))) for step in spec.steps
-        ),
+        streams={},
+        steps=(),
     )
 
 
@@ -140,6 +161,8 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
 
 def _salvaged(place: Place) -> Parts:
     """The parts of a document that is not well-formed as a whole. What is wrong has been told already."""
+    from lab.scenario.schema.stream import StreamShape  # noqa: PLC0415 - for scenarios with mistakes
+
     spec = place["spec"]
     network = spec["network"]
     return Parts(
@@ -158,6 +181,9 @@ def _salvaged(place: Place) -> Parts:
 
 
 def _step(place: Place) -> StepParts:
+    from lab.scenario.schema.change import ChangeShape  # noqa: PLC0415 - for scenarios with steps
+    from lab.scenario.schema.step import StepShape  # noqa: PLC0415
+
     return StepParts(
         shape=_part(StepShape, place),
         change=_part(ChangeShape, place["change"]) if place["change"].exists else ChangeShape(),

@@ -1,11 +1,12 @@
-"""The Scenario document: its head, and all parts together.
+"""The Scenario document, as long as nothing changes in it.
 
-Owns: the shapes of the document, its metadata and its spec.
-Must not: compare one part with another (``lab.scenario.inventory`` does).
+Owns: the shapes of the document's head, its metadata and its spec, but for streams and steps.
+Must not: compare one part with another (``lab.scenario.inventory`` does), or load what only steps need: most scenarios
+have none, and are read sooner so.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -15,11 +16,9 @@ from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, Po
 from lab.scenario.schema.matrix import MatrixShape
 from lab.scenario.schema.network import NetworkShape
 from lab.scenario.schema.probe import ProbeShape
-from lab.scenario.schema.step import StepShape
-from lab.scenario.schema.stream import StreamShape
 from lab.scenario.schema.syntax import Name, distinct
 
-__all__ = ["ApiVersion", "Kind", "MetadataShape", "ScenarioDocument", "SpecShape"]
+__all__ = ["ApiVersion", "Kind", "MetadataShape", "StillDocument", "StillSpecShape"]
 
 
 class ApiVersion(StrEnum):
@@ -73,14 +72,8 @@ class MetadataShape(ScenarioShape):
     )
 
 
-def _no_conntrack(streams: dict[str, Any]) -> dict[str, Any]:
-    if "conntrack" in streams:
-        raise refused("no stream can be called conntrack", allowed="steps expect something else by that name")
-    return streams
-
-
-class SpecShape(ScenarioShape):
-    """The cluster, and what is sent through it."""
+class StillSpecShape(ScenarioShape):
+    """The cluster, and what is sent through it, where nothing changes."""
 
     network: NetworkShape = Field(
         default_factory=NetworkShape,
@@ -135,28 +128,10 @@ class SpecShape(ScenarioShape):
             ]
         ],
     )
-    streams: Annotated[dict[Name, StreamShape], AfterValidator(_no_conntrack)] = Field(
-        default_factory=dict,
-        description="Flows by name that live through all steps.",
-        examples=[
-            {
-                "queries": {
-                    "from": {"name": "client", "port": 12345},
-                    "to": {"service": "dns", "via": "clusterIP"},
-                    "send": {"every": "20ms"},
-                }
-            }
-        ],
-    )
-    steps: list[StepShape] = Field(
-        default_factory=list,
-        description="Changes of the cluster, one after another.",
-        examples=[[{"name": "the old pod is gone", "change": {"pods": {"old": None}}}]],
-    )
 
 
-class ScenarioDocument(ScenarioShape):
-    """A scenario: a cluster, probes, expectations. Kubernetes manifests stand beside it in the same file."""
+class StillDocument(ScenarioShape):
+    """A scenario without streams and steps."""
 
     api_version: Annotated[ApiVersion, BeforeValidator(word_of(ApiVersion))] = Field(
         description="The version of the format.", examples=["proxylab/v1"]
@@ -167,6 +142,6 @@ class ScenarioDocument(ScenarioShape):
     metadata: MetadataShape = Field(
         description="What the scenario is called, and why it exists.", examples=[{"name": "clusterip-from-a-pod"}]
     )
-    spec: SpecShape = Field(
+    spec: StillSpecShape = Field(
         description="The cluster, and what is sent through it.", examples=[{"nodes": {"node-a": {}}}]
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from lab.scenario.schema.base import Shape
-from lab.scenario.schema.scenario import ScenarioDocument
 from lab.scenario.schema.service import ServiceShape
+from lab.scenario.schema.whole import ScenarioDocument
 
 
 def shapes(shape: type[Shape] = Shape) -> Iterator[type[Shape]]:
