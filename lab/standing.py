@@ -19,13 +19,14 @@ from lab.control.balancers import HealthChecks
 from lab.engines.barrier import Barrier, without_barrier
 from lab.engines.catalogue import make_engine
 from lab.engines.ground import Cluster, Place
+from lab.engines.names import NFT_TABLE, mode_of
 from lab.engines.protocol import Engine
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.leftovers import Departed, end_processes, note_departure
-from lab.kernel.netns import NetNs
+from lab.kernel.nft import NftTool
 from lab.kernel.realise import Wiring, realise
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.sysctl import read_sysctl
@@ -36,6 +37,7 @@ from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter, TextMeter
+from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
 
@@ -90,8 +92,8 @@ class Lab:
             stages.append(_Mark("synchronise", time.monotonic()))
 
             meters = {
-                (name, family): _meter(wiring.namespaces[name], tool, variant, family)
-                for name, tool in tools.items()
+                (name, family): _meter(request.engine.name, place, family)
+                for name, place in places.items()
                 for family in request.engine.families
             }
             runner = Runner(wiring.namespaces, request.plan, meters, request.seed, served=_served(request))
@@ -205,12 +207,15 @@ def _served(request: Build) -> Iterator[int]:
     yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
 
 
-def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
-    """The cheapest way to read the counters of this node's rules for one family."""
-    save = partial(tool.save_all, family)
-    if variant.name == "legacy":
-        return TableMeter(netns.name, TableReader(netns, family), save)
-    return TextMeter(netns.name, save)
+def _meter(engine: str, place: Place, family: Family) -> Meter:
+    """The cheapest way to read what the rules of this node counted for one family."""
+    if mode_of(engine) == "nftables":
+        nft = NftTool(place.launcher, place.netns, place.name)
+        return TraceMeter(place.netns, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
+    save = partial(place.tool.save_all, family)
+    if place.tool.variant.name == "legacy":
+        return TableMeter(place.netns.name, TableReader(place.netns, family), save)
+    return TextMeter(place.netns.name, save)
 
 
 @dataclass(frozen=True, slots=True)

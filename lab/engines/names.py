@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["EMBEDDED", "ENGINES", "IPTABLES", "KUBE_PROXY", "EngineName", "mode_of", "read_engine"]
+__all__ = ["EMBEDDED", "ENGINES", "IPTABLES", "KUBE_PROXY", "NFT_TABLE", "EngineName", "mode_of", "read_engine"]
 
 KUBE_PROXY: Final = "kube-proxy"
 
@@ -22,6 +22,9 @@ ENGINES: Final = ("embedded/iptables", "embedded@v1.23/iptables", "kube-proxy/ip
 
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Those whose rules can be written down without running anything."""
+
+NFT_TABLE: Final = "kube-proxy"
+"""The table of mode nftables, in each family."""
 
 IPTABLES: Final = ("legacy", "nft")
 """The variants of iptables. Where nobody asks for one, the first that works on this machine loads the rules."""

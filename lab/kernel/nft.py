@@ -30,8 +30,8 @@ class NftTool:
             raise CapabilityError("nft, by which kube-proxy programs mode nftables", "apt-get install nftables")
         return done.stdout.decode(errors="replace").strip()
 
-    async def list_table(self, family: Family, table: str) -> str:
-        """The table as nft prints it; nothing where there is none.
+    async def list_table(self, family: Family, table: str, *, handles: bool = False) -> str:
+        """The table as nft prints it, with the handles of its rules if they are asked for; nothing if there is none.
 
         Raises:
             EngineError: nft failed.
@@ -40,7 +40,7 @@ class NftTool:
         tables = await self._run("list", "tables", kind)
         if f"table {kind} {table}\n" not in tables.stdout.decode(errors="replace"):
             return ""
-        done = await self._run("list", "table", kind, table)
+        done = await self._run(*(("--handle",) if handles else ()), "list", "table", kind, table)
         if done.status != 0:
             words = (done.stderr or done.stdout).decode(errors="replace").strip()
             raise EngineError(self._netns.name, f"nft list table {kind} {table} failed", words)

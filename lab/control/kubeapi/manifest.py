@@ -225,7 +225,6 @@ def _service_cidr(service_cidr: ServiceCIDR) -> Document:
         "kind": "ServiceCIDR",
         "apiVersion": "networking.k8s.io/v1",
         "spec": {"cidrs": [str(network) for network in service_cidr.cidrs]},
-        "status": {"conditions": [_condition("Ready", holds=True)]},
     }
 
 

@@ -16,7 +16,7 @@ from lab.engines.ground import Cluster, Place
 from lab.engines.kubeproxy.configuration import configuration, script
 from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
 from lab.engines.kubeproxy.metrics import SyncState, read_metrics
-from lab.engines.names import mode_of
+from lab.engines.names import NFT_TABLE, mode_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import InternalError
 from lab.ip import Family
@@ -28,7 +28,6 @@ from lab.timing import Deadline
 
 __all__ = ["make_kube_proxy"]
 
-_TABLE: Final = "kube-proxy"
 _METRICS_SECONDS: Final = 5.0
 
 
@@ -88,7 +87,7 @@ def _holds_nftables(place: Place) -> Callable[[Family, str], bool]:
     def holds(family: Family, name: str) -> bool:
         # A Service without endpoints has no chain of its own, in any version.
         chain = re.compile(rf"service-[A-Z2-7]+-{BARRIER}/tcp/{name}\0".encode())
-        return nft_table_holds(place.netns, family, _TABLE, chain)
+        return nft_table_holds(place.netns, family, NFT_TABLE, chain)
 
     return holds
 
@@ -99,4 +98,4 @@ async def _dump_iptables(place: Place, families: tuple[Family, ...]) -> str:
 
 async def _dump_nftables(place: Place, families: tuple[Family, ...]) -> str:
     tool = NftTool(place.launcher, place.netns, place.name)
-    return "".join([await tool.list_table(family, _TABLE) for family in families])
+    return "".join([await tool.list_table(family, NFT_TABLE) for family in families])
