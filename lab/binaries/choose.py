@@ -1,14 +1,14 @@
 """Which kube-proxy runs.
 
-Owns: ``obtain``: what the user's words mean, and the order in which sources are asked.
+Owns: ``obtain``: what the user's words mean; and ``newest`` and ``offers``, what there is.
 Must not: know how any source works.
 
 What ``--kube-proxy`` may say: a file; a checkout of kubernetes, which is built; ``image:REFERENCE``, a container image;
 ``release:VERSION``, what Kubernetes has released; ``module:VERSION``, built from Go modules. Where nothing is said,
-what is in the cache is taken if it fits, and else what is released, then what can be built.
+what is in the cache is taken if it fits, and else the newest that any source has.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,7 +22,7 @@ from lab.binaries.release import ReleaseSource
 from lab.engines.names import EngineName
 from lab.errors import CapabilityError
 
-__all__ = ["Source", "Sources", "obtain"]
+__all__ = ["Offer", "Source", "Sources", "UnobtainableError", "newest", "obtain", "offers"]
 
 Tell = Callable[[str], None]
 
@@ -30,6 +30,14 @@ _CURE: Final = (
     "name one by --kube-proxy (or LAB_KUBE_PROXY): a file, a kubernetes checkout, or "
     "image:registry.k8s.io/kube-proxy:v1.X.Y; `proxylab engines` says what else there is"
 )
+
+
+class UnobtainableError(CapabilityError):
+    """No source had a kube-proxy. ``answered`` says whether any of them was there to be asked."""
+
+    def __init__(self, missing: str, cure: str, *, answered: bool) -> None:
+        super().__init__(missing, cure)
+        self.answered = answered
 
 
 class Source(Protocol):
@@ -84,7 +92,7 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
     cached = [each for each in sources.cache.binaries() if _fits(each.version, name.version)]
     if cached:
         return cached[-1]
-    return _newest(name.version, sources.by_version, sources.cache, tell)
+    return newest(name.version, sources, tell)
 
 
 def _named(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary:
@@ -93,7 +101,8 @@ def _named(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary
         tell(f"taking kube-proxy out of image {rest}")
         return ImageSource(rest).obtain(sources.cache)
     if kind in sources.by_version:
-        return _newest(rest or name.version, {kind: sources.by_version[kind]}, sources.cache, tell)
+        only = Sources(sources.cache, {kind: sources.by_version[kind]})
+        return newest(rest or name.version, only, tell)
     path = Path(where).expanduser()
     if is_checkout(path):
         tell(f"building kube-proxy in {path}; Go's cache makes the next time quick")
@@ -104,35 +113,55 @@ def _named(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary
     raise CapabilityError(f"a kube-proxy: {where} {what}", _CURE)
 
 
-def _newest(wanted: str, sources: Mapping[str, Source], cache: Cache, tell: Tell) -> Binary:
-    """The newest that fits of the first source that has one."""
-    reasons: list[str] = []
-    for word, source, version in _offers(wanted, sources, reasons):
-        known = [each for each in cache.binaries() if each.version == version]
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one source answers: the versions it lists, oldest first, or why it lists none."""
+
+    word: str
+    versions: tuple[str, ...] = ()
+    silence: str = ""
+
+
+def offers(sources: Sources) -> tuple[Offer, ...]:
+    """What each source has to offer, in the order in which they are preferred."""
+    return tuple(_offer(word, source) for word, source in sources.by_version.items())
+
+
+def _offer(word: str, source: Source) -> Offer:
+    try:
+        return Offer(word, tuple(source.versions()))
+    except CapabilityError as error:
+        return Offer(word, silence=error.missing)
+
+
+def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
+    """The newest version that fits of all that sources offer; of one version by the source that is preferred.
+
+    Raises:
+        UnobtainableError: there is none, or it could not be obtained.
+    """
+    made = offers(sources)
+    reasons = [f"{offer.word}: {offer.silence}" for offer in made if offer.silence]
+    candidates = [
+        (version, offer.word) for offer in made if not offer.silence for version in _fitting(offer.versions, wanted)
+    ]
+    for version, word in sorted(candidates, key=lambda each: order(each[0]), reverse=True):
+        known = [each for each in sources.cache.binaries() if each.version == version]
         if known:
             return known[-1]
+        tell(f"obtaining kube-proxy {version} ({word}); this is done once")
         try:
-            tell(f"obtaining kube-proxy {version} ({word}); this is done once")
-            return source.obtain(version, cache)
+            return sources.by_version[word].obtain(version, sources.cache)
         except CapabilityError as error:
             reasons.append(f"{word}: {error.missing}")
-    raise CapabilityError(f"kube-proxy{wanted and ' '}{wanted} (" + "; ".join(reasons) + ")", _CURE)
+    missing = f"kube-proxy{wanted and ' '}{wanted} ({'; '.join(reasons) or 'no source has it'})"
+    raise UnobtainableError(missing, _CURE, answered=any(not offer.silence for offer in made))
 
 
-def _offers(wanted: str, sources: Mapping[str, Source], reasons: list[str]) -> Iterator[tuple[str, Source, str]]:
-    for word, source in sources.items():
-        try:
-            versions = source.versions()
-        except CapabilityError as error:
-            reasons.append(f"{word}: {error.missing}")
-            continue
-        fitting: Sequence[str] = [version for version in versions if _fits(version, wanted)]
-        if not fitting and wanted.count(".") == 2:
-            fitting = [wanted]  # a proxy's list need not be whole: asking for one by name tells
-        if fitting:
-            yield word, source, max(fitting, key=order)
-        else:
-            reasons.append(f"{word}: has none of {wanted or 'any version'}")
+def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:
+    """The newest that fits; and what is wanted by its whole name even if it is not listed, for lists are not whole."""
+    fitting = [version for version in versions if _fits(version, wanted)]
+    return [max(fitting, key=order)] if fitting else [wanted] if wanted.count(".") == 2 else []
 
 
 def _fits(version: str, wanted: str) -> bool:

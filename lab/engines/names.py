@@ -65,7 +65,7 @@ def read_engine(text: str) -> EngineName:
         if name.is_upstream and without_version in ENGINES:
             raise ValueError(f"{name.version!r} is no version of kube-proxy; write it as v1.34 or v1.34.2")
     close = get_close_matches(text, ENGINES, n=1)
-    meant = f"; did you mean {close[0]}?" if close else ""
+    meant = f"; did you mean {close[0]}?" if close else "."
     raise ValueError(f"there is no engine {text!r}{meant} There are {', '.join(ENGINES)}, and kube-proxy@VERSION/MODE")
 
 

@@ -31,14 +31,14 @@ class Station:
     """The node as this engine may act on it.
 
     Attributes:
-        listen: has the API server listen in the node.
+        prepare: has the API server listen in the node, and sees that what kube-proxy needs is there.
         launch: starts kube-proxy; takes what to do with each line that it says.
         holds: whether the rules of a family bear that name.
         state: what kube-proxy says of its synchronisations; ``None`` while it says nothing.
         dump: the rules.
     """
 
-    listen: Callable[[], Awaitable[None]]
+    prepare: Callable[[], Awaitable[None]]
     launch: Callable[[Callable[[str], None]], Awaitable[Running]]
     holds: Callable[[Family, str], bool]
     state: Callable[[], Awaitable[SyncState | None]]
@@ -65,8 +65,13 @@ class KubeProxyEngine:
         self._synced = False
 
     async def start(self) -> None:
-        """Start kube-proxy, which then follows the cluster. Raises ``EngineError``."""
-        await self._station.listen()
+        """Start kube-proxy, which then follows the cluster.
+
+        Raises:
+            CapabilityError: the machine lacks what it needs.
+            EngineError: there is nobody whom it could follow.
+        """
+        await self._station.prepare()
         self._running = await self._station.launch(self._log.append)
 
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:

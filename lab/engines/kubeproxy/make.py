@@ -56,9 +56,14 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
             return None
         return read_metrics(page) if status == 200 else None
 
+    async def prepare() -> None:
+        if mode == "nftables":
+            await NftTool(place.launcher, place.netns, place.name).version()
+        await cluster.api.listen(place.netns)
+
     holds, dump = (_holds_nftables, _dump_nftables) if mode == "nftables" else (_holds_iptables, _dump_iptables)
     station = Station(
-        listen=partial(cluster.api.listen, place.netns),
+        prepare=prepare,
         launch=launch,
         holds=holds(place),
         state=state,
