@@ -19,7 +19,7 @@ from lab.plan.errands import resolve
 from lab.plan.model import Plan
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
-from lab.scenario.model import NodeDevice, Preserved, Probe, Scenario
+from lab.scenario.model import NodeDevice, Position, Preserved, Probe, Scenario
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out"]
 
@@ -94,7 +94,15 @@ def _allocated(scenario: Scenario) -> tuple[Service, ...]:
     try:
         return give_ingress(allocate_services(scenario.services, scenario.network.service_cidrs), pools)
     except ScenarioError as error:
-        raise ScenarioError([f"{scenario.file}: {problem}" for problem in error.problems]) from None
+        raise ScenarioError([f"{_position(scenario, problem)}: {problem}" for problem in error.problems]) from None
+
+
+def _position(scenario: Scenario, problem: str) -> Position | str:
+    """Where the Service stands that a problem of allocation is about."""
+    for service, position in zip(scenario.services, scenario.service_positions, strict=False):
+        if problem.startswith(f"Service {service.namespace}/{service.name}: "):
+            return position
+    return scenario.file
 
 
 def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:

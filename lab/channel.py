@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from lab.codec import dumps, loads
+from lab.garbage import uncollected
 from lab.timing import Deadline
 
 __all__ = ["AsyncChannel", "Channel", "ChannelClosedError"]
@@ -24,7 +25,8 @@ class ChannelClosedError(ConnectionError):
 
 
 def _frame(message: object, hint: Any) -> bytes:
-    body = dumps(message, hint)
+    with uncollected():
+        body = dumps(message, hint)
     return _LENGTH.pack(len(body)) + body
 
 

@@ -45,8 +45,9 @@ __all__ = [
 class Build:
     """Make ``plan`` real, run ``engine`` in its nodes and wait until ``objects`` are in the rules. Answer: ``Built``.
 
-    A lab that stands already is replaced: the new one is built before the old one is closed. ``seed`` orders source
-    ports, and stands in every payload.
+    A lab that stands already is replaced. Where the new one has the same wire, it is built on that, made as new; else
+    the new one is built before the old one is closed. ``seed`` orders source ports,
+    and stands in every payload.
     """
 
     plan: Plan
@@ -116,10 +117,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The lab stands. ``variant`` says what programs the rules, such as ``iptables v1.8.9 (legacy)``."""
+    """The lab stands.
+
+    ``variant`` says what programs the rules, such as ``iptables v1.8.9 (legacy)``; ``reused``, whether it stands on the
+    wire of the lab before it, made as new.
+    """
 
     variant: str
     stages: tuple[Stage, ...] = ()
+    reused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

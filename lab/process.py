@@ -9,7 +9,8 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -19,9 +20,12 @@ from lab.engines.names import IPTABLES
 from lab.errors import InternalError, LabError
 from lab.faults import fault_of
 from lab.kernel.capabilities import examine
+from lab.kernel.census import Census
+from lab.kernel.cleanup import Cleanup
 from lab.kernel.launcher import Launcher
 from lab.kernel.leftovers import Departed, leftovers
 from lab.kernel.limits import limit_reached
+from lab.kernel.origins import Origins
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
     Answer,
@@ -41,13 +45,17 @@ from lab.messages import (
     Request,
     Send,
     Sent,
+    Stage,
 )
+from lab.plan.model import Plan
 from lab.standing import Lab
 from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.wire import Purpose, Wire
 
 __all__ = ["serve"]
 
 _SEE_OFF_SECONDS: Final = 5.0
+_CLEANUP_SECONDS: Final = 20.0
 
 
 def serve(client: socket.socket, launcher: socket.socket, *, rootless: bool) -> None:
@@ -60,13 +68,15 @@ def serve(client: socket.socket, launcher: socket.socket, *, rootless: bool) -> 
 
 
 async def _serve(client: socket.socket, launcher_end: socket.socket, *, rootless: bool) -> None:
+    origins = Origins()
+    origins.watch()
     channel = await AsyncChannel.over(client)
     launcher = Launcher(launcher_end)
     launcher.attach()
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     await channel.send(Ready(os.getpid(), os.uname().release, rootless), Answer)
-    await _first_of(_converse(channel, _Desk(launcher)), terminated.wait(), launcher.gone.wait())
+    await _first_of(_converse(channel, _Desk(launcher, origins)), terminated.wait(), launcher.gone.wait())
 
 
 async def _converse(channel: AsyncChannel, desk: "_Desk") -> None:
@@ -113,12 +123,15 @@ def _owned(error: LabError | OSError, request: Request) -> LabError:
 class _Desk:
     """Takes requests, and knows the lab that stands."""
 
-    def __init__(self, launcher: Launcher) -> None:
+    def __init__(self, launcher: Launcher, origins: Origins | None = None) -> None:
         self._launcher = launcher
+        self._origins = origins or Origins()
         self._variants: dict[str, IptablesVariant] = {}
         self._lab: Lab | None = None
         self._labs = 0
         self._departed: list[Departed] = []
+        self._before: Census | None = None
+        self._cleanup = Cleanup()
 
     async def answer(self, request: Request) -> Answer:
         """Carry out one request; what goes wrong becomes ``Failed``."""
@@ -151,19 +164,59 @@ class _Desk:
     async def _build(self, request: Build) -> Built:
         variant = await self._iptables(request.engine.iptables)
         await self._see_off()
+        self._before = self._before or Census.take()
+        purpose = Purpose.of(request, variant)
+        began = time.monotonic()
+        wire = await self._wire_as_new(purpose, request.plan)
+        reused = wire is not None
         self._labs += 1
-        lab = await Lab.build(self._labs, request, self._launcher, variant)
+        if wire is None:
+            wire = Wire.build(self._labs, request.plan, purpose, self._launcher)
+        laid = Stage("make as new" if reused else "wire", time.monotonic() - began)
+        try:
+            lab = await Lab.build(self._labs, request, self._launcher, variant, wire, laid)
+        except BaseException:
+            self._departed.append(wire.close(self._cleanup))
+            raise
         before, self._lab = self._lab, lab
         if before is not None:
-            self._departed.append(await before.close())
-        return Built(variant.version, lab.stages)
+            await self._end(before)
+        return Built(variant.version, lab.stages, reused)
+
+    async def _wire_as_new(self, purpose: Purpose, plan: Plan) -> Wire | None:
+        """The wire of the lab that stands, as new, if it has what is wanted and can be; that lab is over then."""
+        before = self._lab
+        if before is None or not before.wire.fits(purpose):
+            return None
+        self._lab = None
+        wire = before.wire
+        try:
+            await before.retire()
+            await self._expect_none(partial(wire.left_behind, self._origins), f"lab {before.number} was ended")
+            wire.renew(plan)
+        except BaseException:
+            wire.spent = "its lab did not end as it should"
+            raise
+        finally:
+            if wire.spent:
+                self._departed.append(wire.close(self._cleanup))
+        return None if wire.spent else wire
 
     async def _close(self) -> Closed:
         lab, self._lab = self._lab, None
         if lab is not None:
-            self._departed.append(await lab.close())
+            await self._end(lab)
         await self._see_off()
+        if self._before is not None:
+            await self._expect_none(partial(self._before.since, self._origins), "all labs were closed")
+        await self._cleanup.finish(Deadline.after(_CLEANUP_SECONDS))
         return Closed()
+
+    async def _end(self, lab: Lab) -> None:
+        try:
+            await lab.retire()
+        finally:
+            self._departed.append(lab.wire.close(self._cleanup))
 
     async def _see_off(self) -> None:
         """Wait until nothing holds the labs that were closed; long ago done where another was built meanwhile.
@@ -173,12 +226,14 @@ class _Desk:
         """
         departed, self._departed = self._departed, []
         for lab in departed:
-            deadline = Deadline.after(_SEE_OFF_SECONDS)
-            try:
-                await wait_until(partial(_is_gone, lab), deadline, f"{lab.lab} to be gone")
-            except DeadlineExceededError:
-                left = "; ".join(leftovers(lab))
-                raise InternalError(f"{lab.lab} was closed and left behind: {left}") from None
+            await self._expect_none(partial(leftovers, lab, self._origins), f"{lab.lab} was closed")
+
+    async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
+        """Wait until ``look`` finds nothing any more: threads that close sockets, and the killed, take their time."""
+        try:
+            await wait_until(lambda: not look(), Deadline.after(_SEE_OFF_SECONDS), f"nothing to be left when {after}")
+        except DeadlineExceededError:
+            raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
 
     async def _execute(self, request: Execute) -> Executed:
         done = await self._standing().execute(request.place, request.argv, Deadline.after(request.seconds))
@@ -188,7 +243,3 @@ class _Desk:
         if self._lab is None:
             raise InternalError("no lab stands: Build comes first")
         return self._lab
-
-
-def _is_gone(lab: Departed) -> bool:
-    return not leftovers(lab)

@@ -16,6 +16,7 @@ from lab.client import LabProcess
 from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError
+from lab.garbage import uncollected
 from lab.messages import Build, Built, Close, Closed, Execute, Executed, Recall, Recalled, Request, Send, Sent
 from lab.plan.errand import Errand
 from lab.report.bundle import Circumstances, NodeState, bundle
@@ -120,8 +121,9 @@ class OpenLab:
             InternalError: the lab is gone, or at fault.
         """
         errand = self._assembly.errand(probe)
-        sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
-        verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
+        with uncollected():
+            sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
+            verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
         verdict = replace(verdict, plan=self._assembly.plan, options=_options(self._engine, self._seed))
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
@@ -146,7 +148,7 @@ class OpenLab:
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
-        errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET)
+        errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET, http=False)
         sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
         return errand, sent.evidence
 

@@ -24,7 +24,9 @@ __all__ = [
     "SHARE_CHANGE",
     "SIGNIFICANCE",
     "flows_needed",
+    "flows_needed_for",
     "flows_to_hit_all",
+    "flows_to_stick",
     "spread_p_value",
 ]
 
@@ -64,11 +66,19 @@ def flows_needed(backends: int) -> int:
         raise ValueError(f"a spread has at least one backend, not {backends}")
     if backends == 1:
         return 1
-    bins = min(backends, MOST_BINS)
-    freedom = bins - 1
+    return flows_needed_for((1 / backends,) * backends)
+
+
+@cache
+def flows_needed_for(shares: tuple[float, ...]) -> int:
+    """As ``flows_needed``, where the backends are due these shares, which are above 0 and make 1."""
+    if len(shares) == 1:
+        return 1
+    bins = [share for _, share in _binned([(0, share) for share in shares])] if len(shares) > MOST_BINS else shares
+    freedom = len(bins) - 1
     critical = _critical_value(freedom)
     # The smallest bin needs the most flows. With q as its share, sum((p - q)**2 / q) comes to this:
-    smallest = (backends // bins) / backends
+    smallest = min(bins)
     per_flow = SHARE_CHANGE**2 * smallest / (1 - smallest)
     low, high = 1, 2
     while _non_central_cdf(critical, freedom, high * per_flow) > 1 - POWER:
@@ -79,9 +89,26 @@ def flows_needed(backends: int) -> int:
             low = middle
         else:
             high = middle
-    if backends <= MOST_BINS:
+    if len(shares) <= MOST_BINS:
         return high
-    return max(high, flows_to_hit_all(backends))
+    return max(high, _flows_to_hit(len(shares), min(shares)))
+
+
+def flows_to_stick(backends: int) -> int:
+    """The smallest number of flows of one client that would hardly all go to one backend unless something held them.
+
+    "Hardly" means: with a probability below ``SIGNIFICANCE``, if each flow were given to one of ``backends`` by chance.
+
+    Raises:
+        ValueError: for fewer than two backends, among which nothing can be seen to stick.
+
+    Example:
+        >>> flows_to_stick(2), flows_to_stick(3)
+        (31, 20)
+    """
+    if backends < 2:
+        raise ValueError(f"flows can stick to one of two backends or more, not of {backends}")
+    return math.floor(-math.log(SIGNIFICANCE) / math.log(backends)) + 2
 
 
 def flows_to_hit_all(backends: int) -> int:
@@ -100,8 +127,12 @@ def flows_to_hit_all(backends: int) -> int:
         raise ValueError(f"a spread has at least one backend, not {backends}")
     if backends == 1:
         return 1
-    # k * (1 - 1/k)**n < SIGNIFICANCE, solved for n.
-    return math.floor(math.log(backends / SIGNIFICANCE) / -math.log1p(-1 / backends)) + 1
+    return _flows_to_hit(backends, 1 / backends)
+
+
+def _flows_to_hit(backends: int, smallest: float) -> int:
+    # k * (1 - smallest)**n < SIGNIFICANCE, solved for n.
+    return math.floor(math.log(backends / SIGNIFICANCE) / -math.log1p(-smallest)) + 1
 
 
 def spread_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
-"""A lab that stands: a plan made real, with its engines running.
+"""A lab that stands: on a wire, with its engines running.
 
-Owns: the order wire, store, engines, synced, taps; and the way back.
-Must not: judge, speak to the client, or know more than one lab.
+Owns: the order store, engines, synced, responders; and the way back.
+Must not: judge, speak to the client, know more than one lab, or make the wire that it stands on (``lab.wire`` does).
 """
 
 import time
@@ -25,9 +25,8 @@ from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
-from lab.kernel.leftovers import Departed, end_processes, note_departure
 from lab.kernel.nft import NftTool
-from lab.kernel.realise import Wiring, realise
+from lab.kernel.realise import Wiring
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
@@ -40,6 +39,7 @@ from lab.traffic.meters import Meter, TableMeter, TextMeter
 from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
+from lab.wire import Wire
 
 __all__ = ["Lab"]
 
@@ -51,7 +51,7 @@ class Lab:
     """Everything of one lab that the lab process holds. ``stages`` says how long each part of the build took."""
 
     number: int
-    wiring: Wiring
+    wire: Wire
     store: Store
     engines: dict[str, Engine]
     runner: Runner
@@ -63,50 +63,48 @@ class Lab:
     _stack: AsyncExitStack
 
     @classmethod
-    async def build(cls, number: int, request: Build, launcher: Launcher, variant: IptablesVariant) -> Self:
-        """Make the plan real, start an engine in every node, and wait until all have programmed the objects.
+    async def build(
+        cls, number: int, request: Build, launcher: Launcher, variant: IptablesVariant, wire: Wire, laid: Stage
+    ) -> Self:
+        """Start an engine in every node of the wire, and wait until all have programmed the objects.
 
-        ``number`` tells this lab's places from those of any other lab that the launcher knows.
+        Args:
+            number: how many labs there have been, with this one.
+            request: what the client asked for.
+            launcher: starts commands.
+            variant: of iptables.
+            wire: new, or as new, for the plan of the request.
+            laid: how long the wire took.
 
         Raises:
-            CapabilityError: the machine lacks something that the plan or the engine needs.
+            CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
         """
         stages = [_Mark("start", time.monotonic())]
+        wiring = wire.wiring
+        detours = Detours(wiring)
         async with AsyncExitStack() as stack:
-            wiring = stack.enter_context(realise(request.plan))
-            stack.callback(launcher.forget, [f"{number}/{name}" for name in wiring.namespaces])
-            stages.append(_Mark("wire", time.monotonic()))
-            store = Store()
-            tools = {
-                node.name: IptablesTool(launcher, wiring.namespaces[node.name], f"{number}/{node.name}", variant)
-                for node in request.plan.namespaces
-                if node.role is Role.NODE
-            }
-            await _masquerade(request.plan, tools)
-            places = {name: Place(wiring.namespaces[name], launcher, f"{number}/{name}", tools[name]) for name in tools}
-            engines = await _run_engines(request, places, store, stack)
-            detours = Detours(wiring)
             stack.callback(detours.take, None)
+            store = Store()
+            tools = _tools(wire, launcher, variant)
+            await _masquerade(request.plan, tools)
+            places = {
+                name: Place(wiring.namespaces[name], launcher, f"{wire.number}/{name}", tool)
+                for name, tool in tools.items()
+            }
+            engines = await _run_engines(request, places, store, stack)
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            meters = {
-                (name, family): _meter(request.engine.name, place, family)
-                for name, place in places.items()
-                for family in request.engine.families
-            }
-            runner = Runner(wiring.namespaces, request.plan, meters, request.seed, served=_served(request))
-            stack.callback(runner.close)
-            await runner.open()
-            stages.append(_Mark("open taps", time.monotonic()))
+            runner = await _open_runner(request, wire, places, stack)
+            stages.append(_Mark("open responders", time.monotonic()))
             return cls(
                 number,
-                wiring,
+                wire,
                 store,
                 engines,
                 runner,
-                _durations(stages),
+                (laid, *_durations(stages)),
                 variant,
                 launcher,
                 detours,
@@ -140,27 +138,43 @@ class Lab:
 
     def _sysctls(self, node: str) -> Iterator[Sysctl]:
         """What the plan says of a node, with the values that the kernel has now."""
-        for planned in self.wiring.plan.namespace(node).sysctls:
-            value = read_sysctl(self.wiring.namespaces[node], planned.name)
+        for planned in self.wire.wiring.plan.namespace(node).sysctls:
+            value = read_sysctl(self.wire.wiring.namespaces[node], planned.name)
             if value is not None:
                 yield replace(planned, value=value)
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
-        netns = self.wiring.namespaces.get(place)
+        netns = self.wire.wiring.namespaces.get(place)
         if netns is None:
-            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wiring.namespaces)}")
-        return await self._launcher.run(netns, argv, place=f"{self.number}/{place}", deadline=deadline)
+            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wire.wiring.namespaces)}")
+        self.wire.spent = f"somebody ran {argv[0]} in {place}"
+        return await self._launcher.run(netns, argv, place=f"{self.wire.number}/{place}", deadline=deadline)
 
-    async def close(self) -> Departed:
-        """Stop the engines and let go of the namespaces; the kernel takes them apart in its own time.
-
-        What of it is still held afterwards, ``leftovers`` tells: taps are closed in threads that take their time.
-        """
-        departed = note_departure(f"lab {self.number}", self.wiring.namespaces)
+    async def retire(self) -> None:
+        """Stop the engines and the responders. The wire stays, as the lab has left it."""
         await self._stack.aclose()
-        end_processes(departed)
-        return departed
+
+
+def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str, IptablesTool]:
+    """What loads and reads the rules of each node."""
+    namespaces, plan = wire.wiring.namespaces, wire.wiring.plan
+    nodes = [namespace.name for namespace in plan.namespaces if namespace.role is Role.NODE]
+    return {name: IptablesTool(launcher, namespaces[name], f"{wire.number}/{name}", variant) for name in nodes}
+
+
+async def _open_runner(request: Build, wire: Wire, places: Mapping[str, Place], stack: AsyncExitStack) -> Runner:
+    """The traffic of the lab, with a meter for the rules of each node and family."""
+    namespaces = wire.wiring.namespaces
+    meters = {
+        (name, family): _meter(request.engine.name, place, family)
+        for name, place in places.items()
+        for family in request.engine.families
+    }
+    runner = Runner(namespaces, request.plan, meters, request.seed, served=_served(request), watch=wire.watch)
+    stack.callback(runner.close)
+    await runner.open()
+    return runner
 
 
 async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:

@@ -19,7 +19,7 @@ from lab.errors import ExitCode, InternalError, LabError
 if TYPE_CHECKING:
     from lab.cli.run import SessionMaker
 
-__all__ = ["main"]
+__all__ = ["main", "proxylab"]
 
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 
@@ -78,7 +78,7 @@ class _Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LAB"},
 )
 @click.version_option(lab.__version__, prog_name="proxylab")
-def _proxylab() -> None:
+def proxylab() -> None:
     """Prove Kubernetes Service proxies on a real kernel.
 
     Results go to standard output, progress to standard error.
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | N
     thresholds = gc.get_threshold()
     gc.set_threshold(_GARBAGE)
     try:
-        code = _answer(lambda: _proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
+        code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
     finally:
         gc.set_threshold(*thresholds)
     sys.exit(code)

@@ -13,16 +13,16 @@ import struct
 from typing import Final
 
 from lab.ip import IPAddress
+from lab.kernel.framing import ATTRIBUTE
 
 __all__ = ["address", "integer", "long", "mac", "nested", "raw", "short", "text", "tiny"]
 
-_HEAD: Final = struct.Struct("=HH")
 _NLA_F_NESTED: Final = 0x8000  # include/uapi/linux/netlink.h
 
 
 def raw(kind: int, value: bytes) -> bytes:
     """An attribute with a value that is packed already."""
-    return _HEAD.pack(_HEAD.size + len(value), kind) + value + bytes(-len(value) & 3)
+    return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) & 3)
 
 
 def tiny(kind: int, value: int) -> bytes:

@@ -14,14 +14,15 @@ Three facts of packet(7) and net/packet/af_packet.c shape this module:
 """
 
 import ctypes
-import errno
 import socket
 import struct
-from typing import Final, NamedTuple
+from itertools import chain, islice
+from typing import Final
 
+from lab.kernel.batches import Frame, FrameReader
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Frame", "Tap", "attach_filter", "open_tap"]
+__all__ = ["Tap", "attach_filter", "open_tap"]
 
 # include/uapi/linux/if_ether.h, if_packet.h, socket.h; asm-generic/socket.h
 _ETH_P_ALL: Final = 0x0003
@@ -34,59 +35,28 @@ _SO_TIMESTAMPNS: Final = 35
 _STATISTICS: Final = struct.Struct("=II")  # struct tpacket_stats: tp_packets, tp_drops
 _SOCK_FPROG: Final = struct.Struct("@HP")  # struct sock_fprog: length in steps, address
 _STEP_BYTES: Final = 8  # struct sock_filter
-_TIMESPEC: Final = struct.Struct("@ll")
-_CONTROL_BYTES: Final = socket.CMSG_SPACE(_TIMESPEC.size)
-
-# A frame of segmentation offload is as long as an IP packet can be, and has an Ethernet header.
-_LONGEST_FRAME: Final = 65535 + 14
+_BATCHES: Final = 1024
 _WANTED_BUFFER: Final = 16 << 20
-
-
-class Frame(NamedTuple):
-    """One frame as it crossed the device: its bytes, whether it left the namespace, and when.
-
-    ``at_ns`` is CLOCK_REALTIME in nanoseconds, taken by the kernel (SO_TIMESTAMPNS, socket(7)).
-    """
-
-    data: bytes
-    outgoing: bool
-    at_ns: int
 
 
 class Tap:
     """Ears and a mouth on one device. Made by ``open_tap``; non-blocking throughout."""
 
-    def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket) -> None:
+    def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket, reader: FrameReader) -> None:
         self.place = place
         self.device = device
         self.buffer_bytes = _raise_receive_buffer(ears)
         self._ears = ears
         self._mouth = mouth
-        self._scratch = bytearray(_LONGEST_FRAME)
-        self._view = memoryview(self._scratch)
+        self._reader = reader
 
     def fileno(self) -> int:
         """The descriptor that is readable while frames wait."""
         return self._ears.fileno()
 
-    def drain(self, limit: int = 65536) -> list[Frame]:
-        """The frames that wait, oldest first, at most ``limit`` of them.
-
-        A device that went down is told once (ENETDOWN) and ends a call early; frames from before that are kept.
-        """
-        frames: list[Frame] = []
-        receive = self._ears.recvmsg_into
-        buffers, view = [self._scratch], self._view
-        try:
-            for _ in range(limit):
-                length, control, _flags, address = receive(buffers, _CONTROL_BYTES)
-                seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
-                outgoing = address[2] == socket.PACKET_OUTGOING
-                frames.append(Frame(bytes(view[:length]), outgoing, seconds * 1_000_000_000 + nanoseconds))
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.ENETDOWN):
-                raise
-        return frames
+    def drain(self) -> list[Frame]:
+        """The frames that wait, oldest first. What comes while it reads is read, too, as far as one buffer goes."""
+        return list(chain.from_iterable(islice(self._reader.read(self._ears), _BATCHES)))
 
     def lost(self) -> int:
         """How many frames found the buffer full since this was last asked. Asking resets the kernel's counter."""
@@ -107,7 +77,7 @@ class Tap:
         self._mouth.close()
 
 
-def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Tap:
+def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"", reader: FrameReader | None = None) -> Tap:
     """A tap on ``device`` of ``netns``.
 
     Args:
@@ -116,6 +86,7 @@ def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Ta
         device: the name of the device.
         interest: a classic BPF program as an array of ``struct sock_filter``; frames that it does not want are neither
             kept nor counted as lost. Empty: every frame is wanted.
+        reader: taps that are read one after another may share one, and its memory.
 
     Raises:
         OSError: ENODEV where there is no such device, EPERM without CAP_NET_RAW over the namespace.
@@ -129,7 +100,7 @@ def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"") -> Ta
         if interest:
             attach_filter(ears, interest)
         mouth.bind((device, 0))
-        tap = Tap(place, device, ears, mouth)
+        tap = Tap(place, device, ears, mouth, reader or FrameReader())
         ears.bind((device, _ETH_P_ALL))
     except OSError:
         ears.close()

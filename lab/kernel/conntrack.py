@@ -17,7 +17,8 @@ from typing import Final
 
 from lab.errors import CapabilityError, InternalError
 from lab.ip import Family, IPAddress
-from lab.kernel.dumps import Dump, attribute
+from lab.kernel import attributes as nla
+from lab.kernel.dumps import Dump
 from lab.kernel.framing import attributes, nested
 from lab.kernel.netns import NetNs, inside
 
@@ -120,9 +121,9 @@ def _entry(body: bytes, family: Family, protocol: int) -> Entry | None:
     reply = _ends(found[_CTA_TUPLE_REPLY], family, protocol)
     if original is None or reply is None:
         return None
-    identity = attribute(_CTA_TUPLE_ORIG, found[_CTA_TUPLE_ORIG], nest=True)
+    identity = nla.nested(_CTA_TUPLE_ORIG, found[_CTA_TUPLE_ORIG])
     if _CTA_ID in found:  # so that an entry made meanwhile for the same flow is left alone
-        identity += attribute(_CTA_ID, found[_CTA_ID])
+        identity += nla.raw(_CTA_ID, found[_CTA_ID])
     return Entry(family, *original, reply[0], identity)
 
 

@@ -10,9 +10,9 @@ import socket
 import struct
 from typing import Final
 
-from lab.kernel.framing import ATTRIBUTE, HEADER, messages
+from lab.kernel.framing import HEADER, messages
 
-__all__ = ["Dump", "attribute"]
+__all__ = ["Dump"]
 
 # include/uapi/linux/netlink.h
 _NLMSG_ERROR: Final = 2
@@ -21,7 +21,6 @@ _NLM_F_REQUEST: Final = 0x1
 _NLM_F_ACK: Final = 0x4
 _NLM_F_DUMP: Final = 0x300
 _NLM_F_DUMP_INTR: Final = 0x10
-_NLA_F_NESTED: Final = 0x8000
 _MOST: Final = 1 << 16
 _ROUNDS: Final = 5
 
@@ -69,9 +68,3 @@ class Dump:
                     code = -struct.unpack_from("=i", content)[0] or errno.EPROTO
                     raise OSError(code, os.strerror(code))
                 found.append(content)
-
-
-def attribute(kind: int, content: bytes, *, nest: bool = False) -> bytes:
-    """One attribute, padded to four bytes."""
-    head = ATTRIBUTE.pack(ATTRIBUTE.size + len(content), kind | (_NLA_F_NESTED if nest else 0))
-    return head + content + b"\0" * (-len(content) % 4)

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lab.errors import InternalError
+from lab.kernel.commands import MARK, Command
 from lab.kernel.launcher_child import ENDED, MESSAGE_LIMIT
 from lab.kernel.netns import NetNs
+from lab.kernel.origins import here
 from lab.kernel.running import Running
 from lab.timing import Deadline
 
@@ -29,6 +31,7 @@ _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bi
 
 
 _AT_ONCE: Final = 32
+_LONGEST_WORDS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +73,16 @@ class Launcher:
         """Run one command in ``netns`` and wait for its end.
 
         Raises:
-            TimeoutError: when it has not ended by the deadline; it and its process group are killed.
+            TimeoutError: when it has not ended by the deadline; it and all that it has started are killed.
             InternalError: when the launcher is gone.
         """
+        made_by = here()
         files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr")]
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
             request = _request(netns, argv, place, environment)
-            status = await self._start_and_wait(request, (netns.fd, *files), deadline)
+            status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
             for fd in files:
@@ -107,17 +111,16 @@ class Launcher:
         Raises:
             InternalError: when the launcher is gone.
         """
+        made_by = here()
         given = os.memfd_create("stdin", os.MFD_CLOEXEC)
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
             _write_all(given, stdin)
             os.lseek(given, 0, os.SEEK_SET)
-            self._number += 1
-            number = self._number
+            request = _request(netns, argv, place, environment)
+            number = self._numbered(request, made_by)
             async with self._room:
-                self._send(
-                    {"run": number, **_request(netns, argv, place, environment)}, (netns.fd, given, writing, writing)
-                )
+                self._send({"run": number, **request}, (netns.fd, given, writing, writing))
         except BaseException:
             os.close(reading)
             raise
@@ -145,9 +148,10 @@ class Launcher:
             asyncio.get_running_loop().remove_reader(self._channel)
         self._channel.close()
 
-    async def _start_and_wait(self, request: dict[str, Any], fds: Sequence[int], deadline: Deadline) -> int:
-        self._number += 1
-        number = self._number
+    async def _start_and_wait(
+        self, request: dict[str, Any], made_by: str, fds: Sequence[int], deadline: Deadline
+    ) -> int:
+        number = self._numbered(request, made_by)
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         try:
@@ -163,6 +167,13 @@ class Launcher:
             raise TimeoutError(f"{command} in {request['hostname']} did not end in time and was killed") from None
         finally:
             self._waiting.pop(number, None)
+
+    def _numbered(self, request: dict[str, Any], made_by: str) -> int:
+        """Give a command its number, and the mark by which its children are known."""
+        self._number += 1
+        words = " ".join(request["argv"])[:_LONGEST_WORDS].partition("\0")[0]
+        request["environment"][MARK] = str(Command(self._number, request["place"], made_by, words))
+        return self._number
 
     def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         data = json.dumps(message).encode()

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from lab.kernel.commands import family_of
 from lab.kernel.linux import (
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -41,6 +42,7 @@ __all__ = ["ENDED", "MESSAGE_LIMIT", "fork_launcher"]
 
 MESSAGE_LIMIT: Final = 128 * 1024  # a request; SEQPACKET keeps it whole
 ENDED: Final = struct.Struct("=qi")  # an answer: the request's number, and the exit code or minus the signal
+_ROUNDS: Final = 100
 _OUTPUT_LIMIT: Final = 256 * 1024 * 1024  # RLIMIT_FSIZE, which bounds memfds too
 
 
@@ -112,10 +114,20 @@ def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, 
 
 
 def _kill(number: int, which: int, running: dict[int, int]) -> None:
-    """Send a signal to the process group of one command, if it still runs."""
+    """Send a signal to one command with all its children, if it still runs, wherever they have gone.
+
+    Those that a dying process has started meanwhile are found the next time round; the dead start none.
+    """
     for pid in [pid for pid, other in running.items() if other == number]:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, which)
+        killed: set[int] = set()
+        for _ in range(_ROUNDS):
+            found = family_of(number, pid) - killed
+            if not found:
+                break
+            for each in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each, which)
+            killed |= found
 
 
 def _reap(channel: socket.socket, running: dict[int, int]) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "MS_PRIVATE",
     "MS_RDONLY",
     "MS_REC",
+    "MS_REMOUNT",
     "die_with_parent",
     "forgo_machine_capabilities",
     "mount",
@@ -41,6 +42,7 @@ MS_RDONLY: Final = 0x1
 MS_NOSUID: Final = 0x2
 MS_NODEV: Final = 0x4
 MS_NOEXEC: Final = 0x8
+MS_REMOUNT: Final = 0x20
 MS_BIND: Final = 0x1000
 MS_REC: Final = 0x4000
 MS_PRIVATE: Final = 0x40000

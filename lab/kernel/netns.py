@@ -13,9 +13,10 @@ sockets, or opens files below /proc/sys/net (resolved at open(2) by the caller's
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lab.kernel.linux import CLONE_NEWNET, setns, unshare
+from lab.kernel.origins import here
 
 __all__ = ["NetNs", "current_netns", "inside", "make_netns"]
 
@@ -25,10 +26,14 @@ _OWN = "/proc/thread-self/ns/net"
 
 @dataclass(frozen=True, slots=True)
 class NetNs:
-    """A network namespace. It lives as long as ``fd`` is open, or as long as a process or socket is in it."""
+    """A network namespace. It lives as long as ``fd`` is open, or as long as a process or socket is in it.
+
+    ``made_by`` is the line of code that made it, for whoever finds that it was not closed.
+    """
 
     name: str
     fd: int
+    made_by: str = field(default="", compare=False)
 
     def close(self) -> None:
         """Let go of it. The kernel takes it apart later, in a worker of its own; nobody waits for that."""
@@ -63,7 +68,7 @@ def make_netns(name: str) -> NetNs:
     try:
         unshare(CLONE_NEWNET)
         try:
-            return current_netns(name)
+            return NetNs(name, os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC), here())
         finally:
             _return_or_die(home)
     finally:

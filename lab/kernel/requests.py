@@ -42,6 +42,7 @@ __all__ = [
     "add_veth",
     "add_vxlan",
     "delete_route",
+    "forget_forwarding",
     "forget_neighbour",
     "get_link",
     "replace_route",
@@ -80,6 +81,7 @@ _IFLA_INFO_KIND: Final = 1
 _IFLA_INFO_DATA: Final = 2
 _VETH_INFO_PEER: Final = 1
 _IFLA_BRPORT_MODE: Final = 4
+_IFLA_BR_FDB_FLUSH: Final = 21
 _IFLA_VXLAN_ID: Final = 1
 _IFLA_VXLAN_LINK: Final = 3
 _IFLA_VXLAN_LOCAL: Final = 4
@@ -228,6 +230,13 @@ def set_hairpin(end: LinkEnd) -> Request:
     """Let a bridge send frames back out of the port they came in by (IFLA_BRPORT_MODE; ``hairpin`` of bridge(8))."""
     body = _link(end.index, nla.nested(_IFLA_PROTINFO, nla.tiny(_IFLA_BRPORT_MODE, 1)), family=_AF_BRIDGE)
     return Request(f"set the bridge port {end.device} to hairpin", _RTM_SETLINK, 0, body)
+
+
+def forget_forwarding(bridge: Bridge) -> Request:
+    """Let a bridge forget behind which port it has seen whom; what was told it stays (br_fdb_flush, br_fdb.c)."""
+    flush = nla.raw(_IFLA_BR_FDB_FLUSH, b"")
+    body = _link(bridge.index, _kind("bridge", flush))
+    return Request(f"flush what the bridge {bridge.device} has learnt", _RTM_NEWLINK, 0, body)
 
 
 def set_proxy_delay(end: LinkEnd) -> Request:

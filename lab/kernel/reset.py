@@ -1,17 +1,22 @@
-"""A standing wire made as new: what traffic has left in its namespaces, taken away.
+"""A standing wire made as new: what a lab has left in its namespaces, taken away.
 
 Owns: what the kernel remembers of connections, peers and ways, kind by kind, and how each is forgotten.
-Must not: touch rules, which their engine takes away, or anything that the plan says.
+Must not: take away what it does not know; a wire with something of that kind is given up (``NotAsNewError``).
 
 ==================  ===========================================================================================
+rules               of every kind, whoever wrote them (``kernel.wipe``)
+sysctls             those that a Service proxy writes, back to what they were when the wire was made
+TCP sockets         none may be left: TIME_WAIT keeps a 5-tuple for a minute, and what was closed with something
+                    unsaid goes on to say it (SOCK_DESTROY; net/ipv4/tcp.c, tcp_abort)
 conntrack           one message of ctnetlink without a tuple deletes every entry of a namespace
 route exceptions    what ICMP redirects and "packet too big" have taught (net.ipv4.route.flush; IPv6's go with routes)
-sockets in waiting  TIME_WAIT keeps a 5-tuple for a minute (SOCK_DESTROY; net/ipv4/tcp.c, tcp_abort)
 neighbours          learnt link-layer addresses; the plan's own are permanent and stay
-routes              those that errands have moved
+forwarding entries  those that bridges have learnt: to somebody unknown a bridge sends to all, which taps see
+routes              those that errands and balancers have moved or added
 ==================  ===========================================================================================
 
 What TCP learns of a peer's path is never kept (net.ipv4.tcp_no_metrics_save): only the machine's root may delete it.
+What devices and protocols have counted stays counted; whoever reads such a counter compares two readings.
 """
 
 import errno
@@ -19,16 +24,22 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Sequence
-from typing import Final
+import sys
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address, ip_network
+from typing import Final, NamedTuple
 
+from lab.ip import Family
+from lab.kernel.framing import nested
 from lab.kernel.netlink import ask
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.realise import Wiring
-from lab.kernel.requests import forget_neighbour, replace_route
-from lab.plan.model import Device, LinkEnd, Namespace, Role, ends_by_namespace
+from lab.kernel.requests import delete_route, forget_forwarding, forget_neighbour, replace_route
+from lab.kernel.sysctl import read_sysctl, write_sysctls
+from lab.kernel.wipe import RuleWiper
+from lab.plan.model import Device, Namespace, Role, Route, Sysctl, ends_by_namespace
 
-__all__ = ["make_as_new"]
+__all__ = ["NotAsNewError", "Renewal"]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nfnetlink_conntrack.h
 _NETLINK_ROUTE: Final = 0
@@ -38,9 +49,17 @@ _CTNETLINK_DELETE: Final = 1 << 8 | 2
 # include/uapi/linux/sock_diag.h, inet_diag.h; include/net/tcp_states.h
 _SOCK_DIAG_BY_FAMILY: Final = 20
 _SOCK_DESTROY: Final = 21
-_TCP_TIME_WAIT: Final = 6
+_TCP_LISTEN: Final = 10
+_TCP_STATES: Final = 13
+_NOT_LISTENING: Final = (1 << _TCP_STATES) - 2 & ~(1 << _TCP_LISTEN)
 _DIAG_REQUEST: Final = struct.Struct("=BBBxI")  # struct inet_diag_req_v2, without its socket id
 _DIAG_SOCKET_ID: Final = slice(4, 52)  # of struct inet_diag_msg
+_RTM_GETROUTE: Final = 26
+_RTMSG: Final = struct.Struct("=BBBBBBBBI")
+_RTPROT_STATIC: Final = 4
+_RTM_F_CLONED: Final = 0x200
+_RTA_DST: Final = 1
+_RTA_TABLE: Final = 15
 _RTM_GETNEIGH: Final = 30
 _NDMSG: Final = struct.Struct("=BxxxiHBB")
 _LASTING: Final = 0x80 | 0x40  # NUD_PERMANENT | NUD_NOARP
@@ -49,36 +68,111 @@ _NDA_DST: Final = 1
 _ABSENT: Final = frozenset({errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL, errno.EOPNOTSUPP})
 """What a kernel answers that has no such memory, and so has nothing to forget."""
 
+_CONNTRACK: Final = "net.netfilter.nf_conntrack_"
+_PROXY_SYSCTLS: Final = (
+    "net.ipv4.ip_forward",
+    "net.ipv4.conf.all.route_localnet",
+    "net.bridge.bridge-nf-call-iptables",
+    "net.bridge.bridge-nf-call-ip6tables",
+    _CONNTRACK + "tcp_be_liberal",
+    _CONNTRACK + "tcp_timeout_established",
+    _CONNTRACK + "tcp_timeout_close_wait",
+    _CONNTRACK + "udp_timeout",
+    _CONNTRACK + "udp_timeout_stream",
+)
+"""Written by kube-proxy (cmd/kube-proxy/app/server_linux.go, pkg/proxy/iptables/proxier.go), and so by its likes here.
 
-def make_as_new(wiring: Wiring) -> None:
-    """Forget, in every namespace of the wire, all that traffic has left there."""
-    ends = ends_by_namespace(wiring.plan)
-    for namespace in wiring.plan.namespaces:
-        netns = wiring.namespaces[namespace.name]
-        _forget_neighbours(wiring, namespace)
-        if namespace.role is Role.SEGMENT:
-            continue
-        _destroy_waiting_sockets(netns)
-        _flush_route_exceptions(netns)
-        _renew_routes(wiring, namespace, ends[namespace.name])
-    for namespace in wiring.plan.namespaces:  # when nobody has anything left to say that could be tracked
-        if namespace.role is Role.NODE:
-            _try(wiring.namespaces[namespace.name], _NETLINK_NETFILTER, _CTNETLINK_DELETE, bytes(4))
+``test_reuse`` compares all of /proc/sys/net in a node that had an engine with one that had none.
+"""
 
 
-def _renew_routes(wiring: Wiring, namespace: Namespace, ends: Sequence[LinkEnd]) -> None:
-    """Put every planned route in its own place: what errands have moved comes back, and IPv6's exceptions go.
+class NotAsNewError(Exception):
+    """Something is left in a wire that is not known how to take away; the wire must be given up."""
 
-    An exception of IPv6 belongs to its route and goes with it; flush only ages them (fib6_run_gc, net/ipv6/ip6_fib.c).
-    """
-    tops: list[Device] = [*ends, *namespace.bridges, *namespace.vxlans]
-    indexes = {device.device: device.index for device in tops}
-    wiring.routes[namespace.name].send(
-        [
-            replace_route(route, *([indexes[hop.device] for hop in route.hops] or [indexes[route.device]]))
-            for route in namespace.routes
+
+class _Left(NamedTuple):
+    """What a namespace's own statistics say is left in it (sockstat and sockstat6, proc(5))."""
+
+    sockets: int
+    waiting: int
+    fragments: int
+
+
+class Renewal:
+    """Makes one wire as new, as often as it is asked. To be made when the wire is, before anything uses it."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self._nodes = [each.name for each in wiring.plan.namespaces if each.role is Role.NODE]
+        self._wipers = {name: RuleWiper(wiring.namespaces[name]) for name in self._nodes}
+        self._sysctls = {
+            name: {key: read_sysctl(wiring.namespaces[name], key) for key in _PROXY_SYSCTLS} for name in self._nodes
+        }
+        self._ends = ends_by_namespace(wiring.plan)
+
+    def make_as_new(self, legacy: Sequence[Family]) -> None:
+        """Take away, in every namespace of the wire, all that a lab has left there.
+
+        Whatever the lab held open must be closed by now, but for what stands as long as the wire.
+
+        Args:
+            legacy: the families for which rules of legacy iptables were loaded.
+
+        Raises:
+            NotAsNewError: something was left that no reset takes away.
+            OSError: the kernel refused; what is left is unknown.
+        """
+        for name, wiper in self._wipers.items():
+            wiper.wipe(legacy)
+            self._restore_sysctls(name)
+        for namespace in self._wiring.plan.namespaces:
+            netns = self._wiring.namespaces[namespace.name]
+            self._forget_neighbours(netns)
+            self._wiring.routes[namespace.name].send([forget_forwarding(bridge) for bridge in namespace.bridges])
+            if namespace.role is Role.SEGMENT:
+                continue
+            _destroy_sockets(netns)
+            _flush_route_exceptions(netns)
+            self._renew_routes(namespace)
+        for name in self._nodes:  # when nobody has anything left to say that could be tracked
+            _try(self._wiring.namespaces[name], _NETLINK_NETFILTER, _CTNETLINK_DELETE, bytes(4))
+
+    def close(self) -> None:
+        """Close what is held open to be quick."""
+        for wiper in self._wipers.values():
+            wiper.close()
+
+    def _restore_sysctls(self, node: str) -> None:
+        netns, first = self._wiring.namespaces[node], self._sysctls[node]
+        changed = [
+            Sysctl(key, value) for key, value in first.items() if value is not None and read_sysctl(netns, key) != value
         ]
-    )
+        write_sysctls(netns, changed)
+
+    def _renew_routes(self, namespace: Namespace) -> None:
+        """Put every planned route in its own place: what errands have moved comes back, and IPv6's exceptions go.
+
+        An exception of IPv6 belongs to its route and goes with it; flush only ages them (fib6_run_gc in
+        net/ipv6/ip6_fib.c).
+        """
+        tops: list[Device] = [*self._ends[namespace.name], *namespace.bridges, *namespace.vxlans]
+        indexes = {device.device: device.index for device in tops}
+        planned = {(route.destination, route.table) for route in namespace.routes}
+        added = [
+            delete_route(route)
+            for route in _static_routes(self._wiring.namespaces[namespace.name])
+            if (route.destination, route.table) not in planned
+        ]
+        renewed = [replace_route(route, *(indexes[device] for device in _devices(route))) for route in namespace.routes]
+        self._wiring.routes[namespace.name].send([*added, *renewed])
+
+    def _forget_neighbours(self, netns: NetNs) -> None:
+        learnt = []
+        for answer in _try(netns, _NETLINK_ROUTE, _RTM_GETNEIGH, _NDMSG.pack(0, 0, 0, 0, 0), dump=True):
+            family, index, state, _, _ = _NDMSG.unpack_from(answer)
+            if not state & _LASTING:
+                learnt.append(forget_neighbour(family, index, nested(answer, _NDMSG.size)[_NDA_DST]))
+        self._wiring.routes[netns.name].send(learnt)
 
 
 def _try(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = False) -> list[bytes]:
@@ -91,6 +185,23 @@ def _try(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fa
         raise
 
 
+def _static_routes(netns: NetNs) -> Iterator[Route]:
+    """Destination and table of every route that somebody has set; the kernel's own follow from addresses."""
+    for body in _try(netns, _NETLINK_ROUTE, _RTM_GETROUTE, bytes(_RTMSG.size), dump=True):
+        family, length, _, _, _, protocol, _, _, flags = _RTMSG.unpack_from(body)
+        if protocol == _RTPROT_STATIC and not flags & _RTM_F_CLONED:  # IPv6 lists its exceptions, too
+            found = nested(body, _RTMSG.size)
+            where = ip_address(found.get(_RTA_DST, bytes(4 if family == socket.AF_INET else 16)))
+            yield Route(ip_network((where, length)), "", table=int.from_bytes(found[_RTA_TABLE], sys.byteorder))
+
+
+def _devices(route: Route) -> Sequence[str]:
+    """The devices whose indexes a request for that route names."""
+    if route.unreachable:
+        return ()
+    return [hop.device for hop in route.hops] or [route.device]
+
+
 def _flush_route_exceptions(netns: NetNs) -> None:
     """Forget IPv4's: the write is the order."""
     with inside(netns):
@@ -101,44 +212,40 @@ def _flush_route_exceptions(netns: NetNs) -> None:
             os.close(fd)
 
 
-def _destroy_waiting_sockets(netns: NetNs) -> None:
-    """The look for them walks the whole machine's table of sockets (inet_diag), so it is taken only where there are."""
-    if not _has_waiting_sockets(netns):
+def _destroy_sockets(netns: NetNs) -> None:
+    """End every connection that is left; nobody holds any of them any more.
+
+    The look for them walks the whole machine's table of sockets (inet_diag), so it is taken only where there are some.
+    """
+    if _left(netns) == (0, 0, 0):
         return
     for family in (socket.AF_INET, socket.AF_INET6):
-        head = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, 1 << _TCP_TIME_WAIT)
+        head = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, _NOT_LISTENING)
         for answer in _try(netns, _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, head + bytes(48), dump=True):
             _try(netns, _NETLINK_SOCK_DIAG, _SOCK_DESTROY, head + answer[_DIAG_SOCKET_ID])
+    left = _left(netns)
+    if left != (0, 0, 0):
+        raise NotAsNewError(
+            f"{netns.name}: {left.sockets} sockets, {left.waiting} connections in TIME_WAIT, "
+            f"{left.fragments} packets that wait for their fragments"
+        )
 
 
-def _has_waiting_sockets(netns: NetNs) -> bool:
-    """Whether the namespace's own count of sockets in TIME_WAIT, of both families, is not 0 (sockstat, proc(5))."""
+def _left(netns: NetNs) -> _Left:
+    texts = []
     with inside(netns):
-        fd = os.open("/proc/thread-self/net/sockstat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            said = os.read(fd, 1 << 12)
-        finally:
-            os.close(fd)
-    match = re.search(rb"^TCP:.* tw (\d+)", said, re.MULTILINE)
-    return match is None or int(match[1]) > 0
-
-
-def _forget_neighbours(wiring: Wiring, namespace: Namespace) -> None:
-    netns = wiring.namespaces[namespace.name]
-    learnt = []
-    for answer in _try(netns, _NETLINK_ROUTE, _RTM_GETNEIGH, _NDMSG.pack(0, 0, 0, 0, 0), dump=True):
-        family, index, state, _, _ = _NDMSG.unpack_from(answer)
-        if not state & _LASTING:
-            address = _attributes(answer[_NDMSG.size :])[_NDA_DST]
-            learnt.append(forget_neighbour(family, index, address))
-    wiring.routes[namespace.name].send(learnt)
-
-
-def _attributes(data: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
-    offset = 0
-    while offset + 4 <= len(data):
-        length, kind = struct.unpack_from("=HH", data, offset)
-        found[kind & 0x3FFF] = data[offset + 4 : offset + length]
-        offset += max(4, (length + 3) & ~3)
-    return found
+        for name in ("sockstat", "sockstat6"):
+            try:
+                fd = os.open(f"/proc/thread-self/net/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # a kernel without IPv6
+            try:
+                texts.append(os.read(fd, 1 << 12))
+            finally:
+                os.close(fd)
+    said = b"".join(texts)
+    return _Left(
+        sum(map(int, re.findall(rb"^(?:TCP|UDP)6?: inuse (\d+)", said, re.MULTILINE))),
+        sum(map(int, re.findall(rb"^TCP: .*\btw (\d+)", said, re.MULTILINE))),
+        sum(map(int, re.findall(rb"^FRAG6?: inuse (\d+)", said, re.MULTILINE))),
+    )

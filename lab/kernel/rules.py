@@ -17,8 +17,8 @@ from typing import Final
 from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
-from lab.kernel.masquerade import masquerade_text, without_masquerade
 from lab.kernel.netns import NetNs, make_netns
+from lab.plan.masquerade import masquerade_text, without_masquerade
 from lab.plan.model import Masquerade
 from lab.timing import Deadline, together
 

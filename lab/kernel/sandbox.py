@@ -36,11 +36,14 @@ from lab.kernel.linux import (
     CLONE_NEWPID,
     CLONE_NEWUSER,
     CLONE_NEWUTS,
+    MS_BIND,
     MS_NODEV,
     MS_NOEXEC,
     MS_NOSUID,
     MS_PRIVATE,
+    MS_RDONLY,
     MS_REC,
+    MS_REMOUNT,
     die_with_parent,
     forgo_machine_capabilities,
     mount,
@@ -109,11 +112,25 @@ def _furnish() -> None:
     try:
         mount("none", "/", "", MS_REC | MS_PRIVATE)
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        _protect_the_machine()
         mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m")
         socket.sethostname(_HOSTNAME)
         forgo_machine_capabilities()
     except OSError as error:
         raise _no_namespaces(error) from error
+
+
+def _protect_the_machine() -> None:
+    """Make everything below /proc that is the machine's read-only, for the lab and for commands in it.
+
+    Much of it is writable to whoever is root, without any capability, and belongs to no namespace. What remains is
+    /proc/sys/net: that of the namespace of whoever opens it.
+    """
+    mount("/proc/sys/net", "/proc/sys/net", "", MS_BIND)
+    for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi"):
+        with suppress(FileNotFoundError):
+            mount(path, path, "", MS_BIND | MS_REC)
+            mount("none", path, "", MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def _no_namespaces(error: OSError) -> CapabilityError:

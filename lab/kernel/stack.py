@@ -21,7 +21,7 @@ from typing import Final
 
 from lab.errors import CapabilityError
 from lab.kernel import attributes as nla
-from lab.kernel.capture import Frame
+from lab.kernel.batches import Frame
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.nflog import Logged, PacketLog
 from lab.kernel.nftables import Hook, OwnTable, expression

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from lab.ip import Family
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Entry", "Kind", "Snapshot", "TableReader", "packets_at", "walk"]
+__all__ = ["CHAINS", "SHAPES", "Entry", "Kind", "Shape", "Snapshot", "TableReader", "packets_at", "walk"]
 
 # include/uapi/linux/netfilter_ipv4/ip_tables.h, netfilter_ipv6/ip6_tables.h: both families use the same numbers.
 _GET_INFO: Final = 64
@@ -38,7 +38,7 @@ _DROP: Final = -1  # -NF_DROP - 1
 _ERROR: Final = b"ERROR"
 
 # The order of hooks in include/uapi/linux/netfilter.h.
-_CHAINS: Final = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
+CHAINS: Final = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
 
 # A table that is replaced between the two calls changes its size, and the second call says EAGAIN.
 _ATTEMPTS: Final = 16
@@ -46,27 +46,33 @@ _ATTEMPTS: Final = 16
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class _Shape(NamedTuple):
-    """Where the fields that matter stand in struct ipt_entry, or ip6t_entry."""
+class Shape(NamedTuple):
+    """Where the fields that matter stand in struct ipt_entry, or ip6t_entry, and how long it is."""
 
     level: int
     offsets: int
     counters: int
+    size: int
 
 
-_SHAPES: Final = {
-    Family.IPV4: _Shape(socket.IPPROTO_IP, 88, 96),
-    Family.IPV6: _Shape(socket.IPPROTO_IPV6, 140, 152),
+SHAPES: Final = {
+    Family.IPV4: Shape(socket.IPPROTO_IP, 88, 96, 112),
+    Family.IPV6: Shape(socket.IPPROTO_IPV6, 140, 152, 168),
 }
 
 
 class Snapshot(NamedTuple):
-    """One table at one moment. ``hooks`` and ``ends`` are offsets by chain: of its first entry, and of its policy."""
+    """One table at one moment.
+
+    ``hooks`` and ``ends`` are offsets by chain: of its first entry, and of its policy. ``total`` is the number
+    of all entries.
+    """
 
     family: Family
     hooks: dict[int, str]
     ends: dict[int, str]
     entries: bytes
+    total: int
 
 
 class Kind(Enum):
@@ -112,6 +118,10 @@ class TableReader:
                     raise
         raise OSError(errno.EAGAIN, f"table {table} was replaced during each of {_ATTEMPTS} readings")
 
+    def fileno(self) -> int:
+        """The socket, by which tables can be replaced too (``kernel.wipe``)."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
@@ -122,21 +132,22 @@ class TableReader:
         self._getsockopt(_GET_INFO, info)
         fields = _INFO.unpack(info)
         valid, hooks, ends, size = fields[1], fields[2:7], fields[7:12], fields[13]
-        numbers = [number for number in range(len(_CHAINS)) if valid & 1 << number]
+        numbers = [number for number in range(len(CHAINS)) if valid & 1 << number]
         entries = ctypes.create_string_buffer(_HEAD_BYTES + size)
         struct.pack_into("=32sI", entries, 0, name, size)
         self._getsockopt(_GET_ENTRIES, entries)
         return Snapshot(
             self._family,
-            {hooks[number]: _CHAINS[number] for number in numbers},
-            {ends[number]: _CHAINS[number] for number in numbers},
+            {hooks[number]: CHAINS[number] for number in numbers},
+            {ends[number]: CHAINS[number] for number in numbers},
             entries.raw[_HEAD_BYTES:],
+            fields[12],
         )
 
     def _getsockopt(self, option: int, buffer: "ctypes.Array[ctypes.c_char]") -> None:
         """getsockopt(2) with a buffer that is also read, which Python's own cannot."""
         length = ctypes.c_uint(len(buffer))
-        level = _SHAPES[self._family].level
+        level = SHAPES[self._family].level
         if _libc.getsockopt(self._socket.fileno(), level, option, buffer, ctypes.byref(length)) != 0:
             number = ctypes.get_errno()
             raise OSError(number, f"getsockopt: {os.strerror(number)}")
@@ -148,7 +159,7 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
     Raises:
         ValueError: for entries that do not lie one behind the other up to the end.
     """
-    shape, entries = _SHAPES[snapshot.family], snapshot.entries
+    shape, entries = SHAPES[snapshot.family], snapshot.entries
     chain, at = "", 0
     last: Entry | None = None  # of a user's chain: its RETURN if a boundary follows, else a rule
     while at < len(entries):
@@ -170,7 +181,7 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
         else:
             chain = snapshot.hooks.get(at, chain)
             entry = Entry(Kind.RULE, chain, counters)
-            if chain in _CHAINS:
+            if chain in CHAINS:
                 yield entry
             else:
                 last = entry

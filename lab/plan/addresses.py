@@ -88,13 +88,14 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     segments, pods, services = _networks(scenario)
     problems: list[str] = []
     by_hand = {each.interface.ip for node in scenario.nodes for each in node.addresses}
-    node_wishes = [_Wish(node.name, node.position) for node in scenario.nodes]
-    node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDRs", problems)
+    fixed = {each for node in scenario.nodes for each in node.internal_ips}
+    node_wishes = [_Wish(node.name, node.position, fixed=node.internal_ips) for node in scenario.nodes]
+    node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDR", problems, fixed)
     host: dict[str, Addresses] = {}
     uplink: dict[tuple[str, str], Addresses] = {}
     for name, networks in segments.items():
         hosts = [_Wish(each.name, each.position, each.addresses) for each in scenario.hosts if each.segment == name]
-        where = {NODES: "spec.network.nodeCIDRs", OUTSIDE: "spec.network.outsideCIDRs"}.get(name, f"segment {name}")
+        where = {NODES: "spec.network.nodeCIDR", OUTSIDE: "spec.network.outsideCIDR"}.get(name, f"segment {name}")
         first = max(_FIRST, _FIRST_NODE + len(scenario.nodes)) if name == NODES else _FIRST
         keys = {
             f"{owner.name}/{each.device}": (owner, each.device)
@@ -103,7 +104,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
             if each.segment == name
         }
         wishes = [*hosts, *(_Wish(key, owner.position) for key, (owner, _) in keys.items())]
-        given = _hand_out(networks, first, wishes, where, problems, by_hand)
+        given = _hand_out(networks, first, wishes, where, problems, by_hand | fixed)
         host |= {each.name: given[each.name] for each in hosts if each.name in given}
         uplink |= {(owner.name, device): given[key] for key, (owner, device) in keys.items() if key in given}
     pod_network = _pod_networks(pods, node_wishes, problems)
@@ -141,7 +142,7 @@ def _pods(
     taken = {address for wishes in on_node.values() for wish in wishes for address in wish.fixed}
     for name, networks in pod_network.items():
         masks = " or ".join(f"/{network.prefixlen}" for network in networks)
-        where = f"the pod network of {name}, a {masks} of spec.network.podCIDRs"
+        where = f"the pod network of {name}, a {masks} of spec.network.podCIDR"
         given |= _hand_out(networks, _FIRST, on_node[name], where, problems, taken)
     return given
 
@@ -164,10 +165,10 @@ def _networks(
     """The networks of each segment, of pods and of Services: one for each family of the lab, in their order."""
     network = scenario.network
     cidrs: dict[str, Sequence[IPNetwork]] = {
-        "spec.network.podCIDRs": network.pod_cidrs,
-        "spec.network.nodeCIDRs": network.node_cidrs,
-        "spec.network.serviceCIDRs": network.service_cidrs,
-        "spec.network.outsideCIDRs": network.outside_cidrs,
+        "spec.network.podCIDR": network.pod_cidrs,
+        "spec.network.nodeCIDR": network.node_cidrs,
+        "spec.network.serviceCIDR": network.service_cidrs,
+        "spec.network.outsideCIDR": network.outside_cidrs,
         **{f"spec.network.segments.{segment.name}": segment.cidrs for segment in network.segments},
     }
     by_family = {
@@ -233,7 +234,7 @@ def _pod_networks(
         size = 1 << (network.max_prefixlen - mask)
         room = network.num_addresses // size
         problems += [
-            f"{node.position}: {node.name}: no /{mask} is left in spec.network.podCIDRs ({network}): "
+            f"{node.position}: {node.name}: no /{mask} is left in spec.network.podCIDR ({network}): "
             f"{room} nodes have one; use fewer nodes, or a larger network"
             for node in nodes[room:]
         ]

@@ -4,7 +4,8 @@ Owns: the frozen ``Errand``, which is all that ``traffic`` needs to know to send
 Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what is hoped for).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from lab.ip import IPAddress, IPNetwork, Protocol
@@ -34,7 +35,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A pod where packets may arrive, a program of a node, or the host that is dialled.
+    """A pod where packets may arrive, a program of a node, or a host that is dialled or that slices name.
 
     Every pod of the lab is one: a packet at the wrong pod must be seen too. What is in a node's namespace shares its
     address, and is known by its ``ports``; elsewhere there are none, and any port is the receiver's.
@@ -70,7 +71,11 @@ class Detour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0."""
+    """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0.
+
+    With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
+    it is over; ``addresses`` then says whose is which, by the names of the scenario.
+    """
 
     number: int
     name: str
@@ -85,3 +90,6 @@ class Errand:
     fences: tuple[Fence, ...]
     nodes: tuple[str, ...]
     detour: Detour | None = None
+    http: bool = False
+    tables: bool = False
+    addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)

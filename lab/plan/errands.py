@@ -1,7 +1,7 @@
 """Probes become errands: every name is looked up, every address known.
 
 Owns: ``resolve``.
-Must not: look at what a probe expects.
+Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
 """
 
 from collections import defaultdict
@@ -31,7 +31,13 @@ _LOOPBACK: Final[Mapping[Family, IPAddress]] = {
     Family.IPV6: IPv6Address("::1"),
 }
 _OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
-_DIALLED_FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP)
+_DIALLED_FRONTS: Final = (
+    Front.CLUSTER_IP,
+    Front.NODE_PORT,
+    Front.EXTERNAL_IP,
+    Front.LOAD_BALANCER_IP,
+    Front.HEALTH_CHECK_NODE_PORT,
+)
 
 
 class _UnresolvableError(LookupError):
@@ -74,6 +80,7 @@ class _Resolver:
         self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
         self._nodes = _with_role(plan, Role.NODE)
         self._hosts = _with_role(plan, Role.HOST)
+        self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
         self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
@@ -96,12 +103,15 @@ class _Resolver:
             fences=tuple(self._fences(probe, destination)),
             nodes=tuple(self._nodes),
             detour=self._detour(probe, destination),
+            http=probe.expect.http is not None,
+            tables=probe.expect.conntrack is not None,
+            addresses=self._everybody() if probe.expect.conntrack is not None else {},
         )
 
     def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
         source = probe.source
         place = _find("from", source.name, self._places)
-        namespace = place.namespace if isinstance(place, PodPlace) else place.name
+        namespace = _namespace(place)
         if source.address is not None and source.address.version != destination.version:
             raise _UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
         if namespace in self._nodes:
@@ -157,6 +167,8 @@ class _Resolver:
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
             raise _UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+        if target.via is Front.HEALTH_CHECK_NODE_PORT:
+            return self._health(probe, target, service)
         asked = probe.send.protocol
         port = _service_port(service, target.port, asked)
         number = port.port
@@ -174,6 +186,20 @@ class _Resolver:
             case _:
                 raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
         return self._chosen(target, service, addresses), number, asked or port.protocol
+
+    def _health(self, probe: Probe, target: ServiceTarget, service: Service) -> _Dialled:
+        node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
+        addresses = _addresses(node) if service.health_check_node_port else ()
+        return self._chosen(target, service, addresses), service.health_check_node_port, Protocol.TCP
+
+    def _everybody(self) -> dict[str, tuple[IPAddress, ...]]:
+        """The addresses of every node, pod and host."""
+        return {
+            name: place.addresses
+            if isinstance(place, PodPlace)
+            else tuple(address.interface.ip for address in place.addresses)
+            for name, place in self._places.items()
+        }
 
     def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
         """The address that the probe names, or the first one: of the Service's own first family that the lab has."""
@@ -196,15 +222,35 @@ class _Resolver:
                 yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
         for node in self._nodes.values():
             yield from _programs(node, family)
-        if isinstance(probe.target, HostTarget):
-            host = self._hosts[probe.target.host]
-            yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=_address(host, family))
+        target = probe.target
+        if isinstance(target, ServiceTarget) and target.via is Front.HEALTH_CHECK_NODE_PORT:
+            port = self._services[target.namespace, target.service].health_check_node_port
+            for node in self._nodes.values():
+                address = _address(node, family)
+                yield Receiver(name=node.name, namespace=node.name, device=STACK, address=address, ports=(port,))
+        for host in self._hosts.values():
+            dialled = isinstance(target, HostTarget) and target.host == host.name
+            for address in [_address(host, family)] if dialled else self._serving(host, family):
+                yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
+
+    def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
+        """The addresses of a host that given slices have for endpoints."""
+        return [
+            address
+            for address in _addresses(host)
+            if Family.of(address) is family and address in self._endpoints
+        ]  # fmt: skip
 
     def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
-        """The nodes that its packets may enter, and every pod: but not the sender, whom they need not leave."""
-        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values()]
+        """The nodes that its packets may enter, every pod, and hosts that are endpoints.
+
+        None is in the sender's namespace, which none leaves.
+        """
+        hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
+        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values(), *hosts]
+        home = _namespace(_find("from", probe.source.name, self._places))
         for place in places:
-            if place.name != probe.source.name:
+            if _namespace(place) != home:
                 yield Fence(name=place.name, address=_address(place, Family.of(destination)))
 
     def _entrances(self, probe: Probe, destination: IPAddress) -> list[Namespace]:
@@ -233,7 +279,7 @@ class _Resolver:
         if probe.source.name not in self._hosts or self._sharing(probe, destination):
             return None
         network = self._service_network(destination)
-        if network is None and isinstance(probe.target, ServiceTarget) and probe.target.via is not Front.NODE_PORT:
+        if network is None and isinstance(probe.target, ServiceTarget) and probe.target.via not in _OF_NODE:
             network = ip_network(destination)  # an external or a load-balancer IP
         if network is None:
             return None
@@ -266,6 +312,10 @@ def _find(key: str, name: str, places: Mapping[str, Place]) -> Place:
     if name not in places:
         raise _UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
     return places[name]
+
+
+def _namespace(place: Namespace | PodPlace) -> str:
+    return place.namespace if isinstance(place, PodPlace) else place.name
 
 
 def _address(place: Namespace | PodPlace, family: Family) -> IPAddress:

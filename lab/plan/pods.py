@@ -57,7 +57,7 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
             if group.host_network:
                 place = node
             else:
-                place = draft.place(home, Role.POD)
+                place = draft.place(home, Role.POD, group.sysctls)
                 wirer.wire(place, node, names)
             for name in names:
                 own = addresses.pod[name]

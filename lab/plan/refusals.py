@@ -5,15 +5,15 @@ Must not: give out addresses; ``addresses`` says itself when they run out.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from lab.ip import Family, IPNetwork
-from lab.plan.names import NODES, OUTSIDE, OWN_NAMESPACES, UPLINK
+from lab.plan.names import NODES, OUTSIDE, OWN_NAMESPACES, ROUTER, UPLINK
 from lab.plan.sysctls import dotted
 from lab.scenario.model import Node, Position, Scenario
 
-__all__ = ["refusals"]
+__all__ = ["refusals", "written_sysctls"]
 
 _WORDS: Final = {
     "podNetwork": ("ptp", "ptp-unnumbered", "bridge"),
@@ -74,11 +74,22 @@ def _places(scenario: Scenario) -> Iterator[tuple[str, Position]]:
         yield host.name, host.position
 
 
-def _sysctl_problems(scenario: Scenario) -> Iterator[str]:
+def written_sysctls(scenario: Scenario) -> Iterator[tuple[str, Position | str, Mapping[str, str]]]:
+    """The sysctls that the author wrote: whose they are, where, and what."""
+    yield ROUTER, scenario.file, scenario.network.router_sysctls
     for node in scenario.nodes:
-        for name in map(dotted, node.sysctls):
+        yield node.name, node.position, node.sysctls
+    for group in scenario.pods:
+        yield from ((name, group.position, group.sysctls) for name in group.pod_names)
+    for host in scenario.hosts:
+        yield host.name, host.position, host.sysctls
+
+
+def _sysctl_problems(scenario: Scenario) -> Iterator[str]:
+    for owner, where, sysctls in written_sysctls(scenario):
+        for name in map(dotted, sysctls):
             if not name.startswith("net."):
-                yield f"{node.position}: {node.name}: sysctl {name}: only those below net belong to a node's namespace"
+                yield f"{where}: {owner}: sysctl {name}: only those below net belong to a network namespace"
 
 
 def _node_problems(scenario: Scenario, node: Node) -> Iterator[str]:

@@ -50,7 +50,7 @@ from lab.plan.model import (
 )
 from lab.plan.names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
 from lab.plan.pods import add_pods, everywhere
-from lab.plan.refusals import refusals
+from lab.plan.refusals import refusals, written_sysctls
 from lab.plan.sysctls import DEVICES_AT_HAND, device_of
 from lab.scenario.model import Host, HostTarget, LoadBalancer, Node, Scenario
 
@@ -93,8 +93,8 @@ def draw(scenario: Scenario) -> Plan:
         for name, place in nodes.items():
             place.masquerades += _masquerades(scenario, addresses.behind(name))
     for host in scenario.hosts:
-        place = draft.place(host.name, Role.HOST)
-        place.listeners += _dialled(scenario, host.name)
+        place = draft.place(host.name, Role.HOST, host.sysctls)
+        place.listeners += dict.fromkeys([*_dialled(scenario, host.name), *_serving(scenario, host.name, addresses)])
         _wire_host(host, place, addresses, segments)
     plan = draft.finished()
     problems = _device_problems(scenario, plan)
@@ -132,7 +132,7 @@ def _segments_in_use(scenario: Scenario) -> list[str]:
 
 
 def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segments: _Segments) -> None:
-    router = draft.place(ROUTER, Role.ROUTER)
+    router = draft.place(ROUTER, Role.ROUTER, scenario.network.router_sysctls)
     legs = {
         name: segments.join(router, ROUTER if name == NODES else f"{ROUTER}-{name}", name, name, addresses.router(name))
         for name in segments.names
@@ -233,26 +233,32 @@ def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segm
         place.route(everywhere(gateway), device, via=gateway)
 
 
-def _dialled(scenario: Scenario, host: str) -> Iterable[Listener]:
-    """A host answers on the ports that the scenario's probes dial: nothing else says what it listens on."""
-    listeners = (
-        Listener(host, probe.send.protocol or Protocol.TCP, probe.target.port)
-        for probe in scenario.probes
-        if isinstance(probe.target, HostTarget) and probe.target.host == host
-    )
-    return dict.fromkeys(listeners)
+def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
+    """A host answers on the ports that the scenario's probes dial."""
+    for probe in scenario.probes:
+        if isinstance(probe.target, HostTarget) and probe.target.host == host:
+            yield Listener(host, probe.send.protocol or Protocol.TCP, probe.target.port)
+
+
+def _serving(scenario: Scenario, host: str, addresses: AddressPlan) -> Iterator[Listener]:
+    """A host that given slices have for an endpoint listens on their ports."""
+    own = frozenset(addresses.host[host])
+    for each in scenario.slices:
+        if any(endpoint.addresses[0] in own for endpoint in each.endpoints):
+            yield from (Listener(host, port.protocol, port.port) for port in each.ports)
 
 
 def _device_problems(scenario: Scenario, plan: Plan) -> list[str]:
     """Sysctls of devices that the plan does not make: only now is it known which there are."""
     ends = ends_by_namespace(plan)
+    authors = {name: position for name, position, _ in written_sysctls(scenario)}
+    authors |= {pod.namespace: authors[pod.name] for pod in plan.pods if pod.namespace not in authors}
     problems: list[str] = []
-    for node in scenario.nodes:
-        namespace = plan.namespace(node.name)
-        made: list[Device] = [*ends[node.name], *namespace.bridges, *namespace.vxlans]
+    for namespace in plan.namespaces:
+        made: list[Device] = [*ends[namespace.name], *namespace.bridges, *namespace.vxlans]
         devices = [*DEVICES_AT_HAND, *(device.device for device in made)]
         problems += [
-            f"{node.position}: {node.name}: sysctl {sysctl.name}: there is no such device; "
+            f"{authors[namespace.name]}: {namespace.name}: sysctl {sysctl.name}: there is no such device; "
             f"there are {', '.join(devices)}"
             for sysctl in namespace.device_sysctls
             if not _names_one_of(sysctl, devices)

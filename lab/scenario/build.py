@@ -76,6 +76,7 @@ def build_scenario(
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
         hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
         services=tuple(services.values()),
+        service_positions=tuple(manifests.places[key]["metadata"]["name"].key.position for key in services),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
         load_balancers=tuple(
             _balancer(name, shape, at["loadBalancers"][name], tuple(nodes))
@@ -118,6 +119,7 @@ def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
         hairpin=shape.hairpin.value,
         inter_node=shape.inter_node.value,
         outbound_masquerade=shape.outbound_masquerade,
+        router_sysctls=shape.router_sysctls,
         pod_cidrs=networks["podCIDR"],
         service_cidrs=networks["serviceCIDR"],
         node_cidrs=networks["nodeCIDR"],
@@ -138,6 +140,7 @@ def _node(name: str, shape: NodeShape, place: Place) -> Node:
         name=name,
         labels=shape.labels,
         sysctls=shape.sysctls,
+        internal_ips=tuple(shape.internal_ips),
         addresses=tuple(NodeAddress(each.device, each.address) for each in shape.addresses),
         uplinks=tuple(Uplink(device, uplink.segment) for device, uplink in shape.uplinks.items()),
         routes=tuple(NodeRoute(each.to, each.device, each.via, each.source) for each in shape.routes),
@@ -163,6 +166,7 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
         present=shape.present,
         host_network=shape.host_network,
         shared_netns=shape.shared_netns,
+        sysctls=shape.sysctls,
         hostname=shape.hostname or "",
         subdomain=shape.subdomain or "",
         addresses=tuple(shape.addresses),
@@ -171,7 +175,13 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
 
 
 def _host(name: str, shape: HostShape, place: Place) -> Host:
-    return Host(name=name, segment=shape.segment, addresses=shape.addresses, position=place.key.position)
+    return Host(
+        name=name,
+        segment=shape.segment,
+        addresses=shape.addresses,
+        sysctls=shape.sysctls,
+        position=place.key.position,
+    )
 
 
 def _balancer(name: str, shape: BalancerShape, place: Place, nodes: tuple[str, ...]) -> LoadBalancer:

@@ -13,7 +13,7 @@ from lab.scenario.references import ready_pods, service_id
 from lab.scenario.schema.expect import ExpectShape, NodeDeviceShape
 from lab.scenario.schema.probe import SendShape, ServiceTargetShape
 from lab.scenario.subject import Subject
-from lab.spread import flows_needed
+from lab.spread import flows_needed, flows_needed_for, flows_to_stick
 
 __all__ = ["check_expectations", "check_source"]
 
@@ -102,10 +102,15 @@ def _check_spread(subject: Subject, expect: ExpectShape, place: Place) -> None:
         return
     if isinstance(expect.spread, dict):
         _check_shares(subject, expect.spread, expect.backends, place)
-    count = len(expect.spread) if isinstance(expect.spread, dict) else len(expect.backends or [])
-    known = count or _endpoints(subject, target)
-    if known is not None and expect.spread is not Spread.STICKY:
-        _check_power(subject, send, known, place)
+    if isinstance(expect.spread, dict):
+        shares = tuple(expect.spread.values())
+        _check_power(subject, send, len(shares), flows_needed_for(shares), place)
+        return
+    known = len(expect.backends or []) or _endpoints(subject, target)
+    if expect.spread is Spread.STICKY:
+        _check_sticking(subject, send, expect, place)
+    elif known is not None:
+        _check_power(subject, send, known, flows_needed(max(known, 1)), place)
 
 
 def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTargetShape, place: Place) -> bool:
@@ -133,13 +138,27 @@ def _check_shares(subject: Subject, shares: dict[str, float], backends: list[str
             subject.problems.add(place[name].key, f"{name} is none of the backends", allowed=listed(backends))
 
 
-def _check_power(subject: Subject, send: SendShape, count: int, place: Place) -> None:
+def _check_power(subject: Subject, send: SendShape, count: int, needed: int, place: Place) -> None:
     if count < 2:
         subject.problems.add(place.spot, f"the number of backends is {count}", allowed="needed: two or more")
-    elif send.flows < (needed := flows_needed(count)):
-        flows = subject.place["send"]["flows"]
+    elif send.flows < needed:
         what = f"send.flows is {send.flows}, too few to show an uneven spread over {count} backends"
-        subject.problems.add(flows.spot if flows.exists else place.spot, what, allowed=f"needed: {needed}")
+        _refuse_flows(subject, place, what, needed)
+
+
+def _check_sticking(subject: Subject, send: SendShape, expect: ExpectShape, place: Place) -> None:
+    backends = expect.backends or []
+    if len(backends) < 2:
+        what = "sticky: nothing says among which backends"
+        subject.problems.add(place.spot, what, allowed="needed: backends, two or more")
+    elif send.flows < (needed := flows_to_stick(len(backends))):
+        what = f"send.flows is {send.flows}, which may all go to one of {len(backends)} backends by chance"
+        _refuse_flows(subject, place, what, needed)
+
+
+def _refuse_flows(subject: Subject, place: Place, what: str, needed: int) -> None:
+    flows = subject.place["send"]["flows"]
+    subject.problems.add(flows.spot if flows.exists else place.spot, what, allowed=f"needed: {needed}")
 
 
 def _endpoints(subject: Subject, target: ServiceTargetShape) -> int | None:

@@ -173,6 +173,9 @@ def _check_addresses(pod: PodShape, place: Place, problems: Problems) -> None:
 
 def check_readiness(pod: PodShape, place: Place, problems: Problems) -> None:
     """Note a pod that says at ``place`` that it serves, and contradicts itself."""
+    if pod.sysctls and pod.host_network:
+        what = "pods on their node's network have its sysctls"
+        problems.add(place["sysctls"].key, what, allowed="say them of the node")
     if pod.serving is not None and not pod.terminating and pod.serving != pod.ready:
         what = f"a pod that does not terminate is serving when it is ready, and ready is {shown(pod.ready)}"
         problems.add(place["serving"].spot, what, allowed="say ready, or terminating: true")

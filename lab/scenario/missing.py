@@ -56,14 +56,7 @@ class Missing:
         return isinstance(value, str) and value in self.values
 
 
-_OF_EXPECT: Final = (
-    Missing("outcome", {"untranslated"}, "allowed: delivered, rejected, refused, dropped"),
-    Missing("spread", {"sticky"}, "allowed: even"),
-    Missing("spread", lambda value: isinstance(value, dict), "allowed: even"),
-    Missing("reply"),
-    Missing("http"),
-    Missing("conntrack"),
-)
+_OF_EXPECT: Final = (Missing("outcome", {"untranslated"}, "allowed: delivered, rejected, refused, dropped"),)
 
 MISSING: Final = (
     Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
@@ -72,8 +65,8 @@ MISSING: Final = (
     Missing("steps"),
     Missing(
         "probes.[].to.via",
-        {"healthCheckNodePort", "dnsName"},
-        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP",
+        {"dnsName"},
+        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
     ),
     Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
     Missing("probes.[].send.every"),
@@ -122,15 +115,11 @@ def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
             what = "not yet: the format has this key, but this version cannot run it"
             problems.add(place.key, what, allowed=missing.allowed)
         else:
-            _not_yet(place, _named(place.value), missing.allowed, problems)
+            _not_yet(place, shown(place.value), missing.allowed, problems)
 
 
 def _not_yet(place: Place, what: str, allowed: str, problems: Problems) -> None:
     problems.add(place.spot, f"not yet: this version cannot run {what}", allowed=allowed)
-
-
-def _named(value: object) -> str:
-    return "a spread by shares" if isinstance(value, dict) else shown(value)
 
 
 def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
@@ -150,15 +139,11 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
 
 
 def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
-    """What Pods and Nodes say beyond what entries of ``spec.pods`` and ``spec.nodes`` may say today."""
+    """What Pods say beyond what entries of ``spec.pods`` may say today."""
     for given in manifests.pods.values():
         for place in _found(given.place, ("spec", "containers", "[]", "ports", "[]", "protocol")):
             if place.value == Protocol.SCTP:
                 _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
-    for given in manifests.nodes.values():
-        for place in _found(given.place, ("status", "addresses", "[]", "type")):
-            if place.value == "InternalIP":
-                problems.add(place.spot, "not yet: this version cannot give nodes other addresses than its own")
 
 
 def _texts(value: object) -> list[str]:
@@ -178,10 +163,6 @@ def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problem
     if probe.expect.at is not None and probe.expect.at.partition("/")[0] in inventory.backends:
         what = "not yet: this version cannot prove that a flow ends at a pod or host"
         problems.add(at.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
-    for index, name in enumerate(probe.expect.backends or []):
-        if name in inventory.hosts:
-            what = "not yet: this version cannot see what arrives at an outside host"
-            problems.add(place["expect"]["backends"][index].spot, what, allowed="name pods")
 
 
 def _refuse_sctp(probe: ProbeParts, place: Place, manifests: Manifests, problems: Problems) -> None:

@@ -146,6 +146,7 @@ class Network:
     hairpin: str = "hairpin-veth"
     inter_node: str = "host-gw"
     outbound_masquerade: bool = False
+    router_sysctls: Mapping[str, str] = field(default_factory=dict)
     segments: tuple[Segment, ...] = ()
     routed: tuple[RoutedAddress, ...] = ()
     pod_cidrs: tuple[IPNetwork, ...]
@@ -192,11 +193,16 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node of the scenario. ``sysctls`` override the lab's own, by dotted name."""
+    """One node of the scenario. ``sysctls`` override the lab's own, by dotted name.
+
+    ``internal_ips`` are its own addresses, one of each family, the lab's choice where there are none; ``addresses`` are
+    further ones.
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    internal_ips: tuple[IPAddress, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     uplinks: tuple[Uplink, ...] = ()
     routes: tuple[NodeRoute, ...] = ()
@@ -228,6 +234,7 @@ class PodGroup:
     present: bool = True
     host_network: bool = False
     shared_netns: bool = False
+    sysctls: Mapping[str, str] = field(default_factory=dict)
     hostname: str = ""
     subdomain: str = ""
     addresses: tuple[IPAddress, ...] = ()
@@ -255,6 +262,7 @@ class Host:
     name: str
     segment: str = "outside"
     addresses: int = 1
+    sysctls: Mapping[str, str] = field(default_factory=dict)
     position: Position
 
 
@@ -298,8 +306,8 @@ class Scenario:
 
     ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
     a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
-    ``proxy`` is ``None`` where the file configures none. With ``dns`` the lab has a name server, whether or not a probe
-    dials a name.
+    ``service_positions`` say where each Service stands, in the order of ``services``. ``proxy`` is ``None`` where the
+    file configures none. With ``dns`` the lab has a name server, whether or not a probe dials a name.
     """
 
     file: str
@@ -312,6 +320,7 @@ class Scenario:
     pods: tuple[PodGroup, ...]
     hosts: tuple[Host, ...]
     services: tuple[Service, ...]
+    service_positions: tuple[Position, ...] = ()
     probes: tuple[Probe, ...]
     notes: tuple[str, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()

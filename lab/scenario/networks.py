@@ -74,6 +74,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
     for name, node in parts.nodes.items():
         if node is not None:
             _check_devices(node, segments if parts.network else None, parts.at("nodes", name), problems)
+            _check_internal_ips(node, parts, _own_addresses_at(parts, name), problems)
     for name, host in parts.hosts.items():
         if host is not None and parts.network is not None:
             _check_segment(host.segment, segments, spec["hosts"][name]["segment"], problems)
@@ -125,6 +126,8 @@ def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Place, IPAdd
             yield from ((at[index], each) for index, each in enumerate(pod.addresses))
     for name, node in parts.nodes.items():
         if node is not None:
+            at = _own_addresses_at(parts, name)
+            yield from ((at[index], each) for index, each in enumerate(node.internal_ips))
             yield from _located_at_node(node, parts.at("nodes", name))
     for name, balancer in parts.load_balancers.items():
         if balancer is not None:
@@ -189,6 +192,28 @@ def _check_segment(name: str, segments: list[str], place: Place, problems: Probl
             word=name,
             known=segments,
         )
+
+
+def _own_addresses_at(parts: Parts, name: str) -> Place:
+    """Where a node's own addresses stand: in its entry, or in the status of a manifest."""
+    place = parts.at("nodes", name)
+    if place.path[-2:] != ("metadata", "name"):
+        return place["internalIPs"]
+    return Place(place.document, (*place.path[:-2], "status", "addresses"))
+
+
+def _check_internal_ips(node: NodeShape, parts: Parts, place: Place, problems: Problems) -> None:
+    """Note a node's own address that is not on the nodes' segment, and a second one of a family."""
+    if parts.network is None or parts.matrix is None:
+        return
+    networks = networks_of(parts.network, families_of(parts.network, parts.matrix))["nodeCIDR"]
+    for index, address in enumerate(node.internal_ips):
+        family = Family.of(address)
+        if family in map(Family.of, node.internal_ips[:index]):
+            problems.add(place[index].spot, f"a second {family} address", allowed="one of each family")
+        elif not any(address in network for network in networks):
+            allowed = f"allowed: an address in spec.network.nodeCIDR, {listed(map(str, networks))}"
+            problems.add(place[index].spot, f"{address} is not on the nodes' segment", allowed=allowed)
 
 
 def _check_devices(node: NodeShape, segments: list[str] | None, place: Place, problems: Problems) -> None:

@@ -140,7 +140,7 @@ def _parts_of(probe: ProbeShape) -> ProbeParts:
 def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:
     """The parts with the Pods and Nodes that stand as manifests among them.
 
-    A Node gives labels to the node of its name, or is a further node.
+    A Node gives labels and addresses to the node of its name, or is a further node.
     """
     pods, nodes, homes = dict(parts.pods), dict(parts.nodes), dict(parts.homes)
     for name, given in manifests.pods.items():
@@ -155,7 +155,11 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
         if name not in nodes:
             nodes[name], homes["nodes", name] = given.shape, given.place["metadata"]["name"]
         elif own is not None and given.shape is not None:
-            nodes[name] = own.model_copy(update={"labels": {**given.shape.labels, **own.labels}})
+            update = {
+                "labels": {**given.shape.labels, **own.labels},
+                "internal_ips": own.internal_ips or given.shape.internal_ips,
+            }
+            nodes[name] = own.model_copy(update=update)
     return replace(parts, pods=pods, nodes=nodes, homes=homes)
 
 

@@ -39,7 +39,10 @@ def _spec(scenario: Scenario) -> Data:
         network=_network(scenario.network),
         nodes={node.name: _node(node) for node in scenario.nodes},
         pods={pod.name: _pod(pod) for pod in scenario.pods},
-        hosts={host.name: {"segment": host.segment, "addresses": host.addresses} for host in scenario.hosts},
+        hosts={
+            host.name: given(segment=host.segment, addresses=host.addresses, sysctls=dict(host.sysctls))
+            for host in scenario.hosts
+        },
         loadBalancers={
             each.name: given(pool=texts(each.pool), nodes=list(each.nodes), healthChecked=each.health_checked)
             for each in scenario.load_balancers
@@ -59,6 +62,7 @@ def _network(network: Network) -> Data:
         hairpin=network.hairpin if network.hairpin != "hairpin-veth" else None,
         interNode=network.inter_node,
         outboundMasquerade=network.outbound_masquerade,
+        routerSysctls=dict(network.router_sysctls),
         podCIDR=texts(network.pod_cidrs),
         serviceCIDR=texts(network.service_cidrs),
         nodeCIDR=texts(network.node_cidrs),
@@ -72,6 +76,7 @@ def _node(node: Node) -> Data:
     return given(
         labels=dict(node.labels),
         sysctls=dict(node.sysctls),
+        internalIPs=texts(node.internal_ips),
         addresses=[{"device": each.device, "address": str(each.interface)} for each in node.addresses],
         uplinks={each.device: {"segment": each.segment} for each in node.uplinks},
         routes=[
@@ -103,6 +108,7 @@ def _pod(pod: PodGroup) -> Data:
             terminating=pod.terminating,
             hostNetwork=pod.host_network,
             sharedNetns=pod.shared_netns,
+            sysctls=dict(pod.sysctls),
             hostname=pod.hostname,
             subdomain=pod.subdomain,
             addresses=texts(pod.addresses),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from lab.cluster.allocate import needs_health_check
 from lab.cluster.objects import Service, ServiceType
+from lab.ip import IPAddress
 from lab.scenario.agreement import check_agreement
 from lab.scenario.document import Place
 from lab.scenario.expectations import check_expectations
@@ -112,6 +113,8 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
         return
     if target.via is Front.HEALTH_CHECK_NODE_PORT:
         return
+    if target.address is not None:
+        _check_address(subject, target.address, target.via, service, place["address"])
     _check_service_port(subject, target, service, place)
 
 
@@ -152,6 +155,18 @@ def _no_front(service: Service, via: Front, subject: Subject) -> str:
     return ""
 
 
+def _check_address(subject: Subject, address: IPAddress, via: Front, service: Service, place: Place) -> None:
+    """Whether a front has that address, as far as the author gives its addresses."""
+    known = {
+        Front.CLUSTER_IP: service.cluster_ips,
+        Front.EXTERNAL_IP: service.external_ips,
+        Front.LOAD_BALANCER_IP: tuple(each.ip for each in service.load_balancer_ingress if each.ip),
+    }.get(via, ())
+    if known and address not in known:
+        what = f"Service {service.name} has no {via} {address}"
+        subject.problems.add(place.spot, what, allowed=f"allowed: {listed(map(str, known))}")
+
+
 def _check_service_port(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
     problems, send = subject.problems, subject.probe.send
     if send is None:
@@ -171,6 +186,9 @@ def _check_service_port(subject: Subject, target: ServiceTargetShape, service: S
         protocols = " and ".join(port.protocol for port in choice.called)
         what = f"Service {service.name} has that port over {protocols}, not {protocol}"
         problems.add(subject.place["send"]["protocol"].spot, what)
+    elif target.via is Front.NODE_PORT and not (service.allocate_node_ports or choice.fitting[0].node_port):
+        what = f"Service {service.name} has allocateLoadBalancerNodePorts false, and its port no nodePort"
+        problems.add(place["via"].spot, what, allowed="give the port a nodePort")
     elif len(choice.fitting) > 1:
         what = f"port {target.port} of Service {service.name} is there over several protocols"
         problems.add(place["port"].spot, what, allowed="use the port's name, or say send.protocol")

@@ -178,4 +178,10 @@ def _pod_addresses(status: PodStatusShape | None) -> Sequence[IPAddress]:
 
 def node_of_object(shape: NodeObjectShape) -> NodeShape:
     """The entry of ``spec.nodes`` that says the same as a Node."""
-    return NodeShape.model_construct(labels=shape.metadata.labels or {})
+    addresses = (shape.status.addresses if shape.status else None) or []
+    return NodeShape.model_construct(
+        labels=shape.metadata.labels or {},
+        internal_ips=[
+            ip_address(each.address) for each in addresses if each.type == "InternalIP" and is_address(each.address)
+        ],
+    )

@@ -4,7 +4,8 @@ Owns: the line a flow sends, the line a responder answers, and reading both.
 Must not: send or receive.
 
 A request is a token, a filling and a newline. An answer is the token again as a reply, a space, one JSON object that
-names the pod and the peer it saw, and a newline. Over UDP each is one datagram, over TCP one line.
+names the pod and the peer it saw, and a newline. Over UDP each is one datagram, over TCP one line. Who asks by HTTP (a
+probe with ``http``, or somebody with curl in the lab) is answered the same object by HTTP.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import Final
 from lab.ip import IPAddress
 from lab.traffic.identity import TOKEN_BYTES, answer_to
 
-__all__ = ["LONGEST_ANSWER", "Answer", "Voice", "read_answer", "request_line"]
+__all__ = ["LONGEST_ANSWER", "Answer", "Voice", "is_http", "read_answer", "request_line"]
 
 LONGEST_ANSWER: Final = 1024
 
@@ -34,6 +35,11 @@ def request_line(token: bytes, filling: bytes = b"") -> bytes:
     return token + filling + b"\n"
 
 
+def is_http(request: bytes | bytearray) -> bool:
+    """Whether a request, or the beginning of one, is of HTTP/1 (RFC 9112, section 3)."""
+    return request.startswith((b"GET ", b"HEAD "))
+
+
 class Voice:
     """Answers in one responder's name."""
 
@@ -42,10 +48,14 @@ class Voice:
 
     def answer(self, request: bytes, peer: str, port: int) -> bytes | None:
         """The answer to a request from ``peer``; ``None`` to what is an answer itself."""
-        head = answer_to(request)
-        if head is None:
-            return None
-        return b'%s {"pod": %s, "peer": "%s", "port": %d}\n' % (head, self._name, peer.encode(), port)
+        told = b'{"pod": %s, "peer": "%s", "port": %d}\n' % (self._name, peer.encode(), port)
+        if is_http(request):
+            head = (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+            )
+            return head % len(told) + told
+        token = answer_to(request)
+        return None if token is None else b"%s %s" % (token, told)
 
 
 def read_answer(line: bytes, token: bytes) -> Answer | None:

@@ -34,6 +34,11 @@ _IPV6_BYTES: Final = 40
 _PORTS_AND_SEQUENCE: Final = struct.Struct("!HHI")
 _TCP: Final = struct.Struct("!HHIIBB")
 _UDP: Final = struct.Struct("!HHH")
+# Ethernet, IPv4 without options, and as much of a transport header as tells: ports, two numbers, offset and flags.
+_PLAIN: Final = struct.Struct("!12xHBxHxxHxBxx4s4sHHIIBB")
+_IPV4_KIND: Final = 0x0800
+_NO_OPTIONS: Final = 0x45
+_PLAIN_TRANSPORT: Final = _ETHERNET_BYTES + 20
 _TCP_BYTES: Final = 20
 _UDP_BYTES: Final = 8
 _ICMP_BYTES: Final = 8
@@ -77,12 +82,40 @@ def dissect(frame: bytes) -> Datagram | None:
 
     ``None`` are also later fragments, which have no transport header, and protocols other than TCP, UDP and ICMP.
     """
+    if (plain := _plain(frame)) is not None:
+        return plain
     ethertype = frame[12:_ETHERNET_BYTES]
     if ethertype == _ETHERTYPE_IPV4:
         return _ipv4(frame, _ETHERNET_BYTES, quoted=False)
     if ethertype == _ETHERTYPE_IPV6:
         return _ipv6(frame, _ETHERNET_BYTES, quoted=False)
     return None
+
+
+def _plain(frame: bytes) -> Datagram | None:
+    """TCP and UDP over IPv4 without options: nearly every frame there is, in one step instead of four.
+
+    ``None`` says nothing of a frame but that it is to be looked at more closely.
+    """
+    if len(frame) < _PLAIN.size:
+        return None
+    kind, head, total, fragment, protocol, source, destination, near, far, first, second, offset, flags = (
+        _PLAIN.unpack_from(frame)
+    )
+    end = _ETHERNET_BYTES + total
+    if kind != _IPV4_KIND or head != _NO_OPTIONS or fragment & 0x1FFF or end > len(frame):
+        return None
+    if protocol == UDP:
+        stop = _PLAIN_TRANSPORT + (first >> 16)
+        if not _PLAIN_TRANSPORT + _UDP_BYTES <= stop <= end:
+            return None
+        payload = frame[_PLAIN_TRANSPORT + _UDP_BYTES : stop]
+        return Datagram(UDP, _address(source), _address(destination), near, far, 0, 0, None, None, payload)
+    header = (offset >> 4) * 4
+    if protocol != TCP or header < _TCP_BYTES or _PLAIN_TRANSPORT + header > end:
+        return None
+    payload = frame[_PLAIN_TRANSPORT + header : end]
+    return Datagram(TCP, _address(source), _address(destination), near, far, first, second, flags, None, payload)
 
 
 def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:

@@ -67,7 +67,7 @@ def answer_to(request: bytes) -> bytes | None:
 class Identity:
     """The identities of all flows, and of all fences, of one run of one errand."""
 
-    __slots__ = ("_first", "_heads", "_stem", "flows")
+    __slots__ = ("_first", "_heads", "_numbers", "_stem", "flows")
 
     def __init__(self, nonce: bytes, serial: int, first: int, flows: int) -> None:
         """An identity as ``IdentityRegistry.issue`` makes it.
@@ -81,6 +81,7 @@ class Identity:
         self.flows = flows
         self._first = first
         self._stem = f"{nonce.hex()} {serial:08x}".encode()
+        self._numbers: dict[bytes, int] = {}
         self._heads = {kind.value + self._stem: kind for kind in Kind}
 
     def token(self, kind: Kind, number: int) -> bytes:
@@ -95,13 +96,19 @@ class Identity:
         kind = self._heads.get(payload[:_NUMBER_AT])
         if kind is None:
             return None
+        written = payload[_NUMBER_AT:TOKEN_BYTES]
+        number = self._numbers.get(written)
+        if number is not None:  # every flow is seen several times
+            return kind, number
         try:
-            digits = unhexlify(payload[_NUMBER_AT:TOKEN_BYTES])
+            digits = unhexlify(written)
         except NotHexadecimalError:
             return None
         number = int.from_bytes(digits, "big")
         if len(digits) != 4 or (number >= self.flows and kind is not Kind.FENCE):
             return None
+        if number < self.flows:
+            self._numbers[written] = number
         return kind, number
 
     def sequence(self, flow: int) -> int:

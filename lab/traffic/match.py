@@ -17,10 +17,13 @@ unreachable about a reply (that error quotes a reply, not a request).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import itemgetter
+from typing import Any
 
+from lab.codec.records import of_rows
 from lab.ip import IPAddress, Protocol
-from lab.kernel.capture import Frame
+from lab.kernel.batches import Frame
 from lab.traffic.dissect import ICMP, ICMPV6, TCP, UDP, Datagram, TcpFlag, dissect
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import Direction, Observation, Packet, SeenFrame
@@ -35,6 +38,8 @@ _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 _PROBE, _FENCE = Kind.PROBE, Kind.FENCE
 _REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
 _IN, _OUT = Direction.IN, Direction.OUT
+
+_AT = [field.name for field in fields(Observation)].index("at")
 
 # Frames are kept until the next run, for whoever wants to look at packets; 10,000 flows that go well have 40,000.
 _KEPT_FRAMES = 65_536
@@ -79,17 +84,27 @@ class Matcher:
             protocol: of its flows.
             sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
         """
-        self.observations: list[Observation] = []
         self.fences: list[FenceSighting] = []
         self.left_out = 0
         self._kept: list[tuple[Vantage, Frame, int, Packet]] = []
         self._identity = identity
         self._protocol = protocol
         self._sockets = sockets
+        self._rows: list[tuple[Any, ...]] = []
         self._learned: dict[int, int] = {}
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
         self._turned_away: set[int] = set()
+
+    @property
+    def seen(self) -> int:
+        """How many observations there are so far."""
+        return len(self._rows)
+
+    @property
+    def observations(self) -> list[Observation]:
+        """All observations by time. They are made of rows now: one by one they would cost more than all else here."""
+        return of_rows(Observation, sorted(self._rows, key=itemgetter(_AT)))
 
     @property
     def unsettled(self) -> int:
@@ -197,8 +212,8 @@ class Matcher:
         return None if flow is None else (flow, packet)
 
     def _record(self, vantage: Vantage, frame: Frame, datagram: Datagram, flow: int, packet: Packet) -> None:
-        self.observations.append(
-            Observation(
+        self._rows.append(
+            (
                 flow,
                 vantage.place,
                 vantage.device,

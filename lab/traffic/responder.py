@@ -21,7 +21,7 @@ from lab.errors import InternalError
 from lab.ip import IPAddress, Protocol
 from lab.kernel.netns import NetNs, inside
 from lab.plan.model import Listener, Namespace, Plan
-from lab.traffic.answer import Voice
+from lab.traffic.answer import Voice, is_http
 
 __all__ = ["Responders"]
 
@@ -170,7 +170,7 @@ class Responders:
             self._dismiss(fd)
             return 1
         guest.heard += heard
-        if b"\n" in heard:
+        if (b"\r\n\r\n" if is_http(guest.heard) else b"\n") in guest.heard:
             answer = guest.voice.answer(bytes(guest.heard), *guest.peer)
             # An answer fits into an empty send buffer. If the client is gone, the taps tell.
             with suppress(OSError):

@@ -11,25 +11,26 @@ has not arrived by then never will); when they are back and still nothing has mo
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
 from lab.errors import InternalError
+from lab.garbage import uncollected
 from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
-from lab.kernel.tracked import FlowLookup, Tuple
 from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
-from lab.timing import Deadline
+from lab.timing import Deadline, together
 from lab.traffic.connect import Dialogues
 from lab.traffic.craft import first_packets
-from lab.traffic.dissect import TCP, UDP
+from lab.traffic.http import Fetches
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from lab.traffic.match import Matcher
+from lab.traffic.memory import Memory
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
@@ -37,14 +38,12 @@ from lab.traffic.responder import Responders
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
-from lab.verdict.evidence import Capture, Evidence, TraceStep, TrackedFlow
+from lab.verdict.evidence import Capture, Evidence, TraceStep
 
 __all__ = ["Runner"]
 
 _RUN_SECONDS: Final = 10.0
 _FLOW_SECONDS: Final = 0.005
-
-_NUMBERS: Final = {Protocol.TCP: TCP, Protocol.UDP: UDP}
 
 # Ethernet, IP and transport header with options: what a frame is longer than its token and payload.
 _HEADER_BYTES: Final = 14 + 40 + 40
@@ -60,6 +59,7 @@ class Runner:
         meters: Mapping[tuple[str, Family], Meter],
         seed: int = 0,
         served: Iterable[int] = (),
+        watch: Watch | None = None,
     ) -> None:
         """A runner; ``open`` it before the first run.
 
@@ -69,6 +69,7 @@ class Runner:
             meters: of the nodes' rules for each family; closed with the runner.
             seed: orders source ports, and stands in every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
+            watch: taps that stand already and outlive the runner; without them it opens its own.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
@@ -78,19 +79,20 @@ class Runner:
         self._ports = PortDealer(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
         self._lock = asyncio.Lock()
+        self._given = watch
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
-        self._lookups: dict[str, FlowLookup] = {}
+        self._memory = Memory(netns_by_name)
         self._seen: Matcher | None = None
 
     async def open(self) -> None:
-        """Open every tap and every responder, once for the lab's life.
+        """Open every responder, and every tap that does not stand yet, once for the lab's life.
 
         Raises:
             InternalError: naming the device or the port that could not be opened; nothing stays open.
         """
-        self._watch = Watch(self._netns_by_name, self._plan)
+        self._watch = self._given or Watch(self._netns_by_name, self._plan)
         try:
             self._responders = Responders(self._netns_by_name, self._plan)
         except InternalError:
@@ -99,19 +101,17 @@ class Runner:
         self._responders.attach(asyncio.get_running_loop())
 
     def close(self) -> None:
-        """Close every tap and every responder. Called in the lab's event loop, which it does not hold up."""
+        """Close every responder, and every tap opened here. Called in the lab's event loop; does not hold it up."""
         for meter in self._meters.values():
             meter.close()
-        for lookup in self._lookups.values():
-            lookup.close()
-        self._lookups.clear()
+        self._memory.close()
         self._stop_tracing()
         if self._responders is not None:
             self._responders.close()
             self._responders = None
-        if self._watch is not None:
+        if self._watch is not None and self._watch is not self._given:
             self._watch.close()
-            self._watch = None
+        self._watch = None
 
     def _stop_tracing(self) -> None:
         if self._tracing is not None:
@@ -145,31 +145,29 @@ class Runner:
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
         async with self._lock:
-            started = time.monotonic()
-            family = Family.of(errand.destination)
-            meters = {node: self._meters[node, family] for node in errand.nodes}
-            await asyncio.gather(*(meter.begin(errand) for meter in meters.values()))
-            identity = self._identities.issue(errand.flows)
-            ports = self._source_ports(errand)
-            turns = self._prepare(errand, identity, ports)
-            tracing = self._armed(errand, identity) if trace else None
-            try:
-                unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
-            except BaseException:
-                self._stop_tracing()  # what it was armed for must not weigh on later runs
-                raise
-            finally:
-                turns.close()
-            self._seen = turns.matcher
-            losses = turns.losses()
-            tracked = tuple(self._tracked(errand, ports))
-            steps: tuple[TraceStep, ...] = ()
-            if tracing is not None:
-                steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
-            counts = await asyncio.gather(*(meter.end() for meter in meters.values()))
+            with uncollected():
+                return await self._run(errand, trace=trace)
+
+    async def _run(self, errand: Errand, *, trace: bool) -> Evidence:
+        started = time.monotonic()
+        family = Family.of(errand.destination)
+        meters = {node: self._meters[node, family] for node in errand.nodes}
+        await together(meter.begin(errand) for meter in meters.values())
+        identity = self._identities.issue(errand.flows)
+        ports = self._source_ports(errand)
+        turns = self._prepare(errand, identity, ports)
+        tracing = self._armed(errand, identity) if trace else None
+        unfinished = await self._take(turns, errand)
+        losses = turns.losses()
+        tracked = self._memory.flows(errand, ports)
+        entries = tuple(self._memory.entries(errand)) if errand.tables else None
+        steps: tuple[TraceStep, ...] = ()
+        if tracing is not None:
+            steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
+        counts = await together(meter.end() for meter in meters.values())
         return Evidence(
             sent=turns.sending.sent,
-            observations=tuple(sorted(turns.matcher.observations, key=attrgetter("at"))),
+            observations=tuple(turns.matcher.observations),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),
@@ -178,24 +176,23 @@ class Runner:
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
+            entries=entries,
+            http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
 
-    def _tracked(self, errand: Errand, ports: Sequence[int]) -> Iterator[TrackedFlow]:
-        """What the nodes remember of the flows, as a second witness of where they went.
-
-        Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
-        """
-        dialled = Tuple(_NUMBERS[errand.protocol], errand.sender.address, 0, errand.destination, errand.port)
-        for node in errand.nodes:
-            lookup = self._lookups.get(node)
-            if lookup is None:
-                lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
-            for flow, reply in enumerate(lookup.replies(dialled, ports)):
-                if reply is not None:
-                    yield TrackedFlow(flow, node, *reply[1:])
+    async def _take(self, turns: Turns, errand: Errand) -> str:
+        try:
+            unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
+        except BaseException:
+            self._stop_tracing()  # what it was armed for must not weigh on later runs
+            raise
+        finally:
+            turns.close()
+        self._seen = turns.matcher
+        return unfinished
 
     def _armed(self, errand: Errand, identity: Identity) -> Tracing:
         """The lab's tracing, opened when it is first asked for: most runs never need it."""
@@ -219,6 +216,9 @@ class Runner:
         if errand.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(errand, identity, ports), room)
             sockets = None
+        elif errand.http:
+            sending = Fetches(self._netns_by_name[sender.namespace], errand, ports)
+            sockets = {port: flow for flow, port in enumerate(ports)}
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], errand, identity, ports, room)
             sockets = {port: flow for flow, port in enumerate(ports)}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from lab.plan.errand import STACK, Errand, Receiver, Sender
+from lab.plan.errand import Errand
 from lab.timing import Deadline, DeadlineExceededError, wait_until
 from lab.traffic.fences import Fences
 from lab.traffic.identity import Identity
@@ -68,8 +68,6 @@ class Turns:
         self._tap = tap
         self._watch = watch
         self._responders = responders
-        ends: tuple[Receiver | Sender, ...] = (*errand.receivers, errand.sender)
-        self._places = {end.namespace: end.name for end in ends if end.device != STACK}
 
     async def take(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably gone.
@@ -112,14 +110,13 @@ class Turns:
     def _look(self) -> bool:
         """Answer what waits, then read the taps, to which the answers have come, too. Whether anything was there."""
         answered = self._responders.pump()
-        seen = len(self.matcher.observations)
+        seen = self.matcher.seen
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
         for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
-            place = self._places.get(tap.place, tap.place)
-            self.matcher.take(Vantage(place, tap.device, tap is self._tap), frames)
+            self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap), frames)
         self.fences.take(self.matcher.fences)
         self.matcher.fences = []
-        return answered > 0 or len(self.matcher.observations) > seen
+        return answered > 0 or self.matcher.seen > seen
 
     async def _fence(self, deadline: Deadline) -> None:
         """Send a round of fences and take turns until all are back, for a second at most."""

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from typing import Final
 
 from lab.errors import InternalError
-from lab.kernel.capture import Frame, Tap, open_tap
+from lab.kernel.batches import Frame, FrameReader
+from lab.kernel.capture import Tap, open_tap
 from lab.kernel.netns import NetNs
 from lab.kernel.stack import StackTap
 from lab.plan.errand import STACK
@@ -47,13 +48,14 @@ class Watch:
         self._taps: dict[tuple[str, str], Tap] = {}
         self._stacks: dict[str, StackTap] = {}
         self._by_fd: dict[int, AnyTap] = {}
+        reader = FrameReader()
         with ExitStack() as opened:
             self._epoll = opened.enter_context(select.epoll())
             for namespace in plan.namespaces:
                 if namespace.role not in _TAPPED:
                     continue
                 for end in (end for link in plan.links for end in link.ends if end.namespace == namespace.name):
-                    tap = _open(netns_by_name[namespace.name], end.device)
+                    tap = _open(netns_by_name[namespace.name], end.device, reader)
                     opened.callback(tap.close)
                     self._taps[namespace.name, end.device] = tap
                     self._by_fd[tap.fileno()] = tap
@@ -95,6 +97,15 @@ class Watch:
         self.collect()
         self.losses()
 
+    def renew(self) -> None:
+        """Be as new, for another lab on the same devices: nothing waits, and no node's programs are tapped."""
+        for stack in self._stacks.values():
+            self._epoll.unregister(stack.fileno())
+            del self._by_fd[stack.fileno()]
+            stack.close()
+        self._stacks.clear()
+        self.discard()
+
     def losses(self) -> tuple[TapLoss, ...]:
         """What each tap could not keep since this was last asked."""
         return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost()))
@@ -120,9 +131,9 @@ class Watch:
         return self._stacks[node]
 
 
-def _open(netns: NetNs, device: str) -> Tap:
+def _open(netns: NetNs, device: str, reader: FrameReader) -> Tap:
     try:
-        return open_tap(netns, netns.name, device, INTEREST)
+        return open_tap(netns, netns.name, device, INTEREST, reader)
     except OSError as error:
         raise InternalError(
             f"cannot tap {device} in namespace {netns.name}: {error}; the device must exist and the lab must hold "

@@ -5,17 +5,18 @@ Must not: judge what became of flows that no pod saw (``judge`` does); such flow
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lab.ip import IPAddress
-from lab.scenario.model import Manner, NodeDevice, Preserved, SourceExpectation
-from lab.spread import SHARE_CHANGE, SIGNIFICANCE, flows_needed, flows_to_hit_all, spread_p_value
+from lab.scenario.model import Manner, NodeDevice, Preserved, Shares, SourceExpectation, Spread
+from lab.spread import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_hit_all, flows_to_stick, spread_p_value
 from lab.verdict.case import Case, Findings
 from lab.verdict.flows import Flow
 from lab.verdict.model import Verdict
+from lab.verdict.rules import Rule, read_all
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["hits", "judge_backends", "judge_source", "judge_spread"]
+__all__ = ["hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
 
 _MOST_SHARES = 6
 """How many pods the one line of a verdict names with their flows; ``explain`` has a table."""
@@ -44,7 +45,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
             findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
     never = [name for name in dict.fromkeys(expected) if not found[name]]
     observed = _shares(found)
-    if never and found:
+    if never and found and case.probe.expect.spread is not Spread.STICKY:
         arrived = len(case.arrived)
         if arrived >= flows_to_hit_all(len(set(expected))):
             findings.missing_overall.append(f"{listed(never)} never chosen in {amount(arrived, 'flow')}")
@@ -54,7 +55,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
 
 
 def judge_source(case: Case, expected: IPAddress) -> Verdict:
-    """The source address of every packet that arrived is ``expected``."""
+    """The source address of every packet that arrived is ``expected``, and it was changed once at most on each node."""
     findings = _unseen(case)
     for flow in case.arrived:
         contradiction = _disagreement_on_source(case, flow)
@@ -65,6 +66,12 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
         if strangers:
             origin = listed(list(dict.fromkeys(strangers)))
             findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
+    again = masqueraded_again(case)
+    if again is not None:
+        count = again.count
+        findings.wrong_overall.append(
+            f"{count.node} masqueraded {amount(count.packets, 'packet')} for {amount(len(case.flows), 'flow')}"
+        )
     addresses = Counter(flow.arrivals[0].source for flow in case.arrived)
     seen = Counter({str(address): count for address, count in addresses.items()})
     return findings.settle(
@@ -73,6 +80,16 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
         expected=_source(case.probe.expect.source, expected),
         observed=_shares(seen) if len(seen) > 1 else listed(list(seen)),
     )
+
+
+def masqueraded_again(case: Case) -> Rule | None:
+    """The rule that changed more sources than there are flows; ``None`` where all did what they should.
+
+    Source NAT is asked once for each flow, and a lab has no other traffic. What it changes beyond that is the packet of
+    a tunnel, which inherits the mark of the packet inside (skb->mark), and should have lost it before.
+    """
+    changing = (rule for rule in read_all(case.evidence.counts) if rule.target in ("MASQUERADE", "SNAT"))
+    return next((rule for rule in changing if rule.count.packets > len(case.flows)), None)
 
 
 def _source(wanted: SourceExpectation | None, address: IPAddress) -> str:
@@ -103,31 +120,72 @@ def _disagreement_on_source(case: Case, flow: Flow) -> str:
     return f"the tap at {listed(flow.places)} saw {at_tap}, {report.backend} itself saw {endpoint(*peer)}"
 
 
-def judge_spread(case: Case, backends: Sequence[str] | None) -> Verdict:
-    """Flows are shared evenly over ``backends``, or where the author named none, over the pods that were hit.
+def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | None) -> Verdict:
+    """Flows are shared as the author wants, over ``backends``, or where none were named, over the pods that were hit.
 
     A spread over too few flows is neither even nor uneven: see ``lab.spread``.
     """
+    match wanted:
+        case Spread.STICKY:
+            return _judge_sticky(case, backends)
+        case Shares(of):
+            shown = ", ".join(f"{name} {share:.1%}" for name, share in of.items())
+            return _judge_shares(case, of, shown)
+        case _:
+            names = list(dict.fromkeys(backends)) if backends else list(hits(case))
+            due = dict.fromkeys(names, 1 / len(names)) if names else {}
+            return _judge_shares(
+                case, due, f"even, {1 / len(names):.1%} each" if names else "even", named=bool(backends)
+            )
+
+
+def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
+    """The flows of each pod are its due share of all, as far as chance allows."""
     found = hits(case)
-    names = list(dict.fromkeys(backends)) if backends else list(found)
-    counts = [found[name] for name in names]
+    counts = [found[name] for name in due]
+    shares = tuple(due.values())
     flows, findings = sum(counts), _unseen(case)
     findings.doubts += case.disagreements.items()
-    strangers = [name for name in found if name not in names]
-    if strangers:
-        findings.wrong_overall.append(f"{listed(strangers)} was hit, which is none of the backends")
-    chance = spread_p_value(counts, [1.0] * len(names)) if names else 1.0
-    if backends is None and len(names) == 1:
-        findings.doubts_overall.append(f"only {names[0]} was hit; without backends nothing shows that it is not alone")
-    elif names and flows < (needed := flows_needed(len(names))):
+    _note_strangers(findings, found, due)
+    chance = spread_p_value(counts, shares) if due else 1.0
+    if not named and len(due) == 1:
+        only = next(iter(due))
+        findings.doubts_overall.append(f"only {only} was hit; without backends nothing shows that it is not alone")
+    elif due and flows < (needed := flows_needed_for(shares)):
         findings.doubts_overall.append(
-            f"{amount(flows, 'flow')} over {amount(len(names), 'backend')} cannot show a change of one share by "
+            f"{amount(flows, 'flow')} over {amount(len(due), 'backend')} cannot show a change of one share by "
             f"{SHARE_CHANGE:.0%}; {needed:,} flows can"
         )
     elif chance < SIGNIFICANCE:
         findings.missing_overall.append(f"chance alone spreads as unevenly as this with p = {chance:.1e}")
-    expected = f"even, {1 / len(names):.1%} each" if names else "even"
     return findings.settle(case, "spread", expected=expected, observed=_shares(found))
+
+
+def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
+    """All flows of the client went to one backend, and there were enough of them that chance does not do that."""
+    found = hits(case)
+    findings = _unseen(case)
+    findings.doubts += case.disagreements.items()
+    names = list(dict.fromkeys(backends or ()))
+    if names:
+        _note_strangers(findings, found, names)
+    if len(found) > 1:
+        findings.wrong_overall.append(f"the flows of one client went to {listed(list(found))}")
+    elif len(names) < 2:
+        only = listed(list(found))
+        findings.doubts_overall.append(f"only {only} was hit; without two backends or more nothing shows that it held")
+    elif len(case.arrived) < (needed := flows_to_stick(len(names))):
+        findings.doubts_overall.append(
+            f"{amount(len(case.arrived), 'flow')} may all go to one of {len(names):,} backends by chance; "
+            f"{needed:,} hardly do"
+        )
+    return findings.settle(case, "spread", expected="sticky, all to one", observed=_shares(found))
+
+
+def _note_strangers(findings: Findings, found: Iterable[str], names: Collection[str]) -> None:
+    strangers = [name for name in found if name not in names]
+    if strangers:
+        findings.wrong_overall.append(f"{listed(strangers)} was hit, which is none of the backends")
 
 
 def _unseen(case: Case) -> Findings:

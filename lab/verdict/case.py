@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from lab.ip import Protocol
 from lab.plan.errand import Errand
 from lab.scenario.model import Manner, Position, Probe
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, Observation
 from lab.verdict.flows import Fate, Flow, gather
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.words import amount, endpoint, listed, tally
@@ -222,11 +222,17 @@ def disagreement(flow: Flow, fate: Fate, protocol: Protocol) -> str:
             return f"the taps saw no reply, {says}"
         if report.backend != place:
             return f"the tap at {place} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
-    elif flow.replies and protocol is not Protocol.TCP:
+    elif protocol is not Protocol.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
         return f"the taps saw a reply, {says}"
     elif report.error == "ECONNREFUSED":
         return f"the taps saw neither reset nor ICMP error, {says}"
     return ""
+
+
+def _from_dialled(flow: Flow, reply: Observation) -> bool:
+    """Whether a connected socket takes the reply: it hears nobody but whom it dialled."""
+    dialled = {(departure.destination, departure.destination_port) for departure in flow.departures}
+    return not dialled or (reply.source, reply.source_port) in dialled
 
 
 def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:

@@ -17,10 +17,12 @@ __all__ = [
     "Direction",
     "Evidence",
     "FenceReport",
+    "HttpReport",
     "Observation",
     "Packet",
     "RuleCount",
     "SeenFrame",
+    "TableEntry",
     "TapLoss",
     "TraceStep",
     "TrackedFlow",
@@ -108,6 +110,16 @@ class ConnectReport:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpReport:
+    """What one flow was answered by HTTP. ``error`` is an errno's name or ``timeout``; then the status is 0."""
+
+    flow: int
+    status: int
+    local_endpoints: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RuleCount:
     """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save or nft prints it.
 
@@ -159,6 +171,19 @@ class TrackedFlow:
     reply_destination_port: int
 
 
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """One entry of a node's connection tracking, whosever it is: who dialled what, and who answers."""
+
+    node: str
+    source: IPAddress
+    source_port: int
+    destination: IPAddress
+    destination_port: int
+    reply_source: IPAddress
+    reply_source_port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
     """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
@@ -193,8 +218,9 @@ class Evidence:
 
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
-    connection tracking held of its flows; ``None`` where that was not read.
-    ``steps`` are those of a traced packet: the way there through every node, then the way back.
+    connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
+    ``http`` is what the flows that asked by HTTP were answered. ``steps`` are those of a traced packet: the way there
+    through every node, then the way back.
     """
 
     sent: int
@@ -207,6 +233,8 @@ class Evidence:
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None
+    entries: tuple[TableEntry, ...] | None = None
+    http: tuple[HttpReport, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

@@ -234,5 +234,7 @@ def _tells(rule: Rule, case: Case) -> bool:
 
 
 def _cause(case: Case, verdict: ProbeVerdict) -> list[str]:
-    sentences: Sequence[str] = [sentence for each in verdict.verdicts if (sentence := cause(case, each))]
+    sentences: Sequence[str] = [
+        sentence for each in verdict.verdicts if (sentence := cause(case, each, verdict.plan, verdict.traced))
+    ]
     return wrapped(sentences[0], f"{_INDENT}why: ") if sentences else []

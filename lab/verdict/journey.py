@@ -7,13 +7,13 @@ Left out is what decides nothing: policies, returns at the end of a chain, and j
 matched. A line ``now A > B`` stands where the addresses are no longer what they were a step before.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from lab.plan.errand import Errand
-from lab.verdict.causes import why_masqueraded
 from lab.verdict.columns import table
+from lab.verdict.deeds import deed, short
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
 from lab.verdict.rules import Rule, read
 from lab.verdict.words import endpoint
@@ -21,7 +21,6 @@ from lab.verdict.words import endpoint
 __all__ = ["journey"]
 
 _INDENT = "  "
-_MARKING = "MARK-MASQ"
 _ENDINGS = frozenset({"DROP", "REJECT"})
 
 
@@ -96,7 +95,7 @@ def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
             rows.append(("", "", f"now {ends}"))
         words = _words(errand, step)
         if words and not _came_to_nothing(step, following):
-            rows.append((step.table, _short(step.chain), words))
+            rows.append((step.table, short(step.chain), words))
     last = passage.steps[-1]
     ended = _rule(last)
     if last.kind == "policy" and (last.verdict == "drop" or (last.chain == "FORWARD" and not last.verdict)):
@@ -120,63 +119,13 @@ def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:
 
 
 def _words(errand: Errand, step: TraceStep) -> str:
-    """What a rule did, for those who do not read iptables; empty for what decides nothing."""
+    """What a rule did; empty for what decides nothing."""
     rule = _rule(step)
-    if rule is None or not rule.target:
-        return ""
-    if rule.target in _TOLD:
-        return _TOLD[rule.target](rule, step)
-    if rule.target.endswith(_MARKING):
-        return f"masquerades{_why(rule, errand)}"
-    return f"goes to {_short(rule.target)}{_because(rule)}"
+    return "" if rule is None else deed(rule, errand, mark=step.mark, out_device=step.out_device)
 
 
 def _rule(step: TraceStep) -> Rule | None:
     return read(RuleCount(step.place, step.table, step.chain, step.text, 1)) if step.text else None
-
-
-def _translated(rule: Rule, _: TraceStep) -> str:
-    to = rule.translates_to
-    return f"translates the destination to {endpoint(*to) if to else rule.value('--to-destination')}"
-
-
-def _marked(rule: Rule, step: TraceStep) -> str:
-    """What MARK makes of the mark (xt_mark, ``--set-xmark value/mask``: clear the mask's bits, then xor the value)."""
-    value, _, mask = rule.value("--set-xmark").partition("/")
-    try:
-        new = (step.mark & ~int(mask or "0xffffffff", 16)) ^ int(value, 16)
-    except ValueError:
-        return "changes its mark"
-    return f"changes its mark from {step.mark:#x} to {new:#x}"
-
-
-_TOLD: dict[str, Callable[[Rule, TraceStep], str]] = {
-    "ACCEPT": lambda rule, _: f"lets it pass{_because(rule)}",
-    "DNAT": _translated,
-    "DROP": lambda rule, _: f"drops it{_because(rule)}",
-    "MARK": _marked,
-    "MASQUERADE": lambda _, step: f"gives it the address of {step.out_device or 'its way out'} as its source",
-    "REJECT": lambda rule, _: f"rejects it with {rule.value('--reject-with') or 'an ICMP error'}{_because(rule)}",
-    "RETURN": lambda rule, _: f"sends it back to the chain before{_because(rule)}",
-    "SNAT": lambda rule, _: f"gives it the source {rule.value('--to-source')}",
-}
-"""Targets of iptables-extensions(8) in words."""
-
-
-def _why(rule: Rule, errand: Errand) -> str:
-    why = why_masqueraded(rule, errand.sender.address)
-    return why.rstrip(":") if why else _because(rule)
-
-
-def _because(rule: Rule) -> str:
-    return f': "{rule.comment}"' if rule.comment else ""
-
-
-def _short(chain: str) -> str:
-    """A chain's name without the end of its hash: eight characters tell the chains of a scenario apart."""
-    parts = chain.split("-")
-    hashed = len(parts) > 2 and len(parts[-1]) == 16 and parts[-1].isalnum() and parts[-1].isupper()
-    return f"{'-'.join(parts[:-1])}-{parts[-1][:6]}…" if hashed else chain
 
 
 def _ends(seen: Observation | TraceStep) -> str:

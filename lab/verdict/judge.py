@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from lab.errors import InternalError
 from lab.ip import IPAddress, Protocol
 from lab.plan.errand import Errand
-from lab.scenario.model import Expect, Manner, NodeDevice, Outcome, Preserved, Probe
+from lab.scenario.model import Expect, Manner, NodeDevice, Outcome, Preserved, Probe, Reply
 from lab.verdict.arrivals import hits, judge_backends, judge_source, judge_spread
+from lab.verdict.beside import judge_conntrack, judge_http
 from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow
@@ -79,9 +80,19 @@ def judge(probe: Probe, errand: Errand, source: IPAddress | None, evidence: Evid
 
 def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
     expect = case.probe.expect
+    if expect.http is None or "outcome" in expect.positions:
+        yield from _about_packets(case, source)
+    if expect.http is not None:
+        yield judge_http(case, expect.http)
+    if expect.conntrack is not None:
+        yield judge_conntrack(case, expect.conntrack)
+
+
+def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
+    expect = case.probe.expect
     yield _judge_outcome(case)
     if expect.outcome is Outcome.DELIVERED:
-        yield _judge_reply(case)
+        yield _judge_reply(case, expect.reply or Reply.TRANSLATED)
     if expect.outcome in _TARGET:
         yield from _beside_the_point(case)
     else:
@@ -90,7 +101,7 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
         if expect.source is not None:
             yield judge_source(case, _resolved(case.errand, expect, source))
         if expect.spread is not None:
-            yield judge_spread(case, expect.backends)
+            yield judge_spread(case, expect.spread, expect.backends)
     if expect.at is not None:
         yield _judge_place(case, expect.at)
 
@@ -270,7 +281,8 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"
 
 
-def _judge_reply(case: Case) -> Verdict:
+def _judge_reply(case: Case, wanted: Reply) -> Verdict:
+    """The reply bears the address that was dialled, or where it is to be left as it is, the backend's own."""
     errand = case.errand
     findings = Findings()
     answered = 0
@@ -281,7 +293,7 @@ def _judge_reply(case: Case) -> Verdict:
         if flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
             continue
-        wrong = _wrong_reply(case, flow)
+        wrong = _wrong_reply(case, flow, wanted)
         if wrong:
             findings.wrong.append((flow.number, wrong))
         elif not flow.replies:
@@ -296,24 +308,33 @@ def _judge_reply(case: Case) -> Verdict:
     return findings.settle(
         case,
         "reply",
-        expected=f"from {endpoint(errand.destination, errand.port)}",
+        expected=(
+            f"from {endpoint(errand.destination, errand.port)}"
+            if wanted is Reply.TRANSLATED
+            else "from the backend itself"
+        ),
         observed=_replies(case),
         silence=case.silence,
         witnesses=[f"{amount(answered, 'flow')} answered"],
     )
 
 
-def _wrong_reply(case: Case, flow: Flow) -> str:
+def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
     errand = case.errand
     ports = [departure.source_port for departure in flow.departures]
+    due, whose = (errand.destination, errand.port), "that was dialled"
+    if wanted is Reply.UNTRANSLATED:
+        due, whose = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
     for reply in flow.replies:
-        if reply.source_port != errand.port or reply.source != errand.destination:
-            stranger, dialled = endpoint(reply.source, reply.source_port), endpoint(errand.destination, errand.port)
-            return f"the reply came from {stranger}, not from {dialled} that was dialled"
+        if reply.source_port != due[1] or reply.source != due[0]:
+            stranger = endpoint(reply.source, reply.source_port)
+            return f"the reply came from {stranger}, not from {endpoint(*due)} {whose}"
         if reply.destination != errand.sender.address or (ports and reply.destination_port not in ports):
             other = endpoint(reply.destination, reply.destination_port)
             return f"the reply is addressed to {other}, from where the request did not come"
+    if wanted is Reply.UNTRANSLATED:
+        return ""  # the sender's socket has dialled somebody else, and rightly knows nothing of this reply
     report = flow.report
     if flow.replies and errand.manner is Manner.CONNECT and errand.protocol is Protocol.TCP and report and report.error:
         return f"the handshake was answered, the data was not: {report.error}"

@@ -167,6 +167,7 @@ class ScenarioResult:
 
 
 def expectations(expect: Expect) -> tuple[str, ...]:
-    """The YAML keys of what the author expects, ``outcome`` first."""
-    optional = {"backends": expect.backends, "source": expect.source, "spread": expect.spread, "at": expect.at}
-    return ("outcome", *(key for key, value in optional.items() if value is not None))
+    """The YAML keys of what the author expects, ``outcome`` first. With ``http`` an outcome need not be said."""
+    optional = ("backends", "source", "spread", "at", "reply", "http", "conntrack")
+    said = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
+    return (*said, *(key for key in optional if getattr(expect, key) is not None))

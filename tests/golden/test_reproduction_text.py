@@ -94,6 +94,12 @@ def test_what_the_probe_cannot_have_met_is_left_out() -> None:
     assert "echo-2" not in text
 
 
+def test_the_masquerade_of_the_wire_is_loaded_beside_the_rules_of_the_proxy() -> None:
+    text, _ = script(scenario(outbound_masquerade=True))
+    load = text.index("inside node-a iptables-legacy-restore --noflush << 'END'\n*nat\n:PROXYLAB-CNI")
+    assert load > text.index("inside node-a iptables-legacy-restore << 'END'"), "that one begins anew"
+
+
 def test_crafted_frames_are_sent_as_they_left() -> None:
     text, _ = script(scenario(Manner.PACKET))
     assert f"cat > /run/case/frames << 'END'\n{'02' * 60}\nEND\n" in text

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import socket
 import threading
 import tracemalloc
@@ -17,7 +18,9 @@ from lab.assembly import assemble
 from lab.engines.protocol import EngineChoice
 from lab.kernel.launcher import Launcher
 from lab.kernel.leftovers import end_processes, leftovers, note_departure
+from lab.kernel.linux import MS_BIND, MS_REMOUNT, mount
 from lab.kernel.netns import inside
+from lab.kernel.origins import Origins
 from lab.kernel.realise import realise
 from lab.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
 from lab.process import _Desk
@@ -78,28 +81,67 @@ def build() -> tuple[Build, Any]:
     return Build(assembly.plan, assembly.objects, choice), assembly
 
 
+def kept_in(desk: _Desk, place: str) -> socket.socket:
+    with inside(desk._standing().wire.wiring.namespaces[place]):
+        return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+
+# Leaves its namespace, its session and its process group.
+ELSEWHERE = "setsid unshare --net sleep 1000 >/dev/null 2>&1 & while ! pgrep -x sleep; do :; done"
+
+
 async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
-    desk = _Desk(launcher)
+    """A lab closed, and a lab ended to make its wire as new, each with something left; and one that leaves no trace."""
+    origins = Origins()
+    origins.watch()
+    desk = _Desk(launcher, origins)
     request, _ = build()
     assert isinstance(await desk.answer(request), Built)
-    done = await desk.answer(Execute("echo-1", ("sh", "-c", "sleep 1000 >/dev/null 2>&1 &")))
-    assert isinstance(done, Executed)
-    with inside(desk._standing().wiring.namespaces["echo-2"]):
-        kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    closed = await desk.answer(Close())
+    for command in ("sleep 1000 >/dev/null 2>&1 &", ELSEWHERE):
+        done = await desk.answer(Execute("echo-1", ("sh", "-c", command)))
+        assert isinstance(done, Executed)
+    kept = kept_in(desk, "echo-2")
+    found = {"closed": words(await desk.answer(Close()))}
     kept.close()
-    again = await desk.answer(Close())
-    assert isinstance(closed, Failed)
-    return {"words": closed.fault.words, "again": isinstance(again, Closed)}
+    assert isinstance(await desk.answer(Close()), Closed)
+
+    assert isinstance(await desk.answer(request), Built)
+    kept = kept_in(desk, "echo-2")
+    found["ended"] = words(await desk.answer(request))
+    kept.close()
+    assert isinstance(await desk.answer(request), Built)
+    a_file = os.open("/proc/self/stat", os.O_RDONLY)
+    stop = threading.Event()
+
+    def stay() -> None:
+        stop.wait()
+
+    a_thread = threading.Thread(target=stay, name="stays")
+    a_thread.start()
+    found["at large"] = words(await desk.answer(Close()))
+    os.close(a_file)
+    stop.set()
+    a_thread.join()
+    assert isinstance(await desk.answer(Close()), Closed)
+    return found
+
+
+def words(answer: object) -> str:
+    assert isinstance(answer, Failed), answer
+    return answer.fault.words[0]
 
 
 @BOTH
-def test_a_run_that_leaves_something_fails_and_names_it(ordinary: bool) -> None:
+def test_a_run_that_leaves_something_fails_and_names_who_made_it(ordinary: bool) -> None:
     found = sandboxed(a_desk_that_leaks, ordinary=ordinary)
-    (words,) = found["words"]
-    assert words.startswith("lab 1 was closed and left behind: descriptor ")
-    assert words.endswith(" in echo-2"), "the command left in echo-1 was ended"
-    assert found["again"]
+    made = r"descriptor \d+ \(socket:\[\d+\]\), made by .*tests/kernel/test_leftovers.py:\d+"
+    assert re.fullmatch(rf"lab 1 was closed and left behind: {made}, in echo-2", found["closed"]), found["closed"]
+    assert re.fullmatch(rf"lab 2 was ended and left behind: {made}", found["ended"]), found["ended"]
+    assert re.fullmatch(
+        r"all labs were closed and left behind: descriptor \d+ \(/proc/\d+/stat\); "
+        r"thread 'stays', at .*tests/kernel/test_leftovers.py:\d+",
+        found["at large"],
+    ), found["at large"]
 
 
 async def many_labs(launcher: Launcher) -> dict[str, Any]:
@@ -109,6 +151,7 @@ async def many_labs(launcher: Launcher) -> dict[str, Any]:
     """
     if os.getuid() == 0 and Path("/proc/self/uid_map").read_text().split()[1] != "0":
         # The user namespace's own bound: were namespaces not taken apart, they would run out.
+        mount("none", "/proc/sys", "", MS_BIND | MS_REMOUNT)
         Path("/proc/sys/user/max_net_namespaces").write_text("200")
     desk = _Desk(launcher)
     request, assembly = build()

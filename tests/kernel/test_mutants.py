@@ -38,6 +38,9 @@ FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
 TO_NODE_PORTS = "scenarios/nodeport/traffic-policy-cluster.lab.yaml"
 TO_LOCAL_NODE_PORTS = "scenarios/nodeport/traffic-policy-local.lab.yaml"
 FROM_SOURCE_RANGES = "scenarios/loadbalancer/source-ranges.lab.yaml"
+HEALTH_CHECKED = "scenarios/loadbalancer/health-check-node-port.lab.yaml"
+TRACKED = "scenarios/conntrack/entries-of-a-translation.lab.yaml"
+STICKY = "scenarios/affinity/client-ip.lab.yaml"
 FROM_A_NODE = "scenarios/senders/from-a-node.lab.yaml"
 FROM_LOOPBACK = "scenarios/senders/from-loopback.lab.yaml"
 IN_EACH_FAMILY = "scenarios/families/each-alone.lab.yaml"
@@ -154,6 +157,36 @@ MUTANTS = [
             "a node is told that nobody is there": {"outcome"},
             "a node's datagram is turned away as well": {"outcome"},
         },
+    ),
+    Mutant(
+        "health checks that know no endpoint",
+        "lab.engines.embedded.answers",
+        "local_endpoints",
+        "lambda ports, service: 0",
+        HEALTH_CHECKED,
+        {
+            "a node with endpoints is healthy and says how many it has": {"http"},
+            "the node itself is asked, and sees who asks": {"http"},
+        },
+    ),
+    Mutant(
+        "no memory of clients",
+        BODIES,
+        "remembered",
+        "lambda scope, chain, endpoint, seconds: module.Rule(chain, ())",
+        STICKY,
+        {
+            "a pod's connections go to one backend": {"spread"},
+            "an outside host's connections go to one backend of the node": {"spread"},
+        },
+    ),
+    Mutant(
+        "no rejection of datagrams",
+        FIXED,
+        "JUMPS",
+        "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
+        TRACKED,
+        {"what was rejected is not remembered": {"conntrack", "outcome"}},
     ),
 ]
 

@@ -4,13 +4,16 @@ import contextlib
 import json
 import os
 import socket
+import struct
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from itertools import permutations
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from sandboxed import USERS, sandboxed
-from scenario_cases import DUAL, two_nodes
+from scenario_cases import DUAL, node, pods, scenario, two_nodes
 from wires import BALANCED, BASIC, TUNNELLED, crowded
 
 from lab.ip import Family, IPAddress
@@ -113,6 +116,10 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
             source: await ip(launcher, wiring, "node-a", "route", "get", "203.0.113.9", "from", source)
             for source in ("192.168.7.11", "172.18.0.2")
         }
+        found |= {
+            source: await ip(launcher, wiring, "node-a", "-6", "route", "get", "2001:db8:203:113::9", "from", source)
+            for source in ("fd00:192:168:7::b", "fd00:172:18::2")
+        }
         nodes = {name: udp(wiring, Place(name, name, BALANCED.network_address), 4000) for name in ("node-a", "node-b")}
         for sock in nodes.values():
             sock.setblocking(False)
@@ -137,7 +144,12 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
 @BOTH
 def test_policy_routes_hold_for_their_source_and_balanced_addresses_are_shared_by_flow(ordinary: bool) -> None:
     found = sandboxed(what_crowded_nodes_route, ordinary=ordinary)
-    assert found["devices"] == {"192.168.7.11": "eth1", "172.18.0.2": "eth0"}
+    assert found["devices"] == {
+        "192.168.7.11": "eth1",
+        "172.18.0.2": "eth0",
+        "fd00:192:168:7::b": "eth1",
+        "fd00:172:18::2": "eth0",
+    }
     assert sum(found["shares"]) == 200
     assert min(found["shares"]) > 40, "the router hashes on ports, so flows of one client are shared"
     assert found["torn"] == [], "all packets of a flow take one way"
@@ -172,8 +184,8 @@ MASQUERADING: Mapping[str, Scenario] = {
 async def masqueraded(launcher: Launcher, cases: Mapping[str, Scenario] = MASQUERADING) -> dict[str, list[str]]:
     """The source that receivers see of the outside host when node-a masquerades everything, and the plan's word."""
     found = {}
-    for name, scenario in cases.items():
-        with realise(draw(scenario)) as wiring:
+    for name, case in cases.items():
+        with realise(draw(case)) as wiring:
             everybody = list(places(wiring.plan))
             for family in Family:
                 own = {each.name: each for each in everybody if Family.of(each.address) is family}
@@ -234,11 +246,113 @@ def test_masquerade_into_a_tunnel_takes_the_vxlan_devices_address(ordinary: bool
     }
 
 
+GATEWAY, ITSELF, NOBODY = "its gateway", "itself", "nobody"
+HAIRPINS = {
+    # By mode, and by whether bridged frames pass the IP rules: whom a pod sees that calls itself through a Service, in
+    # IPv4 and in IPv6. Where bridged frames pass no rules, the node routes the packet and masquerades it. On a bridge
+    # that is promiscuous it is translated by the bridge's hooks and goes on by the stack, without a second look at nat:
+    # it comes from the pod's own address, which only IPv4 refuses (fib_validate_source, net/ipv4/fib_frontend.c).
+    ("hairpin-veth", "1"): (GATEWAY, GATEWAY),
+    ("hairpin-veth", "0"): (GATEWAY, GATEWAY),
+    ("promiscuous-bridge", "1"): (NOBODY, ITSELF),
+    ("promiscuous-bridge", "0"): (GATEWAY, GATEWAY),
+    ("none", "1"): (NOBODY, NOBODY),
+    ("none", "0"): (GATEWAY, GATEWAY),
+}
+HAIRPIN_RULES = """\
+*nat
+-A PREROUTING -d {service} -p udp -j DNAT --to-destination {pod}
+-A POSTROUTING -s {pod} -d {pod} -j MASQUERADE
+COMMIT
+"""
+
+
+async def reached_themselves(launcher: Launcher) -> list[Any]:
+    found: list[Any] = []
+    for mode, passed in HAIRPINS:
+        sysctls = {f"net.bridge.bridge-nf-call-{table}": passed for table in ("iptables", "ip6tables")}
+        lab = scenario([node("node-a", sysctls=sysctls)], [pods("echo", "node-a")],
+                       network={**DUAL, "pod_network": "bridge", "hairpin": mode})  # fmt: skip
+        with realise(draw(lab)) as wiring:
+            for pod in places(wiring.plan):
+                if pod.name == "echo":
+                    seen = await whom_it_sees(launcher, wiring, pod, UNUSED[pod.address.version == 6])
+                    found.append([mode, passed, pod.address.version, seen])
+    return found
+
+
+async def whom_it_sees(launcher: Launcher, wiring: Wiring, pod: Place, service: str) -> str:
+    rules = HAIRPIN_RULES.format(service=service, pod=pod.address).encode()
+    restore = "iptables-restore" if pod.address.version == 4 else "ip6tables-restore"
+    done = await launcher.run(
+        wiring.namespaces["node-a"], [restore, "-w"], place="node-a", stdin=rules, deadline=Deadline.after(10)
+    )
+    assert done.status == 0, done.stderr
+    with udp(wiring, pod, 4000) as sock:
+        sock.settimeout(0.3)
+        sock.sendto(b"x", (service, 4000))
+        try:
+            source = ip_address(sock.recvfrom(10)[1][0])
+        except TimeoutError:
+            return NOBODY
+    gateways = [each.interface.ip for each in wiring.plan.namespace("node-a").addresses if each.device == "cni0"]
+    return {pod.address: ITSELF, **dict.fromkeys(gateways, GATEWAY)}[source]
+
+
+@BOTH
+def test_a_pod_on_a_bridge_reaches_itself_as_its_hairpin_lets_it(ordinary: bool) -> None:
+    wanted = [
+        [*how, version, seen] for how, both in HAIRPINS.items() for version, seen in zip((4, 6), both, strict=True)
+    ]
+    assert sandboxed(reached_themselves, ordinary=ordinary) == wanted
+
+
+UNUSED = ("10.96.77.77", "fd00:10:96::7777")
+
+
+async def looped(_: Launcher) -> dict[str, list[int]]:
+    """How often a packet to a cluster IP that nobody has crosses its node's uplink, and the ICMP error that ends it."""
+    found = {}
+    with realise(draw(BASIC["ptp dual"])) as wiring:
+        sender = {each.address.version: each for each in places(wiring.plan) if each.name == "sender"}
+        for address in map(ip_address, UNUSED):
+            with udp(wiring, sender[address.version]) as out:
+                recverr = (socket.IPPROTO_IP, 11) if address.version == 4 else (socket.IPPROTO_IPV6, 25)
+                hops = (socket.IPPROTO_IP, socket.IP_TTL) if address.version == 4 else (socket.IPPROTO_IPV6, 16)
+                out.setsockopt(*recverr, 1)  # IP_RECVERR, IPV6_RECVERR
+                out.setsockopt(*hops, 21)  # IP_TTL, IPV6_UNICAST_HOPS
+                before = crossed(wiring, "node-a")
+                out.sendto(b"x", (str(address), 80))
+                with pytest.raises(OSError, match="No route to host"):
+                    out.recv(1)
+                _, said, _, _ = out.recvmsg(100, 512, socket.MSG_ERRQUEUE)
+                _, _, kind, code = struct.unpack_from("=IBBB", said[0][2])
+                found[str(address)] = [crossed(wiring, "node-a") - before, kind, code]
+    return found
+
+
+def crossed(wiring: Wiring, node: str) -> int:
+    """How many packets have left by the node's uplink."""
+    with inside(wiring.namespaces[node]):
+        lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
+    (uplink,) = [line.split() for line in lines if line.strip().startswith("eth0:")]
+    return int(uplink[10])
+
+
+@BOTH
+def test_a_cluster_ip_that_nobody_has_loops_between_node_and_router_until_its_time_is_up(ordinary: bool) -> None:
+    found = sandboxed(looped, ordinary=ordinary)
+    for address, error in zip(UNUSED, ([11, 0], [3, 0]), strict=True):
+        crossings, *said = found[address]
+        assert crossings >= 10, "a packet of 21 hops leaves the node by every second of them"
+        assert said == error, "time exceeded"
+
+
 async def sysctls_that_differ(launcher: Launcher) -> Any:
     """Keys that do not hold what the plan says once the lab stands, and the devices that have another value."""
     wrong = []
-    for scenario in (two_nodes(), two_nodes(network=DUAL), crowded(), BASIC["unnumbered dual"]):
-        with realise(draw(scenario)) as wiring:
+    for case in (two_nodes(), two_nodes(network=DUAL), crowded(), BASIC["unnumbered dual"]):
+        with realise(draw(case)) as wiring:
             for namespace in wiring.plan.namespaces:
                 own = {sysctl.name for sysctl in namespace.device_sysctls}
                 with inside(wiring.namespaces[namespace.name]):

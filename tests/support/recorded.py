@@ -20,6 +20,7 @@ from lab.scenario.model import (
     Probe,
     Send,
     ServiceTarget,
+    Shares,
     Source,
     SourceExpectation,
     Spread,
@@ -53,7 +54,7 @@ class World:
     outcome: Outcome = Outcome.DELIVERED
     backends: tuple[str, ...] | None = None
     source: SourceExpectation | None = None
-    spread: Spread | None = None
+    spread: Spread | Shares | None = None
     at: str | None = None
     name: str = "a pod reaches echo through its cluster IP"
     addresses: dict[str, IPAddress] = field(default_factory=dict)
@@ -102,7 +103,8 @@ class World:
             payload=0,
             receivers=tuple(
                 Receiver(name=pod, namespace=pod, device="eth0", address=self.address(pod))
-                for pod in (*self.pods, "debug")
+                # who has an address of another network stands outside
+                for pod in (*self.pods, *({"debug"} - self.addresses.keys()))
             ),
             fences=tuple(Fence(name=name, address=self.address(name)) for name in ("node-a", *self.pods)),
             nodes=("node-a", "node-b"),

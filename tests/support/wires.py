@@ -22,6 +22,12 @@ def crowded(addresses: int = 300) -> Scenario:
     routes = (
         NodeRoute(ip_network("198.18.0.0/15"), "eth0", ip_address("172.18.0.1")),
         NodeRoute(ip_network("0.0.0.0/0"), "eth1", ip_address("192.168.7.1"), source=ip_network("192.168.7.11/32")),
+        NodeRoute(
+            ip_network("2001:db8:203:113::/64"),
+            "eth1",
+            ip_address("fd00:192:168:7::1"),
+            source=ip_network("fd00:192:168:7::b/128"),
+        ),
     )
     return scenario(
         [
@@ -36,13 +42,18 @@ def crowded(addresses: int = 300) -> Scenario:
         [
             pods("echo", "node-a", "node-b", replicas=6, shared_netns=True, ports=(HTTP,)),
             pods("agent", "node-a", "node-b", replicas=2, host_network=True, ports=(HTTP,)),
-            pods("sender", "node-a"),
+            pods("sender", "node-a", sysctls={"net.ipv4.tcp_syncookies": "0"}),
         ],
-        [host("client", addresses=addresses), host("neighbour", segment="nodes"), host("disk", segment="storage")],
+        [
+            host("client", addresses=addresses),
+            host("neighbour", segment="nodes", sysctls={"net.ipv4.conf.eth0.arp_ignore": "1"}),
+            host("disk", segment="storage"),
+        ],
         network={
             **DUAL,
             "outside_cidrs": (ip_network("198.19.0.0/22"), ip_network("2001:db8:203:113::/64")),
             "segments": (STORAGE,),
+            "router_sysctls": {"net.ipv4.icmp_ratelimit": "2000"},
             "routed": (RoutedAddress(network=BALANCED, nodes=("node-a", "node-b"), position=at(1)),),
         },
     )
@@ -105,8 +116,10 @@ BASIC: Mapping[str, Scenario] = {
     "unnumbered dual": wire(**DUAL, pod_network="ptp-unnumbered"),
     "masqueraded": wire(**DUAL, outbound_masquerade=True),
     "bridge dual": wire(**DUAL, pod_network="bridge"),
-    "promiscuous bridge": wire(pod_network="bridge", hairpin="promiscuous-bridge"),
-    "bridge without hairpin": wire(pod_network="bridge", hairpin="none"),
+    "unnumbered IPv6": wire(**IPV6, pod_network="ptp-unnumbered"),
+    "bridge IPv6": wire(**IPV6, pod_network="bridge"),
+    "promiscuous bridge": wire(**DUAL, pod_network="bridge", hairpin="promiscuous-bridge"),
+    "bridge without hairpin": wire(**DUAL, pod_network="bridge", hairpin="none"),
     "crowded": crowded(),
     "balanced": balanced(),
     "fixed addresses": fixed(),
@@ -114,7 +127,7 @@ BASIC: Mapping[str, Scenario] = {
 }
 TUNNELLED: Mapping[str, Scenario] = {
     "vxlan ptp dual": wire(**DUAL, inter_node="vxlan"),
-    "vxlan bridge": wire(pod_network="bridge", inter_node="vxlan"),
+    "vxlan bridge": wire(**DUAL, pod_network="bridge", inter_node="vxlan"),
     "vxlan IPv6": wire(**IPV6, inter_node="vxlan"),
     "vxlan fixed addresses": fixed(inter_node="vxlan", pod_network="ptp-unnumbered"),
 }

@@ -102,9 +102,10 @@ class SyncMetrics:
         """How many rules the last synchronisation wrote into one table."""
         self._values[_RULES][family, table] = rules
 
-    def failed(self, family: Family) -> None:
-        """A load was refused."""
-        self._values[_FAILURES][family,] += 1
+    def failed(self, family: Family, loads: int) -> None:
+        """As many loads were refused."""
+        if loads:
+            self._values[_FAILURES][family,] += loads
 
     def forgot(self, family: Family, entries: int) -> None:
         """Conntrack entries were deleted."""

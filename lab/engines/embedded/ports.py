@@ -47,9 +47,13 @@ class ClusterView:
 
 
 class EndpointInfo(NamedTuple):
-    """One endpoint of one service port. ``name`` is ``ip:port``, with brackets around an IPv6 address."""
+    """One endpoint of one service port.
+
+    ``ip`` is its address as text; ``name`` is ``ip:port``, with brackets around an IPv6 address.
+    """
 
     address: IPAddress
+    ip: str
     port: int
     name: str
     is_local: bool
@@ -141,15 +145,15 @@ def ports_of(
     if service.headless or service.type is ServiceType.EXTERNAL_NAME or SERVICE_PROXY_NAME_LABEL in service.labels:
         return
     # Without a cluster IP of the family there is nothing, not even for node ports or VIPs of that family.
-    cluster_ip = next(iter(_of_family(service.cluster_ips, family)), None)
-    if cluster_ip is None:
+    cluster_ips = _of_family(service.cluster_ips, family)
+    if not cluster_ips:
         return
     for port in service.ports:
         yield ServicePortInfo(
             service=service.key,
             name=f"{service.namespace}/{service.name}" + (f":{port.name}" if port.name else ""),
             protocol=port.protocol,
-            cluster_ip=cluster_ip,
+            cluster_ip=cluster_ips[0],
             port=port.port,
             node_port=port.node_port,
             external_ips=_of_family(service.external_ips, family),
@@ -164,7 +168,10 @@ def ports_of(
 
 
 def _of_family(addresses: Sequence[IPAddress], family: Family) -> tuple[IPAddress, ...]:
-    return tuple([address for address in addresses if Family.of(address) is family]) if addresses else ()
+    if not addresses:
+        return ()
+    version = 4 if family is Family.IPV4 else 6
+    return tuple([address for address in addresses if address.version == version])
 
 
 def _vips(service: Service, family: Family) -> tuple[IPAddress, ...]:
@@ -203,22 +210,24 @@ def _endpoints(port: ServicePort, slices: Iterable[EndpointSlice], node_name: st
             for endpoint in item.endpoints:
                 info = _endpoint(endpoint, own.port, node_name)
                 # A pod that moves between slices stands in two of them for a moment; the one that still lives counts.
-                if info.name not in found or not info.terminating:
+                if not endpoint.terminating or info.name not in found:
                     found[info.name] = info
     return tuple([found[name] for name in sorted(found)])
 
 
 def _endpoint(endpoint: Endpoint, port: int, node_name: str) -> EndpointInfo:
     address = endpoint.addresses[0]
+    # As text once: every rule about the endpoint names it, and an address takes longer to write than a rule.
+    ip = str(address)
     return EndpointInfo(
-        address=address,
-        port=port,
-        # Formatting an address by itself would take four times as long, and there is one for every endpoint.
-        name=f"{address!s}:{port}" if address.version == 4 else f"[{address!s}]:{port}",
-        is_local=bool(node_name) and endpoint.node_name == node_name,
-        ready=endpoint.ready,
-        serving=endpoint.serving,
-        terminating=endpoint.terminating,
-        for_zones=endpoint.for_zones,
-        for_nodes=endpoint.for_nodes,
+        address,
+        ip,
+        port,
+        f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}",
+        bool(node_name) and endpoint.node_name == node_name,
+        endpoint.ready,
+        endpoint.serving,
+        endpoint.terminating,
+        endpoint.for_zones,
+        endpoint.for_nodes,
     )

@@ -23,12 +23,14 @@ class Synced:
         full: whether nothing was trusted that is remembered of the kernel.
         rules: how many rules were written, by table.
         left_out: a line for each object that no rule can be written for. The others are served all the same.
+        refused: a line for each Service whose rules the kernel did not take.
     """
 
     what: str
     full: bool = False
     rules: Mapping[str, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 class SyncFailedError(Exception):
@@ -51,6 +53,10 @@ class Proxier(Protocol):
     @property
     def ports(self) -> Sequence[ServicePortInfo]:
         """The service ports that were rendered last."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether there are so many endpoints that nothing is done without need."""
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Bring the kernel in step. Raises ``SyncFailedError``.

@@ -46,9 +46,10 @@ def fault_of_slice(item: EndpointSlice) -> str:
     for port in item.ports:
         if not 0 <= port.port <= _MOST:
             return f"port {port.port} is out of range"
+    version = 4 if item.address_type is Family.IPV4 else 6
     for endpoint in item.endpoints:
         if not endpoint.addresses:
             return "an endpoint has no address"
-        if Family.of(endpoint.addresses[0]) is not item.address_type:
+        if endpoint.addresses[0].version != version:
             return f"the endpoint {endpoint.addresses[0]} is not of the slice's address type {item.address_type}"
     return ""

@@ -4,9 +4,10 @@ Owns: ``EmbeddedEngine``: following the store, gathering changes, and saying whi
 Must not: know how a mode programs the kernel (its proxiers do), or run processes.
 
 The store calls back within whatever changes it; the loop then takes all that has gathered, as soon as its pace allows.
-Besides changes, four things make it run, as in kube-proxy: a load that failed is tried again after a sync period; the
+Besides changes, four things make it run, as in kube-proxy: what was refused is tried again after a sync period; the
 canary chains are looked for once a sync period, and a flush by somebody else is answered by a full synchronisation;
-so is a change of the node's zone; and once an hour nothing is trusted that is remembered of the kernel.
+so is a change of the node's zone; and once an hour, but in large clusters, nothing is trusted that is remembered of
+the kernel.
 """
 
 import asyncio
@@ -86,7 +87,10 @@ class EmbeddedEngine:
         self._surroundings = surroundings or NoSurroundings()
         self._clock = clock or MonotonicClock()
         self._proxiers: dict[Family, Proxier] = {
-            family: IptablesProxier(family, loader, settings, shape) for family in families
+            family: IptablesProxier(
+                family, loader, settings, shape, sync_period=self._periods.sync, now=self._clock.now
+            )
+            for family in families
         }
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._wake = asyncio.Event()
@@ -184,10 +188,10 @@ class EmbeddedEngine:
                 return
             now = self._clock.now()
             flushed = now >= self._look_at and await self._is_flushed(now)
-            full = flushed or now >= self._full_at
+            again = flushed or now >= self._retry_at
             due = self._has_changes and self._pace.ready_at(now) <= now
-            if full or due or now >= self._retry_at:
-                await self._sync(full=full)
+            if again or due or now >= self._full_at:
+                await self._sync(full=again)
 
     async def _is_flushed(self, now: float) -> bool:
         """Whether somebody else has emptied our tables. Until a failed load succeeds, nothing is expected of them."""
@@ -209,25 +213,31 @@ class EmbeddedEngine:
         node = self._facts()
         self.health.node_eligible = self._store.get(Key("Node", "", self._node_name)) is not None
         moved, self._zone = self._zone not in (None, node.zone), node.zone
-        if full:
+        hourly = self._clock.now() >= self._full_at
+        if full or hourly:
             self._full_at = self._clock.now() + self._periods.full
         failures: list[SyncFailedError] = []
         left_out: dict[str, None] = {}
-        for family in self._proxiers:
+        refused = 0
+        for family, proxier in self._proxiers.items():
+            # A large cluster goes by what is remembered, as long as nothing speaks against it.
+            everything = full or moved or (hourly and not proxier.is_large)
             try:
-                done = await self._sync_family(family, cluster, node, full=full or moved)
+                done = await self._sync_family(family, cluster, node, full=everything)
                 self._log.append(f"revision {revision}: {done.what}")
-                left_out |= dict.fromkeys(done.left_out)
+                left_out |= dict.fromkeys((*done.left_out, *done.refused))
+                refused += len(done.refused)
+                self.metrics.failed(family, len(done.refused))
             except SyncFailedError as failure:
                 failures.append(failure)
-                self.metrics.failed(family)
+                self.metrics.failed(family, 1)
                 self._log.append(f"revision {revision}: {failure.what}")
         self._log.extend(line for line in left_out if line not in self._left_out)
         self._left_out = left_out
         if not failures:
             served = Served({family: proxier.ports for family, proxier in self._proxiers.items()})
             self._log.extend(await self._surroundings.follow(served))
-        self._retry_at = self._clock.now() + self._periods.sync if failures else math.inf
+        self._retry_at = self._clock.now() + self._periods.sync if failures or refused else math.inf
         self._outcome = _Outcome(revision, tuple(failures))
         if self._has_changes:
             self._queued()

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from lab.ip import Family
+from lab.plan.masquerade import masquerade_text
 from lab.plan.model import Plan
 from lab.report.reproduction import wire
 from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, frames_of, needed
@@ -113,6 +115,7 @@ def reproduction(
         return None
     wanted = needed(verdict, plan, rules)
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
+    loads += _masquerades(wanted, tool)
     frames = frames_of(verdict.errand, capture)
     tools = sorted({command.split()[0] for _, command, _ in loads}) or ["sh"]
     parts = [
@@ -173,6 +176,15 @@ def _loads(node: str, text: str, tool: str) -> Iterator[tuple[str, str, tuple[st
     for family, lines in commands.items():
         if lines:
             yield node, f"ip{family}tables-{tool}-restore", tuple(lines)
+
+
+def _masquerades(plan: Plan, tool: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The rules that are the wire's own, as loads beside those of the proxy."""
+    for namespace in plan.namespaces:
+        for each in namespace.masquerades:
+            family = "" if each.family is Family.IPV4 else "6"
+            command = f"ip{family}tables-{tool}-restore --noflush"
+            yield namespace.name, command, tuple(masquerade_text(each).splitlines())
 
 
 def _uncounted(line: str) -> str:

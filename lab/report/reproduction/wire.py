@@ -10,6 +10,7 @@ from itertools import groupby
 from lab.ip import Family
 from lab.plan.errand import Detour
 from lab.plan.model import (
+    DETOUR_TABLE,
     MAIN_TABLE,
     Address,
     Bridge,
@@ -66,7 +67,7 @@ def furnishing(plan: Plan, namespace: Namespace) -> Iterator[tuple[str, tuple[st
 
 def detour(way: Detour) -> str:
     """The route that one probe needs in the router."""
-    return f"route replace {way.destination} via {way.via} dev {way.device}"
+    return f"route replace {way.destination} via {way.via} dev {way.device} table {DETOUR_TABLE}"
 
 
 def _paths(values: Iterable[Sysctl]) -> tuple[str, ...]:

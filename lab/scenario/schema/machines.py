@@ -109,6 +109,12 @@ class NodeShape(ScenarioShape):
         description="Sysctls to set in the node, by dotted name, instead of the lab's own values.",
         examples=[{"net.ipv4.conf.all.route_localnet": 1}],
     )
+    internal_ips: Annotated[list[Address], AfterValidator(distinct)] = Field(
+        default_factory=list,
+        alias="internalIPs",
+        description="Fixed addresses of the node itself, one of each family, in nodeCIDR; else the lab chooses.",
+        examples=[["172.18.0.77"]],
+    )
     addresses: list[
         Annotated[NodeAddressShape, BeforeValidator(_address_of_text, json_schema_input_type=str | NodeAddressShape)]
     ] = Field(
@@ -197,6 +203,11 @@ class PodShape(ScenarioShape):
         description="Whether the replicas on a node share one namespace, each with an address of its own: for "
         "hundreds of endpoints.",
     )
+    sysctls: Sysctls = Field(
+        default_factory=dict,
+        description="Sysctls to set in the pods' namespaces, by dotted name, instead of the lab's own values.",
+        examples=[{"net.ipv4.ip_unprivileged_port_start": 0}],
+    )
 
 
 class HostShape(ScenarioShape):
@@ -209,6 +220,11 @@ class HostShape(ScenarioShape):
     )
     addresses: Annotated[int, Between(1, MOST_ADDRESSES)] = Field(
         default=1, description="How many addresses it has in each family.", examples=[200]
+    )
+    sysctls: Sysctls = Field(
+        default_factory=dict,
+        description="Sysctls to set on the host, by dotted name, instead of the lab's own values.",
+        examples=[{"net.ipv4.tcp_syn_retries": 1}],
     )
 
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from lab.ip import Family, IPNetwork
 from lab.scenario.problems import listed
 from lab.scenario.schema.base import ScenarioShape, refused, word_of
-from lab.scenario.schema.syntax import Name, Network, distinct, listed_if_single
+from lab.scenario.schema.syntax import Name, Network, Sysctls, distinct, listed_if_single
 
 __all__ = [
     "Families",
@@ -152,6 +152,11 @@ class NetworkShape(ScenarioShape):
     )
     segments: dict[Name, SegmentShape] = Field(
         default_factory=dict, description="Further segments by name.", examples=[{"storage": {"cidr": "172.19.0.0/16"}}]
+    )
+    router_sysctls: Sysctls = Field(
+        default_factory=dict,
+        description="Sysctls to set in the router, by dotted name, instead of the lab's own values.",
+        examples=[{"net.ipv4.fib_multipath_hash_policy": 0}],
     )
     routed: list[RoutedShape] = Field(
         default_factory=list,

@@ -147,4 +147,4 @@ def test_feature_gates() -> None:
 
 def test_versions_are_ordered_as_numbers_and_a_prerelease_comes_before_its_release() -> None:
     versions = ["v1.9.0", "v1.34.2", "v1.34.10", "v1.36.0-alpha.1", "v1.36.0", "v1.36.0-dirty"]
-    assert sorted(versions[::-1], key=order)[:5] == versions[:5]
+    assert sorted(frozenset(versions[:5]), key=order) == versions[:5]

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -172,13 +173,30 @@ def test_check_says_what_stands_in_a_file_that_is_fine(caller: Caller) -> None:
     assert caller.type("check", "x.lab.yaml") == (ExitCode.OK, "x.lab.yaml: ok, 2 probes\n", "")
 
 
-def test_check_says_what_only_laying_out_can_tell(caller: Caller) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "client: {",
+            "client: {addresses: [10.244.0.1], ",
+            ":8:5: client: 10.244.0.1 is the gateway of node-a's pods already; choose another one",
+        ),
+        ("spec:\n", "spec:\n  network: {nodeCIDR: 10.9.0.0/31}\n", ": no address is left in spec.network.nodeCIDR"),
+        ("spec:\n", "spec:\n  network: {podCIDR: 10.9.0.0/25}\n", ": no /24 is left in spec.network.podCIDR"),
+        ("spec:\n", "spec:\n  network: {serviceCIDR: 10.9.0.0/31}\n", "the service CIDR 10.9.0.0/31 is exhausted"),
+        ("source: preserved", "source: {node: node-a, device: overlay}", "a node has no device 'overlay'"),
+    ],
+    ids=["fixed address", "nodes", "pods", "Services", "device"],
+)
+def test_check_says_where_what_only_laying_out_can_tell(caller: Caller, old: str, new: str, said: str) -> None:
     caller.scenario("x.lab.yaml", "one")
     text = (caller.folder / "x.lab.yaml").read_text()
-    (caller.folder / "x.lab.yaml").write_text(text.replace("client: {", "client: {addresses: [10.244.0.1], "))
+    assert old in text
+    (caller.folder / "x.lab.yaml").write_text(text.replace(old, new, 1))
     code, output, errors = caller.type("check", "x.lab.yaml")
     assert (code, output) == (ExitCode.SCENARIO, "")
-    assert "x.lab.yaml:8:5: client: 10.244.0.1 is the gateway of node-a's pods already; choose another one" in errors
+    assert said in errors
+    assert all(re.match(r"x\.lab\.yaml:\d+:\d+: ", line) for line in errors.splitlines())
 
 
 @pytest.mark.parametrize("verb", ["run", "check"])

@@ -25,6 +25,7 @@ EXTERNAL_LOCAL = PORT._replace(external_policy_local=True, node_port=30080)
 def endpoint(name: str, state: str = "ready", **fields: object) -> EndpointInfo:
     plain = EndpointInfo(
         address=ip_address("10.42.0.10"),
+        ip="10.42.0.10",
         port=8080,
         name=name,
         is_local=name.startswith("here"),

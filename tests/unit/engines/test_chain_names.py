@@ -1,27 +1,21 @@
 import pytest
 
 from lab.engines.embedded.iptables.names import endpoint_chain, port_chains
-from lab.ip import Protocol
 
 
 @pytest.mark.parametrize(
-    ("port_name", "suffix"), [("default/echo", "HV6DMF63W6MGLRDE"), ("ns1/svc1:p80", "XPGD46QRK7WJZT7O")]
+    ("identity", "suffix"), [("default/echotcp", "HV6DMF63W6MGLRDE"), ("ns1/svc1:p80tcp", "XPGD46QRK7WJZT7O")]
 )
-def test_service_chains(port_name: str, suffix: str) -> None:
-    found = [chain.name for chain in port_chains(port_name, Protocol.TCP)]
-    assert found == [f"KUBE-{kind}-{suffix}" for kind in ("SVC", "SVL", "EXT", "FW")]
+def test_service_chains(identity: str, suffix: str) -> None:
+    assert port_chains(identity) == tuple(f"KUBE-{kind}-{suffix}" for kind in ("SVC", "SVL", "EXT", "FW"))
 
 
 @pytest.mark.parametrize(
-    ("port_name", "endpoint", "name"),
+    ("identity", "endpoint", "name"),
     [
-        ("default/echo", "10.42.0.10:8080", "KUBE-SEP-QKHRHCLFVYAPNTMT"),
-        ("ns4/svc4:p80", "10.180.0.5:80", "KUBE-SEP-C6EBXVWJJZMIWKLZ"),
+        ("default/echotcp", "10.42.0.10:8080", "KUBE-SEP-QKHRHCLFVYAPNTMT"),
+        ("ns4/svc4:p80tcp", "10.180.0.5:80", "KUBE-SEP-C6EBXVWJJZMIWKLZ"),
     ],
 )
-def test_endpoint_chains(port_name: str, endpoint: str, name: str) -> None:
-    assert endpoint_chain(port_name, Protocol.TCP, endpoint).name == name
-
-
-def test_protocols_have_chains_of_their_own() -> None:
-    assert len({port_chains("default/dns", protocol).cluster for protocol in Protocol}) == 3
+def test_endpoint_chains(identity: str, endpoint: str, name: str) -> None:
+    assert endpoint_chain(identity, endpoint) == name

@@ -133,16 +133,16 @@ def test_only_the_first_synchronisation_reads_the_rules_back() -> None:
     run(scenario())
 
 
-def test_a_refused_load_keeps_the_rules_names_the_service_and_the_next_is_a_full_one() -> None:
+def test_a_refused_load_keeps_the_rules_and_the_next_is_a_full_one() -> None:
     async def scenario() -> None:
         store, loader = seeded(), MemoryLoader()
         engine = made(store, loader)
         await engine.start()
         before = await engine.dump()
         saves = loader.saves
-        loader.refuse = "--to-destination 10.42.0.12"
+        loader.refuse = "-j MARK --or-mark"
         revision = store.apply(replace(SLICE, endpoints=(endpoint(A, 11), endpoint(A, 12))))
-        with pytest.raises(EngineError, match=r"Service default/echo: -A .* --to-destination 10\.42") as raised:
+        with pytest.raises(EngineError, match=r"refused line \d+: -A KUBE-MARK-MASQ -j MARK") as raised:
             await engine.wait_synced(revision, soon())
         assert raised.value.node == HERE
         assert re.fullmatch(r"iptables-restore: line \d+ failed", raised.value.log)
@@ -178,7 +178,7 @@ def test_one_familys_refusal_does_not_stop_the_other() -> None:
         await engine.start()
         six = echo(Addresses(Family.IPV6), name="six")
         store.apply(slice_of(six, Addresses(Family.IPV6), endpoint(Addresses(Family.IPV6), 10)))
-        loader.refuse = "no luck"
+        loader.refuse = "Permission denied"
         store.apply(echo(A, name="four"))
         with pytest.raises(EngineError, match="IPv4: "):
             await engine.wait_synced(store.apply(six), soon())

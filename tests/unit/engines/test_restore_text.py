@@ -103,7 +103,7 @@ def test_stale_chains_are_emptied_then_deleted_and_strangers_are_left_alone() ->
 def test_a_service_that_goes_takes_its_chains_with_it() -> None:
     second = restore(ruleset("empty"), Held().after(ruleset("node-port-local-affinity")))
     removed = {line.split()[1] for line in lines(second) if line.startswith("-X")}
-    assert removed == {chain.name for port in ruleset("node-port-local-affinity").ports for chain in port.chains}
+    assert removed == {chain for port in ruleset("node-port-local-affinity").ports for chain in port.chains}
 
 
 def test_kube_firewall_is_made_but_not_emptied_where_its_rule_is_not_ours() -> None:

@@ -9,7 +9,7 @@ from memory_loader import MemoryLoader
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from virtual_clock import VirtualClock
 
-from lab.cluster.objects import ZONE_LABEL, Node
+from lab.cluster.objects import ZONE_LABEL, EndpointSlice, Node
 from lab.cluster.store import Store
 from lab.engines.embedded.pace import Pace, Periods
 from lab.engines.embedded.settings import ProxySettings
@@ -118,6 +118,41 @@ def test_once_an_hour_everything_is_written() -> None:
     staged(test)
 
 
+def test_in_a_large_cluster_nothing_is_written_without_need() -> None:
+    """No hourly synchronisation in full; and stale chains go together, once a sync period."""
+
+    def large(count: int) -> tuple[EndpointSlice, ...]:
+        ips = [A.of("pod", 0) + number for number in range(count)]
+        return (replace(SLICE, endpoints=tuple(replace(endpoint(A, 10), addresses=(ip,)) for ip in ips)),)
+
+    def endpoint_chains(stage: Stage) -> int:
+        return sum(chain.startswith("KUBE-SEP-") for chain in stage.loader.tables[Family.IPV4]["nat"])
+
+    async def test(stage: Stage) -> None:
+        for thing in (*large(1002), other := replace(ECHO, name="other")):
+            stage.store.apply(thing)
+        stage.store.apply(slice_of(other, A, endpoint(A, 10)))
+        await stage.clock.advance(31)
+        assert endpoint_chains(stage) == 1003
+
+        saves = stage.loader.saves
+        stage.store.delete(other.key)
+        await stage.clock.advance(2)
+        assert endpoint_chains(stage) == 1003, "one of them stale"
+        await stage.clock.advance(31)
+        assert endpoint_chains(stage) == 1003, "nothing has happened since"
+        stage.store.apply(large(1001)[0])
+        await stage.clock.advance(2)
+        assert endpoint_chains(stage) == 1001
+
+        nat = stage.loader.tables[Family.IPV4]["nat"]
+        nat["KUBE-SERVICES"].clear()
+        await stage.clock.advance(3601)
+        assert stage.loader.saves == saves, "nothing was read back, so nothing was written in full"
+
+    staged(test)
+
+
 def test_a_node_that_moves_to_another_zone_is_written_in_full() -> None:
     async def test(stage: Stage) -> None:
         stage.store.apply(Node(name=HERE, labels={ZONE_LABEL: "green"}, addresses=(A.of("node", 2),)))
@@ -164,7 +199,7 @@ def test_an_unsound_object_is_told_once_and_harms_nobody() -> None:
 
 def test_metrics_bear_kube_proxys_names() -> None:
     async def test(stage: Stage) -> None:
-        stage.loader.refuse = "no"
+        stage.loader.refuse = "Permission denied"
         await stage.change()
         text = stage.engine.metrics.text().decode()
         assert 'kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"} 1.0' in text

@@ -6,13 +6,16 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 import pytest
 from scenario_cases import ECHO, at, front, host, node, pods, probe, scenario, two_nodes
 from wires import BASIC as WIRES
+from wires import crowded
 
+from lab.assembly import assemble
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
 from lab.ip import Family, Protocol
 from lab.plan.errand import STACK, Detour, Errand
 from lab.plan.errands import resolve
 from lab.plan.topology import draw
+from lab.scenario.load import parse_scenario
 from lab.scenario.model import (
     AddressTarget,
     Front,
@@ -109,6 +112,16 @@ def test_what_the_router_shares_has_no_detour_and_a_fence_to_every_node_that_sha
     found = shared_errand(probe("p", "client", by(Front.LOAD_BALANCER_IP)))
     assert found.detour is None
     assert [fence.name for fence in found.fences] == ["node-a", "node-c"]
+
+
+def test_no_fence_stands_in_the_senders_own_namespace() -> None:
+    case = crowded(addresses=3)
+    to_host = HostTarget(host="client", port=53)
+    case = replace(case, probes=(probe("shared", "echo-1", to_host), probe("on the node", "agent-1", to_host)))
+    shared, on_the_node = (errand.fences for errand in resolve(case, draw(case), ()))
+    everybody = {pod.name for pod in draw(case).pods}
+    assert {fence.name for fence in shared} == {"node-a"} | everybody - {"echo-1", "echo-3", "echo-5"}
+    assert {fence.name for fence in on_the_node} == everybody - {"agent-1"}
 
 
 def test_a_node_that_is_named_gets_what_the_router_would_share() -> None:
@@ -318,3 +331,41 @@ def test_what_listens_on_a_node_is_known_by_its_ports() -> None:
     case = replace(WIRES["crowded"], probes=(probe("p", "agent-1", PodTarget(pod="echo-2")),))
     found = {each.name: each for each in resolve(case, draw(case), ())[0].receivers if each.namespace == "node-b"}
     assert {(each.device, bool(each.ports)) for each in found.values()} == {(STACK, True)}
+
+
+MACHINES = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: machines}
+spec:
+  nodes: {node-a: {internalIPs: [172.18.0.77]}}
+  pods: {client: {}}
+  hosts: {database: {addresses: 3}, idle: {}}
+  probes:
+  - name: a Service without selector
+    from: client
+    to: {service: db, via: clusterIP}
+    expect: {outcome: delivered, source: preserved}
+---
+{apiVersion: v1, kind: Service, metadata: {name: db}, spec: {ports: [{port: 5432}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: db-1, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+ports: [{port: 5432}]
+endpoints: [{addresses: [203.0.113.10]}, {addresses: [203.0.113.12]}]
+"""
+
+
+def test_hosts_that_slices_name_listen_receive_and_are_fenced() -> None:
+    assembly = assemble(parse_scenario(MACHINES, "f"))
+    listening = {place.name: [str(each.port) for each in place.listeners] for place in assembly.plan.namespaces}
+    assert (listening["database"], listening["idle"]) == (["5432"], [])
+    (errand,) = assembly.errands
+    hosts = [(each.name, str(each.address)) for each in errand.receivers if each.name != "client"]
+    assert hosts == [("database", "203.0.113.10"), ("database", "203.0.113.12")]
+    assert [(fence.name, str(fence.address)) for fence in errand.fences] == [
+        ("node-a", "172.18.0.77"),
+        ("database", "203.0.113.10"),
+    ]

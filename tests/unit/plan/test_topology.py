@@ -146,6 +146,18 @@ def test_sysctls_of_a_node_override_the_labs_own_and_are_required() -> None:
     assert own["net.netfilter.nf_conntrack_tcp_be_liberal"].value == "0"
 
 
+def test_sysctls_of_pods_hosts_and_the_router_override_the_labs_own() -> None:
+    plan = draw(BASIC["crowded"])
+    wanted = {
+        "sender": Sysctl("net.ipv4.tcp_syncookies", "0"),
+        "router": Sysctl("net.ipv4.icmp_ratelimit", "2000"),
+        "neighbour": Sysctl("net.ipv4.conf.eth0.arp_ignore", "1"),
+    }
+    for namespace in plan.namespaces:
+        found = {*namespace.sysctls, *namespace.device_sysctls} & {*wanted.values()}
+        assert found == ({wanted[namespace.name]} if namespace.name in wanted else set())
+
+
 NODE = node("a", line=5)
 
 THREE_NODES = [node(f"n{number}", line=number) for number in range(3)]
@@ -180,7 +192,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario(THREE_NODES, network=cidr("pod_cidrs", "10.0.0.0/23")),
-        ["case.lab.yaml:2:1: n2: no /24 is left in spec.network.podCIDRs (10.0.0.0/23): 2 nodes have one"],
+        ["case.lab.yaml:2:1: n2: no /24 is left in spec.network.podCIDR (10.0.0.0/23): 2 nodes have one"],
     ),
     (
         scenario([NODE], [pods("p", "a", replicas=246, line=4)]),
@@ -192,15 +204,15 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario([NODE], network=cidr("node_cidrs", "10.0.0.0/31")),
-        ["case.lab.yaml:5:1: a: no address is left in spec.network.nodeCIDRs (10.0.0.0/31): 0 have one"],
+        ["case.lab.yaml:5:1: a: no address is left in spec.network.nodeCIDR (10.0.0.0/31): 0 have one"],
     ),
     (
         scenario([NODE], network=cidr("pod_cidrs", "10.96.0.0/12")),
-        ["spec.network.podCIDRs: 10.96.0.0/12 and spec.network.serviceCIDRs 10.96.0.0/16 overlap"],
+        ["spec.network.podCIDR: 10.96.0.0/12 and spec.network.serviceCIDR 10.96.0.0/16 overlap"],
     ),
     (
         scenario([NODE], network={"node_cidrs": ()}),
-        ["spec.network.nodeCIDRs: expected one IPv4 network, found 0"],
+        ["spec.network.nodeCIDR: expected one IPv4 network, found 0"],
     ),
     (
         scenario([NODE], network={"pod_network": "macvlan"}),
@@ -223,8 +235,21 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
         ["a: sysctl net.ipv4.conf.eth0/1.rp_filter: there is no such device; there are all, default, lo, eth0"],
     ),
     (
+        scenario(
+            [NODE],
+            [pods("p", "a", line=6, replicas=2, shared_netns=True, sysctls={"net.ipv4.conf.eth7.rp_filter": "1"})],
+            [host("h", line=7, sysctls={"net.ipv4.conf.eth8.rp_filter": "1"})],
+            network={"router_sysctls": {"net.ipv4.conf.eth9.rp_filter": "1"}},
+        ),
+        [
+            "case.lab.yaml: router: sysctl net.ipv4.conf.eth9.rp_filter: there is no such device; there are all,",
+            "case.lab.yaml:6:1: p@a: sysctl net.ipv4.conf.eth7.rp_filter: there is no such device; there are all,",
+            "case.lab.yaml:7:1: h: sysctl net.ipv4.conf.eth8.rp_filter: there is no such device; there are all,",
+        ],
+    ),
+    (
         scenario([NODE], network={"families": (Family.IPV6,)}),
-        [f"spec.network.{key}CIDRs: expected one IPv6 network" for key in ("pod", "node", "service", "outside")],
+        [f"spec.network.{key}CIDR: expected one IPv6 network" for key in ("pod", "node", "service", "outside")],
     ),
     (
         scenario(

@@ -128,7 +128,8 @@ def test_a_pod_is_an_entry_of_the_scenario() -> None:
 def test_a_node_gives_labels_or_is_a_node_of_its_own() -> None:
     scenario = read(
         "apiVersion: v1\nkind: List\nitems:\n"
-        "- {apiVersion: v1, kind: Node, metadata: {name: node-a, labels: {topology.kubernetes.io/zone: x}}}\n"
+        "- {apiVersion: v1, kind: Node, metadata: {name: node-a, labels: {topology.kubernetes.io/zone: x}},"
+        " status: {addresses: [{type: InternalIP, address: 172.18.0.77}, {type: Hostname, address: node-a}]}}\n"
         "- {apiVersion: v1, kind: Node, metadata: {name: node-c}, status: {addresses: "
         "[{type: Hostname, address: c}]}}\n"
     )
@@ -137,6 +138,7 @@ def test_a_node_gives_labels_or_is_a_node_of_its_own() -> None:
         ("node-b", {}),
         ("node-c", {}),
     ]
+    assert [str(each) for each in scenario.nodes[0].internal_ips] == ["172.18.0.77"]
 
 
 def test_manifests_of_other_files_are_told_of_by_their_own_places(tmp_path: Path) -> None:

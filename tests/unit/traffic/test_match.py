@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from lab.ip import Protocol
-from lab.kernel.capture import Frame
+from lab.kernel.batches import Frame
 from lab.traffic.identity import Identity, Kind
 from lab.traffic.match import FenceSighting, Matcher, Vantage
 from lab.verdict.evidence import Direction, Observation, Packet

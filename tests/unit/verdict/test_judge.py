@@ -10,8 +10,29 @@ from recorded import World
 from lab.codec import dumps, loads
 from lab.errors import InternalError
 from lab.ip import Protocol
-from lab.scenario.model import Manner, NodeDevice, Outcome, Preserved, Spread
-from lab.verdict.evidence import Direction, Evidence, FenceReport, Packet, RuleCount, TapLoss
+from lab.scenario.model import (
+    ConntrackExpect,
+    Entries,
+    HttpExpect,
+    Manner,
+    NodeDevice,
+    Outcome,
+    Position,
+    Preserved,
+    Reply,
+    Shares,
+    Spread,
+)
+from lab.verdict.evidence import (
+    Direction,
+    Evidence,
+    FenceReport,
+    HttpReport,
+    Packet,
+    RuleCount,
+    TableEntry,
+    TapLoss,
+)
 from lab.verdict.judge import judge
 from lab.verdict.model import Judgement, ProbeVerdict, Verdict
 
@@ -486,3 +507,133 @@ def test_a_verdict_carried_elsewhere_is_judged_again_the_same() -> None:
     carried = loads(dumps(verdict, ProbeVerdict), ProbeVerdict)
     assert carried == verdict
     assert judge(carried.probe, carried.errand, None, carried.evidence) == verdict
+
+
+# Expectations beside the outcome.
+
+STICKY = World(flows=40, backends=("echo-1", "echo-2", "echo-3"), spread=Spread.STICKY)
+
+
+def spread_over(world: World, counts: dict[str, int]) -> Evidence:
+    pods = [pod for pod, count in counts.items() for _ in range(count)]
+    return world.evidence([seen for flow, pod in enumerate(pods) for seen in world.round_trip(flow, pod)])
+
+
+def test_flows_that_stick_to_one_backend_pass_and_the_others_are_not_missed() -> None:
+    verdict = judged(STICKY, spread_over(STICKY, {"echo-2": 40}))
+    assert verdict.overall is PASS
+    assert one(STICKY, verdict.evidence, "spread").observed == "echo-2 40"
+
+
+def test_one_flow_elsewhere_is_not_sticky() -> None:
+    verdict = one(STICKY, spread_over(STICKY, {"echo-2": 39, "echo-1": 1}), "spread")
+    assert (verdict.judgement, verdict.reasons) == (FAIL, ("the flows of one client went to echo-2 and echo-1",))
+
+
+def test_too_few_flows_or_backends_show_no_sticking() -> None:
+    few = replace(STICKY, flows=19)
+    assert one(few, spread_over(few, {"echo-1": 19}), "spread").reasons == (
+        "19 flows may all go to one of 3 backends by chance; 20 hardly do",
+    )
+    alone = replace(STICKY, backends=None)
+    assert one(alone, spread_over(alone, {"echo-1": 40}), "spread").judgement is INCONCLUSIVE
+
+
+WEIGHTED = World(flows=5000, spread=Shares({"echo-1": 0.75, "echo-2": 0.25}))
+
+
+@pytest.mark.parametrize(
+    ("counts", "judgement"),
+    [
+        ({"echo-1": 3750, "echo-2": 1250}, PASS),
+        ({"echo-1": 2500, "echo-2": 2500}, FAIL),
+        ({"echo-1": 3750, "echo-2": 1249, "echo-3": 1}, FAIL),
+        ({"echo-1": 5000}, FAIL),
+    ],
+)
+def test_shares_are_those_that_the_author_names(counts: dict[str, int], judgement: Judgement) -> None:
+    assert one(WEIGHTED, spread_over(WEIGHTED, counts), "spread").judgement is judgement
+
+
+def test_shares_of_too_few_flows_show_nothing() -> None:
+    few = replace(WEIGHTED, flows=8)
+    assert one(few, spread_over(few, {"echo-1": 6, "echo-2": 2}), "spread").judgement is INCONCLUSIVE
+
+
+def expecting(world: World, evidence: Evidence, key: str, **expect: object) -> Verdict:
+    positions = {each: Position("x", 1, 1) for each in ("outcome", *expect)}
+    probe = replace(world.probe, expect=replace(world.probe.expect, positions=positions, **expect))  # type: ignore[arg-type]
+    verdicts = judge(probe, world.errand, None, evidence).verdicts
+    return next(verdict for verdict in verdicts if verdict.expectation == key)
+
+
+def test_a_reply_that_is_to_be_left_as_it_is_comes_from_the_backend_itself() -> None:
+    leaves, arrives, answers, hears = DELIVERED.round_trip(0, "echo-1")
+    own = replace(hears, source=arrives.destination, source_port=arrives.destination_port)
+    asked = {"key": "reply", "reply": Reply.UNTRANSLATED}
+    left_alone = DELIVERED.evidence([leaves, arrives, answers, own])
+    assert expecting(DELIVERED, left_alone, **asked).judgement is PASS  # type: ignore[arg-type]
+    translated = expecting(DELIVERED, DELIVERED.evidence([leaves, arrives, answers, hears]), **asked)  # type: ignore[arg-type]
+    assert translated.judgement is FAIL
+    assert translated.reasons[0].endswith("where it arrived")
+    assert one(DELIVERED, left_alone, "reply").judgement is FAIL
+
+
+@pytest.mark.parametrize(
+    ("report", "judgement", "reason"),
+    [
+        (HttpReport(0, 200, 2), PASS, None),
+        (HttpReport(0, 503, 2), FAIL, "the status was 503"),
+        (HttpReport(0, 200, 1), FAIL, "it told of 1 local endpoint"),
+        (HttpReport(0, 200), FAIL, "it told of no number of local endpoints"),
+        (HttpReport(0, 0, error="ECONNREFUSED"), FAIL, "no answer by HTTP: the socket says ECONNREFUSED"),
+        (HttpReport(0, 0, error="timeout"), FAIL, "no answer came by HTTP"),
+        (None, INCONCLUSIVE, "nothing was asked by HTTP"),
+    ],
+)
+def test_http_is_judged_by_status_and_body(report: HttpReport | None, judgement: Judgement, reason: str | None) -> None:
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(report,) if report else ())
+    verdict = expecting(DELIVERED, evidence, "http", http=HttpExpect(status=200, local_endpoints=2))
+    assert verdict.judgement is judgement
+    assert verdict.reasons[:1] == ((reason,) if reason else ())
+
+
+def test_an_outcome_that_nobody_asked_for_beside_http_is_not_judged() -> None:
+    probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200), positions={}))
+    probe = replace(probe, expect=replace(probe.expect, backends=None, source=None))
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(HttpReport(0, 200),))
+    assert [each.expectation for each in judge(probe, DELIVERED.errand, None, evidence).verdicts] == ["http"]
+
+
+ENTRY = TableEntry("node-a", *(part for end in ("debug", "service", "echo-1") for part in (DELIVERED.address(end), 80)))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "judgement"),
+    [
+        (ConntrackExpect(some=Entries(reply_from="echo-1")), PASS),
+        (ConntrackExpect(some=Entries(reply_from=str(DELIVERED.address("echo-1")), port=80)), PASS),
+        (ConntrackExpect(some=Entries(reply_from="echo-2")), FAIL),
+        (ConntrackExpect(some=Entries(original_from="debug", port=81)), FAIL),
+        (ConntrackExpect(node="node-b", some=Entries(reply_from="echo-1")), FAIL),
+        (ConntrackExpect(none=Entries(reply_from="echo-1")), FAIL),
+        (ConntrackExpect(none=Entries(reply_from="echo-2")), PASS),
+        (ConntrackExpect(node="node-b", none=Entries(reply_from="echo-1")), PASS),
+    ],
+)
+def test_the_tables_hold_what_they_must_and_nothing_that_they_must_not(
+    wanted: ConntrackExpect, judgement: Judgement
+) -> None:
+    world = DELIVERED
+    names = {name: (world.address(name),) for name in ("debug", "echo-1", "echo-2")}
+    probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
+    errand = replace(world.errand, tables=True, addresses=names)
+    evidence = world.evidence(world.round_trip(0, "echo-1"), entries=(ENTRY,))
+    (verdict,) = [each for each in judge(probe, errand, None, evidence).verdicts if each.expectation == "conntrack"]
+    assert verdict.judgement is judgement
+    (unread,) = [
+        each
+        for each in judge(probe, errand, None, replace(evidence, entries=None)).verdicts
+        if each.expectation == "conntrack"
+    ]
+    assert unread.judgement is INCONCLUSIVE

@@ -13,43 +13,46 @@ from collections.abc import Iterator
 from lab.engines.embedded.categories import Refusal
 from lab.engines.embedded.iptables import names
 from lab.engines.embedded.iptables.matches import TO_LOCAL, comment, to_address, transport
-from lab.engines.embedded.iptables.rules import Rule
+from lab.engines.embedded.iptables.rules import Written, write
 from lab.engines.embedded.iptables.scope import Scope
 from lab.ip import IPAddress, Protocol
 
 __all__ = ["fronts"]
 
 
-def fronts(scope: Scope) -> tuple[Rule, ...]:
+def fronts(scope: Scope) -> tuple[Written, ...]:
     """All fronts of a service port, in kube-proxy's order."""
-    return (
-        *cluster_ip(scope),
-        *(rule for address in scope.port.external_ips for rule in external_ip(scope, address)),
-        *(rule for address in scope.port.load_balancer_vips for rule in load_balancer_vip(scope, address)),
-        *(node_port(scope) if scope.port.node_port else ()),
-        *(health_check(scope) if scope.port.health_check_node_port else ()),
-    )
+    port, lines = scope.port, [cluster_ip(scope)]
+    for address in port.external_ips:
+        lines += external_ip(scope, address)
+    for address in port.load_balancer_vips:
+        lines += load_balancer_vip(scope, address)
+    if port.node_port:
+        lines += node_port(scope)
+    if port.health_check_node_port:
+        lines.append(health_check(scope))
+    return tuple(lines)
 
 
-def cluster_ip(scope: Scope) -> Iterator[Rule]:
+def cluster_ip(scope: Scope) -> Written:
     """The cluster IP is either captured or refused, never both."""
-    port, refusal = scope.port, scope.endpoints.internal
-    destination = to_address(port.protocol, port.cluster_ip, port.port)
+    refusal = scope.endpoints.internal
     if refusal is None:
-        yield Rule(names.SERVICES, (comment(f"{port.name} cluster IP"), destination), scope.internal_chain.name)
-    else:
-        yield Rule(names.REJECT_INTERNAL, (_why(scope, refusal), destination), refusal)
+        why = comment(f"{scope.port.name} cluster IP")
+        return write(names.SERVICES, f"{why} {scope.to_cluster_ip}", scope.internal_chain)
+    return write(names.REJECT_INTERNAL, f"{_why(scope, refusal)} {scope.to_cluster_ip}", refusal)
 
 
-def external_ip(scope: Scope, address: IPAddress) -> Iterator[Rule]:
+def external_ip(scope: Scope, address: IPAddress) -> Iterator[Written]:
     """One external IP."""
     destination = to_address(scope.port.protocol, address, scope.port.port)
     if scope.endpoints.has_endpoints:
-        yield Rule(names.SERVICES, (comment(f"{scope.port.name} external IP"), destination), scope.chains.external.name)
+        why = comment(f"{scope.port.name} external IP")
+        yield write(names.SERVICES, f"{why} {destination}", scope.chains.external)
     yield from _refused(scope, destination)
 
 
-def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Rule]:
+def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Written]:
     """One load-balancer IP, by way of the source ranges where there are any.
 
     What the KUBE-FW- chain lets fall is dropped in the filter table, since the nat table may not drop.
@@ -58,33 +61,33 @@ def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Rule]:
     destination = to_address(scope.port.protocol, address, scope.port.port)
     if scope.endpoints.has_endpoints:
         target = scope.chains.firewall if scope.uses_firewall_chain else scope.chains.external
-        yield Rule(names.SERVICES, (comment(f"{name} loadbalancer IP"), destination), target.name)
+        yield write(names.SERVICES, f"{comment(f'{name} loadbalancer IP')} {destination}", target)
     if scope.uses_firewall_chain:
-        why = comment(f"{name} traffic not accepted by {scope.chains.firewall.name}")
-        yield Rule(names.PROXY_FIREWALL, (why, destination), "DROP")
+        why = comment(f"{name} traffic not accepted by {scope.chains.firewall}")
+        yield write(names.PROXY_FIREWALL, f"{why} {destination}", "DROP")
     yield from _refused(scope, destination)
 
 
-def node_port(scope: Scope) -> Iterator[Rule]:
+def node_port(scope: Scope) -> Iterator[Written]:
     """The node port. KUBE-NODEPORTS sees only what goes to the node's own addresses; the refusal must say so itself."""
     destination = f"{transport(scope.port.protocol)} --dport {scope.port.node_port}"
     if scope.endpoints.has_endpoints:
-        yield Rule(names.NODE_PORTS, (comment(scope.port.name), destination), scope.chains.external.name)
+        yield write(names.NODE_PORTS, f"{comment(scope.port.name)} {destination}", scope.chains.external)
     yield from _refused(scope, f"{TO_LOCAL} {destination}")
 
 
-def health_check(scope: Scope) -> Iterator[Rule]:
+def health_check(scope: Scope) -> Written:
     """Let a balancer ask whether this node has endpoints, even through a closed INPUT policy."""
     destination = f"{transport(Protocol.TCP)} --dport {scope.port.health_check_node_port}"
     why = comment(f"{scope.port.name} health check node port")
-    yield Rule(names.ACCEPT_HEALTH_CHECKS, (why, destination), "ACCEPT")
+    return write(names.ACCEPT_HEALTH_CHECKS, f"{why} {destination}", "ACCEPT")
 
 
-def _refused(scope: Scope, destination: str) -> Iterator[Rule]:
+def _refused(scope: Scope, destination: str) -> Iterator[Written]:
     """The refusal of an external front that has no endpoint for traffic from outside."""
     refusal = scope.endpoints.external
     if refusal is not None:
-        yield Rule(names.REJECT_EXTERNAL, (_why(scope, refusal), destination), refusal)
+        yield write(names.REJECT_EXTERNAL, f"{_why(scope, refusal)} {destination}", refusal)
 
 
 def _why(scope: Scope, refusal: Refusal) -> str:

@@ -38,7 +38,7 @@ class Held:
     def after(self, ruleset: Ruleset) -> "Held":
         """What there is once ``ruleset`` has been loaded in full."""
         strangers = {chain for chain in self.chains if not _is_owned(chain)}
-        owned = (chain for port in ruleset.ports for chain in port.chains)
+        owned = (Chain(Table.NAT, name) for port in ruleset.ports for name in port.chains)
         return Held(
             frozenset(strangers.union(ruleset.shared, ruleset.kept, owned)),
             self.jumps.union(_jump(rule.chain, rule.line()) for rule in ruleset.jumps),

@@ -19,7 +19,7 @@ How it differs from today's, and why it was given up:
 from collections.abc import Iterator, Sequence
 
 from lab.engines.embedded.iptables import names
-from lab.engines.embedded.iptables.bodies import endpoint_rules
+from lab.engines.embedded.iptables.bodies import MARK_MASQ, endpoint_rules
 from lab.engines.embedded.iptables.fixed import (
     JUMPS,
     LOOPBACK_V4,
@@ -32,7 +32,7 @@ from lab.engines.embedded.iptables.fixed import (
 from lab.engines.embedded.iptables.fronts import health_check
 from lab.engines.embedded.iptables.matches import FROM_LOCAL, TO_LOCAL, comment, mark, share, to_address, transport
 from lab.engines.embedded.iptables.names import Chain, Table
-from lab.engines.embedded.iptables.rules import PortRules, Rule
+from lab.engines.embedded.iptables.rules import PortRules, Rule, Written, write
 from lab.engines.embedded.iptables.scope import ProxyScope, Scope
 from lab.engines.embedded.iptables.shape import Shape
 from lab.engines.embedded.node import NodeFacts
@@ -86,12 +86,12 @@ def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
     ready = tuple([each._replace(for_zones=(), for_nodes=()) for each in usable])
     scope = Scope.of(proxy, port._replace(endpoints=ready))
     cluster = scope.endpoints.cluster or scope.endpoints.local
-    chain = names.Chain(Table.NAT, scope.chains.external.name.replace("KUBE-EXT-", "KUBE-XLB-"))
+    chain = scope.chains.external.replace("KUBE-EXT-", "KUBE-XLB-")
     local = port.external_policy_local
     fronts = (*_fronts(scope, bool(ready), chain if local else scope.chains.cluster),)
     if not ready:
         # The chain for Local policy was there even without endpoints; nothing led to it.
-        return PortRules(port.service, fronts, (chain,) if local else (), ())
+        return PortRules(port.service, fronts, (chain,) if local else (), "")
     firewall = bool(port.load_balancer_vips)
     owned = (
         scope.chains.cluster,
@@ -106,108 +106,117 @@ def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
         *[rule for each in cluster for rule in endpoint_rules(scope, each)],
         *(_external_local(scope, chain, cluster) if local else ()),
     )
-    return PortRules(port.service, fronts, owned, bodies)
+    return PortRules(port.service, fronts, owned, "\n".join(bodies))
 
 
-def _fronts(scope: Scope, served: bool, external: Chain) -> Iterator[Rule]:
+def _fronts(scope: Scope, served: bool, external: str) -> Iterator[Written]:
     """What recognises the addresses and ports of a service port, or refuses them; there was no DROP among those."""
     port = scope.port
     none = comment(f"{port.name} has no endpoints")
-    cluster = to_address(port.protocol, port.cluster_ip, port.port)
     if served:
-        yield Rule(names.SERVICES, (comment(f"{port.name} cluster IP"), cluster), scope.chains.cluster.name)
+        why = comment(f"{port.name} cluster IP")
+        yield write(names.SERVICES, f"{why} {scope.to_cluster_ip}", scope.chains.cluster)
     else:
-        yield Rule(names.REJECT_INTERNAL, (none, cluster), "REJECT")
-    outside: list[tuple[IPAddress, str, Chain]] = [
+        yield write(names.REJECT_INTERNAL, f"{none} {scope.to_cluster_ip}", "REJECT")
+    outside: list[tuple[IPAddress, str, str]] = [
         *((address, "external IP", external) for address in port.external_ips),
         *((address, "loadbalancer IP", scope.chains.firewall) for address in port.load_balancer_vips),
     ]
     for address, what, chain in outside:
         destination = to_address(port.protocol, address, port.port)
         if served:
-            yield Rule(names.SERVICES, (comment(f"{port.name} {what}"), destination), chain.name)
+            yield write(names.SERVICES, f"{comment(f'{port.name} {what}')} {destination}", chain)
         else:
-            yield Rule(names.REJECT_EXTERNAL, (none, destination), "REJECT")
+            yield write(names.REJECT_EXTERNAL, f"{none} {destination}", "REJECT")
     if port.node_port:
-        destination = f"{transport(port.protocol)} --dport {port.node_port}"
-        if not served:
-            yield Rule(names.REJECT_EXTERNAL, (none, TO_LOCAL, destination), "REJECT")
-        else:
-            if port.external_policy_local:
-                loopback = LOOPBACK_V4 if port.cluster_ip.version == 4 else "::1/128"
-                own = (comment(port.name), destination, f"-s {loopback}")
-                yield Rule(names.NODE_PORTS, own, names.MARK_MASQ.name)
-            yield Rule(names.NODE_PORTS, (comment(port.name), destination), external.name)
+        yield from _node_port(scope, served, external)
     if port.health_check_node_port:
-        yield from health_check(scope)
+        yield health_check(scope)
 
 
-def _masquerading(scope: Scope) -> Iterator[Rule]:
+def _node_port(scope: Scope, served: bool, external: str) -> Iterator[Written]:
+    port = scope.port
+    destination = f"{transport(port.protocol)} --dport {port.node_port}"
+    if not served:
+        none = comment(f"{port.name} has no endpoints")
+        yield write(names.REJECT_EXTERNAL, f"{none} {TO_LOCAL} {destination}", "REJECT")
+        return
+    own = f"{comment(port.name)} {destination}"
+    if port.external_policy_local:
+        loopback = LOOPBACK_V4 if port.cluster_ip.version == 4 else "::1/128"
+        yield write(names.NODE_PORTS, f"{own} -s {loopback}", MARK_MASQ)
+    yield write(names.NODE_PORTS, own, external)
+
+
+def _masquerading(scope: Scope) -> Iterator[str]:
     """First in KUBE-SVC-: the fronts whose packets must come back by this node."""
     port, proxy, chain = scope.port, scope.proxy, scope.chains.cluster
-    cluster = (comment(f"{port.name} cluster IP"), to_address(port.protocol, port.cluster_ip, port.port))
+    cluster = f"-A {chain} {comment(f'{port.name} cluster IP')} {scope.to_cluster_ip}"
     if proxy.masquerade_all:
-        yield Rule(chain, cluster, names.MARK_MASQ.name)
+        yield f"{cluster} -j {MARK_MASQ}"
     elif proxy.detector is not None:
-        yield Rule(chain, (*cluster, proxy.detector.if_not_local), names.MARK_MASQ.name)
+        yield f"{cluster} {proxy.detector.if_not_local} -j {MARK_MASQ}"
     if port.external_policy_local:
         return
     for address in port.external_ips:
-        destination = to_address(port.protocol, address, port.port)
-        yield Rule(chain, (comment(f"{port.name} external IP"), destination), names.MARK_MASQ.name)
+        why = comment(f"{port.name} external IP")
+        yield f"-A {chain} {why} {to_address(port.protocol, address, port.port)} -j {MARK_MASQ}"
     if port.node_port:
-        destination = f"{transport(port.protocol)} --dport {port.node_port}"
-        yield Rule(chain, (comment(port.name), destination), names.MARK_MASQ.name)
+        yield f"-A {chain} {comment(port.name)} {transport(port.protocol)} --dport {port.node_port} -j {MARK_MASQ}"
 
 
-def _firewall(scope: Scope, external_local: Chain) -> Iterator[Rule]:
+def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
     """KUBE-FW-: what falls through to its end was not allowed, and is marked."""
-    port, chain = scope.port, scope.chains.firewall
-    why = comment(f"{port.name} loadbalancer IP")
+    port = scope.port
+    begin = f"-A {scope.chains.firewall} {comment(f'{port.name} loadbalancer IP')}"
     target = external_local if port.external_policy_local else scope.chains.cluster
     if not port.external_policy_local:
-        yield Rule(chain, (why,), names.MARK_MASQ.name)
+        yield f"{begin} -j {MARK_MASQ}"
     if not port.source_ranges:
-        yield Rule(chain, (why,), target.name)
+        yield f"{begin} -j {target}"
     for cidr in port.source_ranges:
-        yield Rule(chain, (why, f"-s {cidr}"), target.name)
+        yield f"{begin} -s {cidr} -j {target}"
     if any(scope.proxy.node_address in cidr for cidr in port.source_ranges):
         for address in port.load_balancer_vips:
-            yield Rule(chain, (why, f"-s {address!s}"), target.name)
-    yield Rule(chain, (why,), MARK_DROP.name)
+            yield f"{begin} -s {address!s} -j {target}"
+    yield f"{begin} -j {MARK_DROP.name}"
 
 
-def _external_local(scope: Scope, chain: Chain, endpoints: Sequence[EndpointInfo]) -> Iterator[Rule]:
+def _external_local(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
     """KUBE-XLB-: the short-circuit for pods and the node itself, then this node's endpoints, or the mark to drop."""
     port, cluster = scope.port, scope.chains.cluster
     if scope.proxy.detector is not None:
         why = comment("Redirect pods trying to reach external loadbalancer VIP to clusterIP")
-        yield Rule(chain, (why, scope.proxy.detector.if_local), cluster.name)
+        yield f"-A {chain} {why} {scope.proxy.detector.if_local} -j {cluster}"
     masquerade = comment(f"masquerade LOCAL traffic for {port.name} LB IP")
-    yield Rule(chain, (masquerade, FROM_LOCAL), names.MARK_MASQ.name)
+    yield f"-A {chain} {masquerade} {FROM_LOCAL} -j {MARK_MASQ}"
     route = comment(f"route LOCAL traffic for {port.name} LB IP to service chain")
-    yield Rule(chain, (route, FROM_LOCAL), cluster.name)
+    yield f"-A {chain} {route} {FROM_LOCAL} -j {cluster}"
     local = [each for each in endpoints if each.is_local]
     if not local:
-        yield Rule(chain, (comment(f"{port.name} has no local endpoints"),), MARK_DROP.name)
+        yield f"-A {chain} {comment(f'{port.name} has no local endpoints')} -j {MARK_DROP.name}"
     yield from _remembered(scope, chain, local)
     for index, each in enumerate(local):
         why = comment(f"Balancing rule {index} for {port.name}")
-        yield Rule(chain, (why, share(index, len(local))), scope.endpoint_chains[each.name].name)
+        yield _drawn(f"-A {chain} {why}", share(index, len(local)), scope.endpoint_chains[each.name])
 
 
-def _balanced(scope: Scope, chain: Chain, endpoints: Sequence[EndpointInfo]) -> Iterator[Rule]:
+def _balanced(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
     yield from _remembered(scope, chain, endpoints)
     for index, each in enumerate(endpoints):
-        yield Rule(chain, (scope.of_port, share(index, len(endpoints))), scope.endpoint_chains[each.name].name)
+        yield _drawn(f"-A {chain}{scope.of_port}", share(index, len(endpoints)), scope.endpoint_chains[each.name])
 
 
-def _remembered(scope: Scope, chain: Chain, endpoints: Sequence[EndpointInfo]) -> Iterator[Rule]:
+def _drawn(begin: str, odds: str, target: str) -> str:
+    return f"{begin}{odds and f' {odds}'} -j {target}"
+
+
+def _remembered(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
     if scope.port.affinity_timeout is not None:
         for each in endpoints:
-            target = scope.endpoint_chains[each.name].name
+            target = scope.endpoint_chains[each.name]
             recent = f"-m recent --name {target} --rcheck --seconds {scope.port.affinity_timeout} --reap"
-            yield Rule(chain, (scope.of_port, recent), target)
+            yield f"-A {chain}{scope.of_port} {recent} -j {target}"
 
 
 V1_23 = Shape(

@@ -5,6 +5,7 @@ Must not: decide when a rule is needed.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.settings import (
@@ -54,6 +55,7 @@ def mark(value: int) -> str:
     return f"{value:#08x}/{value:#08x}"
 
 
+@lru_cache(maxsize=4096)  # Services with as many endpoints have the same shares, and decimals take time.
 def share(index: int, count: int) -> str:
     """The statistic match that gives endpoint ``index`` of ``count`` its equal share.
 

@@ -12,8 +12,6 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final, NamedTuple
 
-from lab.ip import Protocol
-
 __all__ = ["SERVICE_CHAIN_PREFIXES", "Chain", "PortChains", "Table", "endpoint_chain", "port_chains"]
 
 
@@ -63,7 +61,7 @@ SERVICE_CHAIN_PREFIXES = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KU
 
 
 class PortChains(NamedTuple):
-    """The chains of one service port, whether it needs them or not.
+    """The names of one service port's chains, whether it needs them or not.
 
     Attributes:
         cluster: ``KUBE-SVC-``: one of the endpoints of policy Cluster.
@@ -72,34 +70,29 @@ class PortChains(NamedTuple):
         firewall: ``KUBE-FW-``: lets only the source ranges of a load balancer pass.
     """
 
-    cluster: Chain
-    local: Chain
-    external: Chain
-    firewall: Chain
+    cluster: str
+    local: str
+    external: str
+    firewall: str
 
 
-def port_chains(port_name: str, protocol: Protocol) -> PortChains:
-    """The chains of a service port.
+def port_chains(identity: str) -> PortChains:
+    """The chains of a service port, by its name and protocol without anything between them.
 
-    >>> port_chains("default/echo", Protocol.TCP).cluster.name
+    >>> port_chains("default/echotcp").cluster
     'KUBE-SVC-HV6DMF63W6MGLRDE'
     """
-    suffix = _hashed(port_name + protocol.lower())
-    return PortChains(
-        Chain(Table.NAT, "KUBE-SVC-" + suffix),
-        Chain(Table.NAT, "KUBE-SVL-" + suffix),
-        Chain(Table.NAT, "KUBE-EXT-" + suffix),
-        Chain(Table.NAT, "KUBE-FW-" + suffix),
-    )
+    suffix = _hashed(identity)
+    return PortChains("KUBE-SVC-" + suffix, "KUBE-SVL-" + suffix, "KUBE-EXT-" + suffix, "KUBE-FW-" + suffix)
 
 
-def endpoint_chain(port_name: str, protocol: Protocol, endpoint: str) -> Chain:
+def endpoint_chain(identity: str, endpoint: str) -> str:
     """The chain of one endpoint (``ip:port``) of a service port.
 
-    >>> endpoint_chain("default/echo", Protocol.TCP, "10.42.0.10:8080").name
+    >>> endpoint_chain("default/echotcp", "10.42.0.10:8080")
     'KUBE-SEP-QKHRHCLFVYAPNTMT'
     """
-    return Chain(Table.NAT, f"KUBE-SEP-{_hashed(port_name + protocol.lower() + endpoint)}")
+    return "KUBE-SEP-" + _hashed(identity + endpoint)
 
 
 _BASE32: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"

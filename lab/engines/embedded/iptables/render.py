@@ -73,8 +73,8 @@ class Renderer:
             self._node_name, self._tracker = node.name, PortTracker(self._family, node.name)
         ports = self.ports = self._tracker.update(cluster)
         self.left_out = self._tracker.left_out
-        brief = sum([len(port.endpoints) for port in ports]) > LARGE_CLUSTER_ENDPOINTS
-        proxy = ProxyScope.of(self._family, node, self._settings, brief=brief)
+        large = sum([len(port.endpoints) for port in ports]) > LARGE_CLUSTER_ENDPOINTS
+        proxy = ProxyScope.of(self._family, node, self._settings, brief=large)
         if proxy != self._proxy:
             self._proxy, self._rendered = proxy, {}
         before = self._rendered
@@ -88,4 +88,5 @@ class Renderer:
             head=self._shape.head(self._family, self._settings),
             ports=tuple([rules for _, rules in self._rendered.values()]),
             tail=self._shape.tail(self._family, self._settings, node),
+            large=large,
         )

@@ -13,83 +13,130 @@ writes the shared chains, and of the owned ones those of service ports that are 
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from operator import itemgetter
 
 from lab.cluster.objects import Key
 from lab.engines.embedded.iptables.held import Held
 from lab.engines.embedded.iptables.names import Chain, Table
 from lab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
 
-__all__ = ["Line", "RestoreText", "restore", "restore_changes"]
+__all__ = ["Block", "RestoreText", "restore", "restore_changes", "stale_chains"]
 
 REFUSED_LINE = re.compile(r"\bline:?\s+(\d+)")
 """As all versions say it: ``line 5 failed``, ``Error occurred at line: 5``, ``line 5: RULE_APPEND failed``."""
 
-Line = tuple[str, Key | None]
-"""A line of the text and the Service it is there for, if there is one."""
+Block = tuple[str, Key | None]
+"""One or several lines of the text and the Service they are there for, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreText:
-    """The text of one load: its lines without line feeds, each with the Service that it is for."""
+    """The text of one load, in blocks without the line feed at their end.
 
-    lines: tuple[Line, ...]
+    Attributes:
+        blocks: each with the Service that it is for.
+        services: those whose rules are not as they were.
+        left: chains that it lets stand though nobody needs them any more.
+    """
+
+    blocks: tuple[Block, ...]
+    services: frozenset[Key] = frozenset()
+    left: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:
         """The text itself."""
-        return "\n".join([line for line, _ in self.lines]) + "\n"
+        return "\n".join([text for text, _ in self.blocks]) + "\n"
+
+    @property
+    def lines(self) -> tuple[tuple[str, Key | None], ...]:
+        """Each line, with the Service that it is for."""
+        return tuple([(line, service) for text, service in self.blocks for line in text.split("\n")])
 
     def rule_counts(self) -> dict[str, int]:
         """How many rules it writes, by table."""
         counts: dict[str, int] = {}
         table = ""
-        for line, _ in self.lines:
-            if line.startswith("*"):
-                table = line[1:]
+        for text, _ in self.blocks:
+            if text.startswith("*"):
+                table = text[1:]
                 counts[table] = 0
-            elif line.startswith("-A "):
-                counts[table] += 1
+            elif text.startswith("-A "):
+                counts[table] += 1 + text.count("\n-A ")
         return counts
+
+    def suspects(self, output: str) -> frozenset[Key]:
+        """The Services one of which the tool's ``output`` may complain of; none where something else is wrong."""
+        found = self._complaint(output)
+        if found is None:
+            return frozenset()
+        line, service, *_ = found
+        if line == "COMMIT":
+            return self.services
+        return frozenset({service} if service else ())
 
     def explain(self, output: str) -> str:
         """Which line, and which Service, the tool's ``output`` complains of; which tables are as before."""
-        found = REFUSED_LINE.findall(output)
-        number = int(found[-1]) if found else 0
-        if not 0 < number <= len(self.lines):
+        found = self._complaint(output)
+        if found is None:
             return "iptables-restore refused the rules"
-        line, service = self.lines[number - 1]
-        table = next(text for text, _ in reversed(self.lines[:number]) if text.startswith("*"))[1:]
+        line, service, number, table = found
         if line == "COMMIT":
             what = "a rule of the table, which the kernel does not take"
         else:
             what = f"line {number}{f' of {service}' if service else ''}: {line}"
         return f"iptables-restore refused {what}; table {table} is as it was before"
 
+    def _complaint(self, output: str) -> tuple[str, Key | None, int, str] | None:
+        """The line that is meant, its Service, its number, and its table."""
+        found = REFUSED_LINE.findall(output)
+        number, lines = int(found[-1]) if found else 0, self.lines
+        if not 0 < number <= len(lines):
+            return None
+        table = next(text for text, _ in reversed(lines[:number]) if text.startswith("*"))[1:]
+        return *lines[number - 1], number, table
 
-def restore(ruleset: Ruleset, held: Held) -> RestoreText:
-    """The text that makes the kernel hold ``ruleset``, given what was read back from it."""
-    wanted = {chain.name for port in ruleset.ports for chain in port.chains}
+
+def restore(ruleset: Ruleset, held: Held, stale: AbstractSet[str] | None = None) -> RestoreText:
+    """The text that makes the kernel hold ``ruleset``, given what was read back from it.
+
+    Args:
+        ruleset: what is wanted.
+        held: what there is.
+        stale: the chains to delete; by default the owned ones that ``ruleset`` does not have.
+    """
+    if stale is None:
+        stale = held.owned_chains.difference(*[port.chains for port in ruleset.ports])
     missing = [chain for chain in ruleset.kept if chain not in held.chains]
     jumps = [jump for jump in ruleset.jumps if not held.has_jump(jump)]
-    return _written(ruleset, ruleset.ports, made=missing, jumps=jumps, stale=held.owned_chains - wanted)
+    return _written(ruleset, ruleset.ports, made=missing, jumps=jumps, stale=stale)
 
 
-def restore_changes(ruleset: Ruleset, loaded: Ruleset) -> RestoreText:
+def restore_changes(ruleset: Ruleset, loaded: Ruleset, stale: AbstractSet[str] | None = None) -> RestoreText:
     """The text that makes the kernel hold ``ruleset``, given that it holds ``loaded`` and nobody else has touched it.
 
     What does not depend on the objects (jumps, and chains that are only kept) stands already.
+
+    Args:
+        ruleset: what is wanted.
+        loaded: what there is.
+        stale: the chains to delete; by default those that ``ruleset`` has no more.
     """
-    before = {id(port): port for port in loaded.ports}
+    kept = {id(port) for port in loaded.ports}
     # Unchanged service ports are mostly the very same object; the others are compared by what they say.
-    touched = [port for port in ruleset.ports if before.pop(id(port), None) is None]
-    old = {port.chains: port for port in before.values()}
+    touched = [port for port in ruleset.ports if id(port) not in kept]
+    old = {port.chains: port for port in loaded.ports} if touched else {}
     changed = [port for port in touched if old.get(port.chains) != port]
-    stale = {chain.name for port in before.values() for chain in port.chains}
-    if stale:
-        stale -= {chain.name for port in ruleset.ports for chain in port.chains}
-    return _written(ruleset, changed, made=(), jumps=(), stale=stale)
+    gone = stale_chains(ruleset, loaded) if stale is None else stale
+    return _written(ruleset, changed, made=(), jumps=(), stale=gone)
+
+
+def stale_chains(ruleset: Ruleset, loaded: Ruleset) -> set[str]:
+    """The owned chains of ``loaded`` that ``ruleset`` has no more."""
+    kept = {id(port) for port in ruleset.ports}
+    stale = {name for port in loaded.ports if id(port) not in kept for name in port.chains}
+    return stale.difference(*[port.chains for port in ruleset.ports]) if stale else stale
 
 
 def _written(
@@ -99,36 +146,36 @@ def _written(
 
     Stale chains belong to service ports that are no more. They are emptied first, so that none points to another.
     """
-    sections: dict[Table, list[Line]] = {table: [] for table in Table}
+    sections: dict[Table, list[Block]] = {table: [] for table in Table}
     nat, gone = sections[Table.NAT], sorted(stale)
     for chain in (*ruleset.shared, *made):
         sections[chain.table].append((f":{chain.name} - [0:0]", None))
     # From the last name to the first: iptables-nft keeps its chains in order and walks them from the front to put in
     # each one, so that a large cluster takes it half the time.
-    owned = [(f":{chain.name} - [0:0]", port.service) for port in ports for chain in port.chains]
-    nat += sorted(owned, key=itemgetter(0), reverse=True)
-    nat += [(f":{name} - [0:0]", None) for name in gone]
+    owned = sorted([name for port in ports for name in port.chains], reverse=True)
+    if declared := [f":{name} - [0:0]" for name in (*owned, *gone)]:
+        nat.append(("\n".join(declared), None))
     for jump in jumps:
         sections[jump.chain.table].append((jump.line("-I"), None))
     _append_rules(sections, ruleset, {id(port) for port in ports})
     nat += [(f"-X {name}", None) for name in gone]
 
-    lines: list[Line] = []
+    blocks: list[Block] = []
     for table, section in sections.items():
         if section:
-            lines += [(f"*{table}", None), *section, ("COMMIT", None)]
-    return RestoreText(tuple(lines))
+            blocks += [(f"*{table}", None), *section, ("COMMIT", None)]
+    return RestoreText(tuple(blocks), frozenset({port.service for port in ports}))
 
 
-def _append_rules(sections: Mapping[Table, list[Line]], ruleset: Ruleset, ports: Container[int]) -> None:
+def _append_rules(sections: Mapping[Table, list[Block]], ruleset: Ruleset, ports: Container[int]) -> None:
     """Shared rules all, owned ones of ``ports`` (by identity), in kube-proxy's order: port by port."""
     nat = sections[Table.NAT]
     for rule in ruleset.head:
         sections[rule.chain.table].append((rule.line(), None))
     for port in ruleset.ports:
-        for rule in port.fronts:
-            sections[rule.chain.table].append((rule.line(), port.service))
-        if id(port) in ports:
-            nat += [(rule.line(), port.service) for rule in port.bodies]
+        for table, line in port.fronts:
+            sections[table].append((line, port.service))
+        if port.bodies and id(port) in ports:
+            nat.append((port.bodies, port.service))
     for rule in ruleset.tail:
         sections[rule.chain.table].append((rule.line(), None))

@@ -4,17 +4,24 @@ Owns: ``Rule``, the rules of one service port, and the whole ``Ruleset``.
 Must not: know Services beyond the key of the one that a rule is for.
 
 Chains are of two kinds. *Shared* chains hold rules of all service ports and are rewritten as a whole in every load.
-*Owned* chains belong to one service port, which is why they can be left alone while that port does not change.
+*Owned* chains belong to one service port, which is why they can be left alone while that port does not change. All of
+them are in the nat table.
+
+The few rules that depend on no Service are objects. Those of service ports are lines from the beginning: a large
+cluster has tens of thousands, and nobody asks them anything.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.cluster.objects import Key
-from lab.engines.embedded.iptables.names import Chain
+from lab.engines.embedded.iptables.names import Chain, Table
 from lab.ip import Family
 
-__all__ = ["PortRules", "Rule", "Ruleset"]
+__all__ = ["PortRules", "Rule", "Ruleset", "Written", "write"]
+
+Written = tuple[Table, str]
+"""A line of iptables-restore, and the table it stands in."""
 
 
 class Rule(NamedTuple):
@@ -38,20 +45,25 @@ class Rule(NamedTuple):
         return f"{verb} {self.chain.name}{conditions}{target}"
 
 
+def write(chain: Chain, conditions: str, target: str) -> Written:
+    """The line of a rule that is appended to ``chain``."""
+    return chain.table, f"-A {chain.name} {conditions} -j {target}"
+
+
 class PortRules(NamedTuple):
     """What one service port contributes.
 
     Attributes:
         service: the Service it belongs to.
         fronts: rules in shared chains that recognise its addresses and ports.
-        chains: the chains it owns.
-        bodies: the rules in those.
+        chains: the names of the chains it owns.
+        bodies: the rules in those, a line each; empty where there are none.
     """
 
     service: Key
-    fronts: tuple[Rule, ...]
-    chains: tuple[Chain, ...]
-    bodies: tuple[Rule, ...]
+    fronts: tuple[Written, ...]
+    chains: tuple[str, ...]
+    bodies: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,7 @@ class Ruleset:
         head: rules of shared chains that come before those of the service ports.
         ports: in the order of their Services.
         tail: rules of shared chains that must come last.
+        large: whether there are so many endpoints that the proxy spares itself what is not needed.
     """
 
     family: Family
@@ -75,3 +88,4 @@ class Ruleset:
     head: tuple[Rule, ...]
     ports: tuple[PortRules, ...]
     tail: tuple[Rule, ...]
+    large: bool = False

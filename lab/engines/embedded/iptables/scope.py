@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.engines.embedded.categories import EndpointCategories, categorize_endpoints
-from lab.engines.embedded.iptables.matches import LocalDetector, comment, local_detector
-from lab.engines.embedded.iptables.names import Chain, PortChains, endpoint_chain, port_chains
+from lab.engines.embedded.iptables.matches import LocalDetector, comment, local_detector, to_address
+from lab.engines.embedded.iptables.names import PortChains, endpoint_chain, port_chains
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
@@ -44,36 +44,40 @@ class Scope(NamedTuple):
 
     Attributes:
         endpoint_chains: the ``KUBE-SEP-`` chain of each reachable endpoint, by the endpoint's name.
-        of_port: the comment of rules about one endpoint.
+        to_cluster_ip: the match of packets to the cluster IP and its port.
+        of_port: the comment of rules about one endpoint, with a space before it; none in large clusters.
     """
 
     proxy: ProxyScope
     port: ServicePortInfo
     endpoints: EndpointCategories
     chains: PortChains
-    endpoint_chains: dict[str, Chain]
+    endpoint_chains: dict[str, str]
+    to_cluster_ip: str
     of_port: str
 
     @classmethod
     def of(cls, proxy: ProxyScope, port: ServicePortInfo) -> "Scope":
         """The scope of a service port."""
         endpoints = categorize_endpoints(port, proxy.node)
+        identity = f"{port.name}{port.protocol.lower()}"
         return cls(
             proxy,
             port,
             endpoints,
-            port_chains(port.name, port.protocol),
-            {each.name: endpoint_chain(port.name, port.protocol, each.name) for each in endpoints.reachable},
-            "" if proxy.brief else comment(port.name),
+            port_chains(identity),
+            {each.name: endpoint_chain(identity, each.name) for each in endpoints.reachable},
+            to_address(port.protocol, port.cluster_ip, port.port),
+            "" if proxy.brief else f" {comment(port.name)}",
         )
 
     @property
-    def internal_chain(self) -> Chain:
+    def internal_chain(self) -> str:
         """Where traffic to the cluster IP goes."""
         return self.chains.local if self.port.internal_policy_local else self.chains.cluster
 
     @property
-    def external_policy_chain(self) -> Chain:
+    def external_policy_chain(self) -> str:
         """Where traffic from outside the cluster goes in the end."""
         return self.chains.local if self.port.external_policy_local else self.chains.cluster
 

@@ -1,7 +1,7 @@
 """The CNI plugin's masquerade: rules that belong to the wire and to no engine.
 
 Owns: their text, and how to see rules without them.
-Must not: load them (``kernel.rules`` does), or choose what is masqueraded (``plan`` does).
+Must not: load them (``kernel.rules`` does), or choose what is masqueraded (``topology`` does).
 
 They stand in a chain that says whose they are, behind kube-proxy's own jump, which kube-proxy puts first. In the same
 table and by the same tool, as with CNI plugins on a node, so that both meet as they do there.

@@ -1,0 +1,111 @@
+"""Many frames from a packet socket by one system call.
+
+Owns: ``FrameReader``, and the memory that recvmmsg(2) fills.
+Must not: know what a frame holds, or keep any: what has been read belongs to the caller.
+
+One recvmsg(2) by Python's socket module costs three times what the kernel takes for it: a buffer, a list of control
+messages and an address as objects. Here a call fills up to 64 *slots* of one length, each the address, the time and the
+first bytes of a frame, and one loop of ``struct`` reads them all. What a frame has beyond its slot goes to a second
+buffer, which few frames ever touch. So memory is constant, whatever waits.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+__all__ = ["Frame", "FrameReader"]
+
+_AT_ONCE: Final = 64
+
+# struct sockaddr_ll (linux/if_packet.h), of which the kind of packet counts; a control message (SCM_TIMESTAMPNS) with
+# its struct timespec; the frame. All begin at multiples of eight.
+_ADDRESS_BYTES: Final = 24
+_CONTROL_BYTES: Final = 32
+_HEAD_BYTES: Final = 168  # Ethernet, two IPv6 headers as in an ICMPv6 error, and a token
+_SLOT: Final = struct.Struct(f"=10xB13x16xqq{_HEAD_BYTES}s")
+
+# struct mmsghdr: name, its length, iovecs, their number, control, its length, flags; then the frame's length.
+_MESSAGE: Final = struct.Struct("@PIPNPNi4xI4x")
+_LENGTH: Final = struct.Struct("@56xI4x")
+_IOVEC: Final = struct.Struct("@PN")
+
+# A frame of segmentation offload is as long as an IP packet can be, and has an Ethernet header.
+_TAIL_BYTES: Final = 65535 + 14 - _HEAD_BYTES
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Frame(NamedTuple):
+    """One frame as it crossed a device: its bytes, whether it left the namespace, and when.
+
+    ``at_ns`` is CLOCK_REALTIME in nanoseconds, taken by the kernel (SO_TIMESTAMPNS, socket(7)).
+    """
+
+    data: bytes
+    outgoing: bool
+    at_ns: int
+
+
+class FrameReader:
+    """Reads frames of packet sockets that ask for SO_TIMESTAMPNS; any number of sockets, one after another."""
+
+    def __init__(self) -> None:
+        self._slots = ctypes.create_string_buffer(_AT_ONCE * _SLOT.size)
+        self._tails = ctypes.create_string_buffer(_AT_ONCE * _TAIL_BYTES)
+        slots, tails = ctypes.addressof(self._slots), ctypes.addressof(self._tails)
+        iovecs = b"".join(
+            _IOVEC.pack(slots + number * _SLOT.size + _ADDRESS_BYTES + _CONTROL_BYTES, _HEAD_BYTES)
+            + _IOVEC.pack(tails + number * _TAIL_BYTES, _TAIL_BYTES)
+            for number in range(_AT_ONCE)
+        )
+        self._iovecs = ctypes.create_string_buffer(iovecs, len(iovecs))
+        parts = ctypes.addressof(self._iovecs)
+        messages = []
+        for number in range(_AT_ONCE):
+            address = slots + number * _SLOT.size
+            pair = parts + number * 2 * _IOVEC.size
+            control = address + _ADDRESS_BYTES
+            messages.append(_MESSAGE.pack(address, _ADDRESS_BYTES, pair, 2, control, _CONTROL_BYTES, 0, 0))
+        self._fresh = b"".join(messages)
+        self._messages = ctypes.create_string_buffer(self._fresh, len(self._fresh))
+
+    def read(self, sock: socket.socket) -> Iterator[list[Frame]]:
+        """The frames that wait, oldest first, in batches.
+
+        A device that went down is told once (ENETDOWN) and ends a call early; frames from before that are kept.
+
+        Raises:
+            OSError: what recvmmsg(2) failed with, but for there being nothing.
+        """
+        while True:
+            # The kernel writes lengths over the room that it was given.
+            ctypes.memmove(self._messages, self._fresh, len(self._fresh))
+            count = _libc.recvmmsg(sock.fileno(), self._messages, _AT_ONCE, socket.MSG_DONTWAIT, None)
+            if count < 0:
+                number = ctypes.get_errno()
+                if number in (errno.EAGAIN, errno.ENETDOWN):
+                    return
+                raise OSError(number, f"recvmmsg: {os.strerror(number)}")
+            yield self._frames(count)
+            if count < _AT_ONCE:
+                return
+
+    def _frames(self, count: int) -> list[Frame]:
+        slots = memoryview(self._slots)[: count * _SLOT.size]
+        lengths = memoryview(self._messages)[: count * _LENGTH.size]
+        frames = [
+            Frame(head[:length], kind == socket.PACKET_OUTGOING, seconds * 1_000_000_000 + nanoseconds)
+            for (kind, seconds, nanoseconds, head), (length,) in zip(
+                _SLOT.iter_unpack(slots), _LENGTH.iter_unpack(lengths), strict=True
+            )
+        ]
+        for number, (length,) in enumerate(_LENGTH.iter_unpack(lengths)):
+            if length > _HEAD_BYTES:
+                start = number * _TAIL_BYTES
+                tail = memoryview(self._tails)[start : start + length - _HEAD_BYTES]
+                frames[number] = frames[number]._replace(data=frames[number].data + tail.tobytes())
+        return frames

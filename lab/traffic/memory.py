@@ -1,0 +1,60 @@
+"""What the nodes remember of flows: connection tracking, as a second witness of where each went.
+
+Owns: ``Memory``, which looks flows up and reads whole tables.
+Must not: change a table.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lab.codec.records import of_rows
+from lab.ip import Family
+from lab.kernel.conntrack import Conntrack
+from lab.kernel.netns import NetNs
+from lab.kernel.tracked import FlowLookup, Tuple
+from lab.plan.errand import Errand
+from lab.verdict.evidence import TableEntry, TrackedFlow
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """Connection tracking of all nodes of a lab."""
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs]) -> None:
+        self._netns_by_name = netns_by_name
+        self._lookups: dict[str, FlowLookup] = {}
+
+    def flows(self, errand: Errand, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
+        """What the nodes remember of an errand's flows, each by its source port.
+
+        Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
+        """
+        dialled = Tuple(errand.protocol.number, errand.sender.address, 0, errand.destination, errand.port)
+        rows: list[tuple[object, ...]] = []
+        for node in errand.nodes:
+            lookup = self._lookups.get(node)
+            if lookup is None:
+                lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
+            replies = lookup.replies(dialled, ports)
+            rows += ((flow, node, *reply[1:]) for flow, reply in enumerate(replies) if reply is not None)
+        return tuple(of_rows(TrackedFlow, rows))
+
+    def entries(self, errand: Errand) -> Iterator[TableEntry]:
+        """Everything that the nodes remember of the errand's family and protocol.
+
+        Raises:
+            InternalError: a table cannot be read.
+        """
+        for node in errand.nodes:
+            table = Conntrack(self._netns_by_name[node])
+            try:
+                for entry in table.entries(Family.of(errand.destination), errand.protocol.number):
+                    yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
+            finally:
+                table.close()
+
+    def close(self) -> None:
+        """Close every lookup."""
+        for lookup in self._lookups.values():
+            lookup.close()
+        self._lookups.clear()

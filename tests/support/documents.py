@@ -1,0 +1,115 @@
+"""The project's pages as programs: files to write, commands to type, and what they print.
+
+A fenced block of ``yaml title="NAME"`` is a file. In a ``console`` block a line that begins with ``$ `` is a command,
+and what follows up to the next one is what it prints. Numbers, chains' hashes and spaces may differ, and a line ``...``
+stands for any lines; where a page shows nothing of what is printed, the command has to succeed.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ROOT", "Command", "File", "matches", "pages", "play", "steps", "with_outputs"]
+
+ROOT = Path(__file__).resolve().parents[2]
+_FENCE = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(r'title="([^"]+)"')
+_NUMBER = re.compile(r"\d[\d,.]*")
+_HASH = re.compile(r"-[A-Z0-9]{16}\b")  # of a chain: which endpoint comes first is up to chance
+_ANYTHING = "..."
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that the reader is to write."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command with what the page says it prints; ``span`` is where in the page that stands."""
+
+    line: int
+    text: str
+    output: tuple[str, ...]
+    span: tuple[int, int]
+
+
+def pages() -> list[Path]:
+    """Every page that a user reads."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def steps(text: str) -> Iterator[File | Command]:
+    """What a reader of the page does, in order."""
+    for fence in _FENCE.finditer(text):
+        language, info, body = fence.groups()
+        title = _TITLE.search(info)
+        if title:
+            yield File(title[1], body)
+        elif language == "console":
+            yield from _commands(text, fence.start(3), body)
+
+
+def _commands(text: str, start: int, body: str) -> Iterator[Command]:
+    at = start
+    command: str | None = None
+    output: list[str] = []
+    begin = line = 0
+    for each in body.splitlines(keepends=True):
+        continued = command is not None and command.endswith("\\") and not output
+        if each.startswith("$ ") and not continued:
+            if command is not None:
+                yield Command(line, command, tuple(output), (begin, at))
+            command, output, line = each[2:].rstrip("\n"), [], text.count("\n", 0, at) + 1
+            begin = at + len(each)
+        elif continued:
+            command = f"{command}\n{each.rstrip()}"
+            begin = at + len(each)
+        else:
+            output.append(each.rstrip("\n"))
+        at += len(each)
+    if command is not None:
+        yield Command(line, command, tuple(output), (begin, at))
+
+
+def play(command: Command, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Type a command there; both of its outputs come in the order in which it printed them."""
+    return subprocess.run(
+        ["bash", "-c", command.text],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def matches(expected: Sequence[str], printed: Sequence[str]) -> bool:
+    """Whether the lines are those of the page, but for numbers and for what ``...`` stands for."""
+    return re.fullmatch("".join(map(_pattern, expected)), "".join(map(_line, printed))) is not None
+
+
+def _line(text: str) -> str:
+    return " ".join(_NUMBER.sub("0", _HASH.sub("-HASH", text)).split()) + "\n"
+
+
+def _pattern(text: str) -> str:
+    return "(?:.*\n)*?" if text.strip() == _ANYTHING else re.escape(_line(text))
+
+
+def with_outputs(text: str, outputs: Sequence[tuple[Command, str]]) -> str:
+    """The page with what commands really print in the place of what it says; blocks with ``...`` stay."""
+    for command, printed in reversed(outputs):
+        if command.output and _ANYTHING not in (line.strip() for line in command.output):
+            begin, end = command.span
+            text = text[:begin] + printed.rstrip("\n") + "\n" + text[end:]
+    return text
