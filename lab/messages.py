@@ -13,7 +13,7 @@ from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
 from lab.plan.errand import Errand
-from lab.plan.model import Plan, Sysctl
+from lab.plan.model import Plan, Route, Sysctl
 from lab.verdict.evidence import Capture, Evidence
 
 __all__ = [
@@ -157,10 +157,11 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The frames of the last errand, and all nodes after it."""
+    """The frames of the last errand, all nodes after it, and the routes that balancers have made in the router."""
 
     capture: Capture
     nodes: tuple[NodeRecord, ...]
+    balanced: tuple[Route, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

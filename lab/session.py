@@ -33,6 +33,8 @@ from lab.messages import (
     Sent,
 )
 from lab.plan.errand import Errand
+from lab.plan.model import Plan
+from lab.plan.names import ROUTER
 from lab.report.bundle import Circumstances, NodeState, bundle
 from lab.scenario.model import Manner, Probe, Scenario
 from lab.timing import Deadline
@@ -142,8 +144,7 @@ class OpenLab:
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
             self._recalled = probe, recalled
-            found = {each.node: each.sysctls for each in recalled.nodes}
-            verdict = replace(verdict, plan=self._assembly.plan.with_sysctls(found))
+            verdict = replace(verdict, plan=_as_found(self._assembly.plan, recalled))
         elif not trace:
             return verdict
         try:
@@ -180,7 +181,7 @@ class OpenLab:
                 iptables=self.built.variant,
                 seed=self._seed,
             ),
-            plan=verdict.plan or self._assembly.plan,
+            plan=_as_found(self._assembly.plan, recalled),
             capture=recalled.capture,
             nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
             scenario=Path(self.scenario.file).read_bytes(),
@@ -207,6 +208,12 @@ class OpenLab:
         if self._given_back or self._process.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
         return self._process.request(request, wanted, Deadline.after(seconds))
+
+
+def _as_found(plan: Plan, recalled: Recalled) -> Plan:
+    """The plan as the lab stood after a probe: engines write sysctls, and balancers routes."""
+    found = {each.node: each.sysctls for each in recalled.nodes}
+    return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
 
 
 def _options(engine: EngineChoice, seed: int) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.nft import NftTool
+from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.sysctl import read_sysctl
@@ -35,7 +36,7 @@ from lab.plan.errand import Errand
 from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
-from lab.traffic.meters import Meter, TableMeter, TextMeter
+from lab.traffic.meters import Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
@@ -134,7 +135,8 @@ class Lab:
         rules = await together(self.dump(node) for node in self.engines)
         nodes = zip(self.engines.items(), rules, strict=True)
         records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
-        return Recalled(self.runner.capture(), tuple(records))
+        balanced = () if self._health_checks is None else self._health_checks.standing
+        return Recalled(self.runner.capture(), tuple(records), balanced)
 
     def _sysctls(self, node: str) -> Iterator[Sysctl]:
         """What the plan says of a node, with the values that the kernel has now."""
@@ -225,11 +227,10 @@ def _meter(engine: str, place: Place, family: Family) -> Meter:
     """The cheapest way to read what the rules of this node counted for one family."""
     if mode_of(engine) == "nftables":
         nft = NftTool(place.launcher, place.netns, place.name)
-        return TraceMeter(place.netns, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
-    save = partial(place.tool.save_all, family)
-    if place.tool.variant.name == "legacy":
-        return TableMeter(place.netns.name, TableReader(place.netns, family), save)
-    return TextMeter(place.netns.name, save)
+        return TraceMeter(place.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
+    is_legacy = place.tool.variant.name == "legacy"
+    reader = TableReader(place.netns, family) if is_legacy else NftTableReader(place.netns, family)
+    return TableMeter(place.netns.name, reader, partial(place.tool.save_all, family))
 
 
 @dataclass(frozen=True, slots=True)

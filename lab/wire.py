@@ -93,7 +93,7 @@ class Wire:
 
     def left_behind(self, origins: Origins) -> list[str]:
         """What there is in this process that the wire does not hold, in words, after a lab on it has retired."""
-        return self._held.since(origins)
+        return self._held.also(self.watch.descriptors()).since(origins)
 
     def renew(self, plan: Plan) -> None:
         """Make it as new, for the lab of ``plan``. What cannot be made as new is spent, with the reason."""

@@ -14,7 +14,7 @@ from lab.cli.case import CASE, FILE
 from lab.cli.engine import choice_of
 from lab.cli.files import load_all
 from lab.cli.run import SessionMaker
-from lab.engines.names import mode_of, read_engine
+from lab.engines.names import mode_of, read_engine, version_of
 from lab.engines.rulesets import rule_differences
 from lab.errors import ExitCode
 from lab.report.differences import differing, told
@@ -50,7 +50,10 @@ def command(
     """
     engines = _engines(named)
     (written,) = load_all((file,))
-    by_engine = {engine: {case.case.id: case for case in cases(written, mode_of(engine))} for engine in engines}
+    by_engine = {
+        engine: {case.case.id: case for case in cases(written, mode_of(engine), version_of(engine))}
+        for engine in engines
+    }
     shared = [each for each in by_engine[engines[0]] if all(each in found for found in by_engine.values())]
     chosen = shared if case_id is None else [each for each in shared if each == case_id]
     if not chosen:

@@ -12,13 +12,14 @@ from lab.assembly import lay_out
 from lab.cli.case import CASE, FILE, one_case
 from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import EndpointSlice, Node
+from lab.engines.embedded.iptables.generations import shape_of
 from lab.engines.embedded.iptables.held import Held
 from lab.engines.embedded.iptables.render import Renderer
 from lab.engines.embedded.iptables.restore import restore
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ClusterView
 from lab.engines.embedded.settings import ProxySettings
-from lab.engines.names import EMBEDDED, mode_of
+from lab.engines.names import EMBEDDED, mode_of, version_of
 
 __all__ = ["command"]
 
@@ -46,7 +47,8 @@ def command(*, file: Path, node: str | None, engine: str, case_id: str | None) -
         services=layout.services,
         slices=tuple(each for each in layout.objects if isinstance(each, EndpointSlice)),
     )
+    shape = shape_of(version_of(engine))
     for family in scenario.network.families:
-        ruleset = Renderer(family, settings).render(view, NodeFacts.of(chosen, nodes[chosen]))
+        ruleset = Renderer(family, settings, shape).render(view, NodeFacts.of(chosen, nodes[chosen]))
         click.echo(f"# {family} on {chosen}")
         click.echo(restore(ruleset, Held()).text, nl=False)

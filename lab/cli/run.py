@@ -18,7 +18,7 @@ from lab.bundles import Shelf
 from lab.cli.color import wants_color
 from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import FILES, load_all
-from lab.engines.names import mode_of
+from lab.engines.names import mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
@@ -88,7 +88,7 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    scenarios = [case for scenario in load_all(files) for case in cases(scenario, mode_of(engine))]
+    scenarios = [case for scenario in load_all(files) for case in cases(scenario, mode_of(engine), version_of(engine))]
     chosen = list(_choose(scenarios, names))
     if not chosen:
         click.echo(_nothing_chosen(scenarios, names), err=True)
@@ -153,6 +153,8 @@ def _run(
     skipped, fault = None, None
     try:
         with closing(session.open(scenario)) as lab:
+            if lab.built.reused:
+                click.echo(f"{scenario.file}: on the wire of the lab before it, made as new", err=True)
             for probe in probes:
                 verdict = lab.probe(probe, trace=trace)
                 if shelf is not None:

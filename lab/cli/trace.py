@@ -16,7 +16,7 @@ import click
 
 from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import load_all
-from lab.engines.names import mode_of
+from lab.engines.names import mode_of, version_of
 from lab.errors import ExitCode
 from lab.ip import Protocol
 from lab.scenario.cases import cases
@@ -76,7 +76,7 @@ def command(
     Example: proxylab trace scenarios/clusterip/from-a-pod.lab.yaml client echo
     """
     (written,) = load_all((file,))
-    scenario = next(iter(cases(written, mode_of(engine))), None)
+    scenario = next(iter(cases(written, mode_of(engine), version_of(engine))), None)
     if scenario is None:
         raise click.UsageError(f"FILE: the scenario has no case for {mode_of(engine)}")
     probe = Probe(

@@ -65,6 +65,7 @@ class ProxyConfiguration:
     """The configuration of every proxy in the cluster.
 
     Attributes:
+        bind_address: the node's primary address, whatever its Node object says; ``None`` where nothing is to be said.
         cluster_cidrs: ``None`` where the document does not say: the lab's own pod networks. Empty: no detector.
         node_port_addresses: networks; none of a family means all local addresses.
         node_port_primary: ``nodePortAddresses: [primary]``, the node's own addresses as its Node object has them.
@@ -72,6 +73,7 @@ class ProxyConfiguration:
     """
 
     detect_local_mode: DetectLocalMode = DetectLocalMode.CLUSTER_CIDR
+    bind_address: IPAddress | None = None
     cluster_cidrs: tuple[IPNetwork, ...] | None = None
     bridge_interface: str = ""
     interface_name_prefix: str = ""

@@ -170,12 +170,17 @@ class EndpointSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A v1 Node: labels, its InternalIP addresses (primary first) and its pod networks."""
+    """A v1 Node: labels, its InternalIP addresses (primary first) and its pod networks.
+
+    ``taints`` are the keys of its taints; ``deleting`` says that it has a ``deletionTimestamp``.
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     addresses: tuple[IPAddress, ...] = ()
     pod_cidrs: tuple[IPNetwork, ...] = ()
+    taints: tuple[str, ...] = ()
+    deleting: bool = False
 
     @property
     def key(self) -> Key:

@@ -66,6 +66,11 @@ class HealthChecks:
         self._loop: asyncio.Task[None] | None = None
         self._unsubscribe = store.subscribe(self._note)
 
+    @property
+    def standing(self) -> tuple[Route, ...]:
+        """The routes that stand now, beside those of the plan and in the place of some of them."""
+        return tuple(self._standing.values())
+
     async def start(self) -> None:
         """Make the routes right, and begin to follow."""
         await self.settle()
@@ -84,6 +89,8 @@ class HealthChecks:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait([self._loop])
+            if not self._loop.cancelled():
+                self._loop.result()  # it ends by itself only when the kernel has refused a route
         self._write((), {})
 
     def _note(self, event: Event) -> None:
@@ -120,8 +127,5 @@ class HealthChecks:
         self._standing = wanted
 
     def _ways(self, route: Route) -> list[int]:
-        return (
-            []
-            if route.unreachable
-            else [self._indexes[hop.device] for hop in route.hops] or [self._indexes[route.device]]
-        )
+        devices = [] if route.unreachable else [hop.device for hop in route.hops] or [route.device]
+        return [self._indexes[device] for device in devices]

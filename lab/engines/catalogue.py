@@ -7,11 +7,12 @@ Must not: run anything, or decide which engine a scenario gets.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from lab.control.servers import NodeServers
 from lab.engines.embedded.around import Node, NodeWork, proxy_sysctls
 from lab.engines.embedded.iptables.legacy import V1_23
+from lab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOST_COUNTER
 from lab.engines.embedded.iptables.render import CURRENT
 from lab.engines.embedded.iptables.shape import Shape
 from lab.engines.embedded.loader import RulesRefusedError
@@ -28,6 +29,7 @@ from lab.ip import Family, Protocol
 from lab.kernel.addresses import read_addresses
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
+from lab.kernel.nfacct import ensure_counters
 from lab.kernel.rules import IptablesTool, RestoreRefusedError
 from lab.kernel.sysctl import read_sysctl, write_sysctls
 from lab.plan.model import Sysctl
@@ -50,8 +52,8 @@ class _ToolLoader:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         return await self._tool.has_chain(family, table, chain)
 
-    async def drop_nft_table(self, family: Family, name: str) -> None:
-        await self._tool.drop_nft_table(family, name)
+    def drop_nft_table(self, family: Family, name: str) -> bool:
+        return self._tool.drop_nft_table(family, name)
 
     async def save(self, family: Family) -> str:
         return await self._tool.save(family)
@@ -72,10 +74,18 @@ class _Flows:
 
 
 def _embedded_iptables(
-    choice: EngineChoice, node: str, place: Place, cluster: Cluster, shape: Shape = CURRENT
+    choice: EngineChoice,
+    node: str,
+    place: Place,
+    cluster: Cluster,
+    *,
+    shape: Shape = CURRENT,
+    forget_stale_udp: Literal["always", "1.36"] = "always",
 ) -> Engine:
     configuration, families, netns = choice.configuration, choice.families, place.netns
     settings = ProxySettings.of(configuration, choice.cluster_cidrs)
+    counters = ensure_counters(netns, (INVALID_COUNTER, LOCALHOST_COUNTER)) if shape is CURRENT else False
+    settings = replace(settings, packet_counters=counters, forget_stale_udp=forget_stale_udp)
     if read_sysctl(netns, "net.netfilter.nf_conntrack_tcp_be_liberal") not in (None, "0"):
         settings = replace(settings, conntrack_tcp_be_liberal=True)
     flows = _Flows(netns)
@@ -108,6 +118,7 @@ _Maker = Callable[[EngineChoice, str, Place, Cluster], Engine]
 _MAKERS: Final[Mapping[str, _Maker]] = {
     "embedded/iptables": _embedded_iptables,
     "embedded@v1.23/iptables": partial(_embedded_iptables, shape=V1_23),
+    "embedded@v1.34/iptables": partial(_embedded_iptables, forget_stale_udp="1.36"),
     "kube-proxy/iptables": make_kube_proxy,
     "kube-proxy/nftables": make_kube_proxy,
 }

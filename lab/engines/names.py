@@ -13,12 +13,33 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["EMBEDDED", "ENGINES", "IPTABLES", "KUBE_PROXY", "NFT_TABLE", "EngineName", "mode_of", "read_engine"]
+__all__ = [
+    "EMBEDDED",
+    "ENGINES",
+    "IPTABLES",
+    "KUBE_PROXY",
+    "NFT_TABLE",
+    "EngineName",
+    "mode_of",
+    "read_engine",
+    "version_of",
+]
 
 KUBE_PROXY: Final = "kube-proxy"
 
-ENGINES: Final = ("embedded/iptables", "embedded@v1.23/iptables", "kube-proxy/iptables", "kube-proxy/nftables")
-"""The first of them runs where nobody asks for one. Those of kube-proxy may have any version in addition."""
+ENGINES: Final = (
+    "embedded/iptables",
+    "embedded@v1.23/iptables",
+    "embedded@v1.34/iptables",
+    "kube-proxy/iptables",
+    "kube-proxy/nftables",
+)
+"""The first of them runs where nobody asks for one. Those of kube-proxy may have any version in addition.
+
+Of ``embedded``, a version stands for those that behaved like it: ``v1.23`` for all before 1.24, with their KUBE-XLB-
+chains; ``v1.34`` for 1.32 to 1.36, which forget UDP flows only of Services that still have an endpoint. Without a
+version it is what 1.36 writes, and no UDP flow outlives its endpoint.
+"""
 
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Those whose rules can be written down without running anything."""
@@ -67,6 +88,17 @@ def read_engine(text: str) -> EngineName:
     close = get_close_matches(text, ENGINES, n=1)
     meant = f"; did you mean {close[0]}?" if close else "."
     raise ValueError(f"there is no engine {text!r}{meant} There are {', '.join(ENGINES)}, and kube-proxy@VERSION/MODE")
+
+
+NEWEST: Final = (1, 36)
+"""The version whose rules the embedded engine writes where no other is asked for."""
+
+
+def version_of(engine: str) -> tuple[int, int]:
+    """Major and minor of the version whose behaviour an engine has, by which exceptions hold or do not."""
+    _, _, version = engine.partition("/")[0].partition("@v")
+    major, _, minor = version.partition(".")
+    return (int(major), int(minor.partition(".")[0])) if minor else NEWEST
 
 
 def mode_of(engine: str) -> str:

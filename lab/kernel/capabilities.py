@@ -18,12 +18,16 @@ from typing import Final
 from lab.capability import Capability
 from lab.errors import CapabilityError, InternalError
 from lab.kernel import attributes as nla
+from lab.kernel.capture import raise_receive_buffer
 from lab.kernel.carry import kernel_release
 from lab.kernel.launcher import Launcher
 from lab.kernel.netlink import RouteSocket, ask
 from lab.kernel.netns import NetNs, inside, make_netns
-from lab.kernel.requests import Request, add_bridge, add_device, add_veth, add_vxlan
+from lab.kernel.requests import Request, add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
+from lab.kernel.reset import NotAsNewError, end_connections
 from lab.kernel.rules import choose_iptables
+from lab.kernel.stack import StackTap
+from lab.kernel.trace import Tracer
 from lab.plan.model import Bridge, LinkEnd, Veth, Vxlan
 from lab.timing import Deadline
 
@@ -42,6 +46,8 @@ _IPCTNL_MSG_CT_GET_STATS: Final = 5
 _SO_SNDBUFFORCE: Final = 32
 _LARGE_TRANSACTION: Final = 4 << 20
 """About what one nft transaction of 1,000 Services weighs in the socket's send buffer, in bytes."""
+_LARGE_BUFFER: Final = 4 << 20
+"""In which some thousand small packets find room."""
 
 # One rule for each thing that kube-proxy's nftables mode needs.
 _NFT_TRIAL: Final = """\
@@ -193,6 +199,48 @@ async def _send_buffer(scratch: NetNs, _: Launcher) -> str:
     return f"send buffers of {size // 1024} KiB"
 
 
+async def _receive_buffer(scratch: NetNs, _: Launcher) -> str:
+    """How much a tap may hold: SO_RCVBUFFORCE needs CAP_NET_ADMIN over the machine."""
+    with inside(scratch):
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    with made:
+        size = raise_receive_buffer(made)
+    if size < _LARGE_BUFFER:
+        raise OSError(f"receive buffers end at {size // 1024} KiB (net.core.rmem_max)")
+    return f"receive buffers of {size // 1024} KiB"
+
+
+async def _tracing(scratch: NetNs, _: Launcher) -> str:
+    Tracer(scratch).close()
+    return "made a table and bound a log"
+
+
+async def _stack_tap(scratch: NetNs, _: Launcher) -> str:
+    StackTap(scratch, _PLACE, "stack").close()
+    return "made a table and bound a log"
+
+
+async def _ending(scratch: NetNs, _: Launcher) -> str:
+    """End a connection in TIME_WAIT (SOCK_DESTROY, CONFIG_INET_DIAG_DESTROY)."""
+    routes = RouteSocket(scratch)
+    try:
+        routes.send([set_loopback_up()])
+    finally:
+        routes.close()
+    with inside(scratch):
+        listening, calling = socket.socket(), socket.socket()
+    with listening, calling:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        calling.connect(listening.getsockname())
+        listening.accept()[0].close()
+    try:
+        end_connections(scratch)
+    except NotAsNewError as error:
+        raise OSError(str(error)) from error
+    return "ended one in TIME_WAIT"
+
+
 async def _prompt_links(_: NetNs, __: Launcher) -> str:
     release = kernel_release()
     if release < (6, 8):
@@ -257,6 +305,30 @@ _TRIALS: Final = (
         _send_buffer,
         "the nftables mode cannot load some hundred Services at once (EMSGSIZE)",
         "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216'",
+    ),
+    _Trial(
+        "large receive buffers",
+        _receive_buffer,
+        "probes are sent in smaller portions, so that taps lose nothing: some hundred packets at a time",
+        "run as root, or 'sudo sysctl -w net.core.rmem_max=16777216'",
+    ),
+    _Trial(
+        "packet tracing",
+        _tracing,
+        "no explanation tells which rules a packet met",
+        _MODPROBE.format("-a nf_tables nfnetlink_log"),
+    ),
+    _Trial(
+        "taps on the programs of nodes",
+        _stack_tap,
+        "probes from nodes and from loopback are skipped",
+        _MODPROBE.format("-a nf_tables nft_log nfnetlink_log"),
+    ),
+    _Trial(
+        "ending of connections",
+        _ending,
+        "after a probe that connects, a wire serves no second lab: each is built anew, some 30 ms",
+        "use a kernel with CONFIG_INET_DIAG_DESTROY, and " + _MODPROBE.format("-a inet_diag tcp_diag"),
     ),
     _Trial(
         "IPv6",

@@ -16,13 +16,14 @@ Three facts of packet(7) and net/packet/af_packet.c shape this module:
 import ctypes
 import socket
 import struct
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
 from lab.kernel.batches import Frame, FrameReader
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Tap", "attach_filter", "open_tap"]
+__all__ = ["Tap", "attach_filter", "open_tap", "raise_receive_buffer"]
 
 # include/uapi/linux/if_ether.h, if_packet.h, socket.h; asm-generic/socket.h
 _ETH_P_ALL: Final = 0x0003
@@ -45,7 +46,7 @@ class Tap:
     def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket, reader: FrameReader) -> None:
         self.place = place
         self.device = device
-        self.buffer_bytes = _raise_receive_buffer(ears)
+        self.buffer_bytes = raise_receive_buffer(ears)
         self._ears = ears
         self._mouth = mouth
         self._reader = reader
@@ -62,6 +63,14 @@ class Tap:
         """How many frames found the buffer full since this was last asked. Asking resets the kernel's counter."""
         raw = self._ears.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         return int(_STATISTICS.unpack(raw)[1])
+
+    def descriptors(self) -> Iterator[int]:
+        """What it holds open."""
+        yield from (self._ears.fileno(), self._mouth.fileno())
+
+    def attend(self, interest: bytes) -> None:
+        """Want other frames from now on (see ``open_tap``); those that wait stay."""
+        attach_filter(self._ears, interest)
 
     def send(self, frame: bytes) -> None:
         """Put a frame on the wire, below the namespace's own OUTPUT rules.
@@ -121,7 +130,7 @@ def attach_filter(sock: socket.socket, program: bytes) -> None:
     )
 
 
-def _raise_receive_buffer(ears: socket.socket) -> int:
+def raise_receive_buffer(ears: socket.socket) -> int:
     """Ask for a large receive buffer and return what was granted, in bytes of ``truesize``.
 
     SO_RCVBUFFORCE needs CAP_NET_ADMIN over the machine; without it the kernel caps the wish at net.core.rmem_max,

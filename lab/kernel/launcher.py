@@ -67,10 +67,14 @@ class Launcher:
         *,
         place: str,
         stdin: bytes = b"",
+        fed: bool = False,
         environment: Mapping[str, str] | None = None,
         deadline: Deadline,
     ) -> Completed:
         """Run one command in ``netns`` and wait for its end.
+
+        What is to be ``fed`` gets its standard input by a pipe, and not before its netlink sockets have all the room to
+        send that this machine allows.
 
         Raises:
             TimeoutError: when it has not ended by the deadline; it and all that it has started are killed.
@@ -81,7 +85,7 @@ class Launcher:
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
-            request = _request(netns, argv, place, environment)
+            request = _request(netns, argv, place, environment, fed=fed)
             status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
@@ -204,11 +208,14 @@ class Launcher:
             ended_now.set_result(status)
 
 
-def _request(netns: NetNs, argv: Sequence[str], place: str, environment: Mapping[str, str] | None) -> dict[str, Any]:
+def _request(
+    netns: NetNs, argv: Sequence[str], place: str, environment: Mapping[str, str] | None, *, fed: bool = False
+) -> dict[str, Any]:
     return {
         "argv": list(argv),
         "place": place,
         "hostname": netns.name,
+        "fed": fed,
         "environment": {**_ENVIRONMENT, **(environment or {})},
     }
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from lab.kernel.commands import family_of
+from lab.kernel.feeding import feed
 from lab.kernel.linux import (
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -144,11 +145,13 @@ def _start(request: dict[str, Any], fds: Sequence[int], places: dict[str, _Place
     """Fork the command; for the first command of a place, keep the namespaces that it makes."""
     place = places.get(request["place"])
     ours, theirs = socket.socketpair()
+    netns, text, *outputs = fds
+    fed = os.pipe2(os.O_CLOEXEC) if request["fed"] else None
     pid = os.fork()
     if pid == 0:
         ours.close()
         try:
-            _become(request, fds, place, theirs)
+            _become(request, (netns, text if fed is None else fed[0], *outputs), place, theirs)
         except BaseException as error:
             os.write(fds[3], f"{request['argv'][0]}: {error}\n".encode())
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)
@@ -162,7 +165,24 @@ def _start(request: dict[str, Any], fds: Sequence[int], places: dict[str, _Place
         )
         ours.send(b".")
     ours.close()
+    if fed is not None:
+        _fork_feeder(pid, text, fed)
     return pid
+
+
+def _fork_feeder(pid: int, text: int, pipe: tuple[int, int]) -> None:
+    """Let a child write ``text`` into the pipe, as slowly as the command reads it; then, it ends."""
+    reading, writing = pipe
+    feeder = os.fork()
+    os.close(reading)
+    if feeder == 0:
+        signal.set_wakeup_fd(-1)
+        die_with_parent()
+        try:
+            feed(pid, text, writing)
+        finally:
+            os._exit(0)
+    os.close(writing)
 
 
 def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, launcher: socket.socket) -> NoReturn:

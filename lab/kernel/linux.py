@@ -1,6 +1,6 @@
 """System calls that Python 3.11 does not offer.
 
-Owns: thin, typed wrappers of unshare(2), setns(2), mount(2), umount2(2) and prctl(2), by the C library.
+Owns: thin, typed wrappers of unshare(2), setns(2), mount(2), umount2(2), pidfd_getfd(2) and prctl(2), by the C library.
 Must not: hold policy. Each wrapper makes one call and raises ``OSError`` with the errno it failed with.
 """
 
@@ -23,6 +23,7 @@ __all__ = [
     "MS_RDONLY",
     "MS_REC",
     "MS_REMOUNT",
+    "borrow_descriptor",
     "die_with_parent",
     "forgo_machine_capabilities",
     "mount",
@@ -57,6 +58,8 @@ _CAP_SYS_RAWIO: Final = 17
 _CAP_SYS_BOOT: Final = 22
 _CAP_SYS_TIME: Final = 25
 
+_SYS_PIDFD_GETFD: Final = 438  # on every architecture
+
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -85,6 +88,17 @@ def mount(source: str, target: str, kind: str, flags: int = 0, options: str = ""
         source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), options.encode() or None
     )
     _check(result, f"mount {kind or source} on {target}")
+
+
+def borrow_descriptor(process: int, number: int) -> int:
+    """A descriptor of one's own for what another process has open as ``number`` (pidfd_getfd(2), Linux 5.6).
+
+    ``process`` is a pidfd of one that the caller might trace.
+    """
+    borrowed = int(_libc.syscall(ctypes.c_long(_SYS_PIDFD_GETFD), process, number, 0))
+    if borrowed < 0:
+        _check(borrowed, "pidfd_getfd")
+    return borrowed
 
 
 def die_with_parent() -> None:

@@ -18,7 +18,7 @@ from lab.kernel import attributes as nla
 from lab.kernel.framing import HEADER, messages
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Hook", "OwnTable", "equal", "expect", "expression", "message", "number", "open_netfilter"]
+__all__ = ["Hook", "OwnTable", "equal", "expect", "expression", "message", "number", "open_netfilter", "transact"]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
 NLM_F_ACK: Final = 0x4
@@ -38,6 +38,9 @@ _DELRULE: Final = _SUBSYS_NFTABLES | 8
 _TABLE_F_OWNER: Final = 0x2
 _REGISTER_1: Final = 1
 _BUFFER: Final = 1 << 16
+
+Request = tuple[int, int, bytes]
+"""The kind of a message, its flags, and its attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,6 @@ class OwnTable:
         """
         with inside(netns):
             self._socket = open_netfilter()
-        self._sequence = 0
         self._name = name
         self._chains = tuple(chains)
         table = nla.text(1, name)
@@ -72,6 +74,10 @@ class OwnTable:
         except OSError:
             self.close()
             raise
+
+    def fileno(self) -> int:
+        """The descriptor to which the table belongs."""
+        return self._socket.fileno()
 
     def append(self, rules: Sequence[Sequence[bytes]]) -> None:
         """Append rules, each made of expressions, to every chain. They take effect together, or not at all."""
@@ -94,16 +100,26 @@ class OwnTable:
     def _in(self, chain: str) -> bytes:
         return nla.text(1, self._name) + nla.text(2, chain)
 
-    def _transact(self, requests: Sequence[tuple[int, int, bytes]]) -> None:
-        head = bytes([_NFPROTO_INET, 0, 0, 0])
-        bodies = [(kind, flags | NLM_F_ACK, head + body) for kind, flags, body in requests]
-        subsystem = bytes([socket.AF_UNSPEC, 0, 0, _SUBSYS_NFTABLES >> 8])
-        parts = []
-        for kind, flags, body in ((_BATCH_BEGIN, 0, subsystem), *bodies, (_BATCH_END, 0, subsystem)):
-            self._sequence += 1
-            parts.append(message(kind, flags, self._sequence, body))
-        self._socket.send(b"".join(parts))
-        expect(self._socket, len(bodies))
+    def _transact(self, requests: Sequence[Request]) -> None:
+        self._socket.send(_batch(_NFPROTO_INET, requests))
+        expect(self._socket, len(requests))
+
+
+def transact(netns: NetNs, protocol: int, requests: Sequence[Request]) -> None:
+    """Do all of it in tables of one family (``NFPROTO_*``), or nothing. Raises ``OSError``."""
+    with inside(netns):
+        control = open_netfilter()
+    with control:
+        control.send(_batch(protocol, requests))
+        expect(control, len(requests))
+
+
+def _batch(protocol: int, requests: Sequence[Request]) -> bytes:
+    head = bytes([protocol, 0, 0, 0])
+    bodies = [(kind, flags | NLM_F_ACK, head + body) for kind, flags, body in requests]
+    subsystem = bytes([socket.AF_UNSPEC, 0, 0, _SUBSYS_NFTABLES >> 8])
+    whole = ((_BATCH_BEGIN, 0, subsystem), *bodies, (_BATCH_END, 0, subsystem))
+    return b"".join(message(kind, flags, number, body) for number, (kind, flags, body) in enumerate(whole, 1))
 
 
 def open_netfilter() -> socket.socket:

@@ -34,15 +34,16 @@ _PROTO: Final = {Family.IPV4: 2, Family.IPV6: 10}
 
 
 class FlowMarker:
-    """Marks packets in one namespace."""
+    """Marks packets of one family in one namespace."""
 
-    def __init__(self, netns: NetNs) -> None:
-        """Make the table. Raises ``OSError``: the kernel has no nf_tables for this namespace."""
-        self._table = OwnTable(netns, _TABLE, _CHAINS)
+    def __init__(self, netns: NetNs, family: Family) -> None:
+        """Make the table, one for each family. Raises ``OSError``: the kernel has no nf_tables for this namespace."""
+        self._family = family
+        self._table = OwnTable(netns, f"{_TABLE}-{family.lower()}", _CHAINS)
 
     def mark(self, protocol: int, destination: IPAddress, port: int) -> None:
         """Mark the first packets of flows to there from now on. ``protocol`` is IANA's number."""
-        family = Family.of(destination)
+        family = self._family
         self._table.append(
             [
                 (

@@ -22,7 +22,10 @@ _SOL_NETLINK: Final = 270
 _ADD_MEMBERSHIP: Final = 1
 _GET_RULE: Final = 10 << 8 | 7
 _TRACE: Final = 10 << 8 | 17
+_GET_CHAIN: Final = 10 << 8 | 4
 _RULE_TABLE, _RULE_CHAIN, _RULE_HANDLE = 1, 2, 3
+_CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK = 1, 3, 4
+_HOOK_NUMBER, _HOOK_PRIORITY = 1, 2
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _IDENTITY = 1, 2, 3, 4, 5, 6
 _NETWORK, _TRANSPORT, _IN_INDEX, _OUT_INDEX, _MARK, _POLICY = 8, 9, 10, 12, 14, 16
 _KINDS: Final = {1: "policy", 2: "return", 3: "rule"}
@@ -137,13 +140,14 @@ class NftTrace:
 
 
 class RuleOrder:
-    """Which rule of its chain, counted from 1, a report is about, in one namespace."""
+    """Which rule of its chain, counted from 1, a report is about, and where that chain hangs; in one namespace."""
 
     def __init__(self, netns: NetNs) -> None:
         with inside(netns):
             opened = open_netfilter()
         self._dump = Dump(opened)
         self._numbers: dict[tuple[int, str, str], dict[int, int]] = {}
+        self._hooks: dict[tuple[int, str, str], tuple[int, int]] = {}
 
     def number(self, event: NftEvent) -> int:
         """The number of the report's rule; 0 if it is about none, or about one that is gone. Raises ``OSError``."""
@@ -155,9 +159,16 @@ class RuleOrder:
             self._numbers[where] = {handle: number for number, handle in enumerate(handles, 1)}
         return self._numbers[where].get(event.handle, 0)
 
+    def hook(self, event: NftEvent) -> tuple[int, int]:
+        """The hook of the report's base chain and its priority there; zeros if it is gone. Raises ``OSError``."""
+        if not self._hooks:
+            self._hooks = dict(map(_hook, self._dump.all(_GET_CHAIN, bytes(4))))
+        return self._hooks.get((event.family, event.table, event.chain), (0, 0))
+
     def forget(self) -> None:
         """Read chains anew when they are next asked for."""
         self._numbers.clear()
+        self._hooks.clear()
 
     def close(self) -> None:
         """Close the socket."""
@@ -191,6 +202,15 @@ def _event(body: bytes) -> NftEvent:
         in_index=_number(found.get(_IN_INDEX, b"")),
         out_index=_number(found.get(_OUT_INDEX, b"")),
     )
+
+
+def _hook(body: bytes) -> tuple[tuple[int, str, str], tuple[int, int]]:
+    """Family, table and name of a chain, and where it hangs; zeros for a chain that only others call."""
+    found = nested(body, 4)
+    hook = nested(found.get(_CHAIN_HOOK, b""))
+    priority = int.from_bytes(hook.get(_HOOK_PRIORITY, b""), "big", signed=True)
+    where = (body[0], _text(found.get(_CHAIN_TABLE, b"")), _text(found.get(_CHAIN_NAME, b"")))
+    return where, (_number(hook.get(_HOOK_NUMBER, b"")), priority)
 
 
 def _verdict(found: dict[int, bytes]) -> str:

@@ -39,7 +39,7 @@ from lab.kernel.sysctl import read_sysctl, write_sysctls
 from lab.kernel.wipe import RuleWiper
 from lab.plan.model import Device, Namespace, Role, Route, Sysctl, ends_by_namespace
 
-__all__ = ["NotAsNewError", "Renewal"]
+__all__ = ["NotAsNewError", "Renewal", "end_connections"]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nfnetlink_conntrack.h
 _NETLINK_ROUTE: Final = 0
@@ -131,7 +131,7 @@ class Renewal:
             self._wiring.routes[namespace.name].send([forget_forwarding(bridge) for bridge in namespace.bridges])
             if namespace.role is Role.SEGMENT:
                 continue
-            _destroy_sockets(netns)
+            end_connections(netns)
             _flush_route_exceptions(netns)
             self._renew_routes(namespace)
         for name in self._nodes:  # when nobody has anything left to say that could be tracked
@@ -212,10 +212,13 @@ def _flush_route_exceptions(netns: NetNs) -> None:
             os.close(fd)
 
 
-def _destroy_sockets(netns: NetNs) -> None:
-    """End every connection that is left; nobody holds any of them any more.
+def end_connections(netns: NetNs) -> None:
+    """End every connection that is left in a namespace; nobody holds any of them any more.
 
     The look for them walks the whole machine's table of sockets (inet_diag), so it is taken only where there are some.
+
+    Raises:
+        NotAsNewError: some could not be ended, are still held, or packets wait for their fragments.
     """
     if _left(netns) == (0, 0, 0):
         return

@@ -10,6 +10,8 @@ as far as the machine lets it. So each is tried, in an empty namespace, with eve
 engine uses.
 """
 
+import errno
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +19,7 @@ from typing import Final
 from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.leftover_tables import delete_table
 from lab.kernel.netns import NetNs, make_netns
 from lab.plan.masquerade import masquerade_text, without_masquerade
 from lab.plan.model import Masquerade
@@ -111,17 +114,34 @@ class IptablesTool:
         self._netns = netns
         self._place = place
         self.variant = variant
+        self._fed = False  # most texts fit, and holding input back costs a process
 
     async def load(self, family: Family, text: str) -> None:
         """Load ``text``. Each table is replaced as a whole at its COMMIT; a packet never sees half of one.
 
         Raises:
             RestoreRefusedError: a table was refused, with the words of iptables-restore; tables before it are loaded.
+            CapabilityError: a table does not fit into one transaction, with all the room that this machine allows.
         """
         argv = (self.variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
-        done = await _run(self._launcher, self._netns, self._place, argv, text.encode())
+        done = await self._restore(argv, text)
+        if _is_too_long(done) and not self._fed:
+            # Nothing of the table was loaded, and tables before it are as the text says: it may be said again.
+            self._fed = True
+            done = await self._restore(argv, text)
+        if _is_too_long(done):
+            raise CapabilityError(
+                f"room for {len(text) // 1024} KiB of rules in one nf_tables transaction (net.core.wmem_max)",
+                "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216', or load rules with --iptables legacy",
+            )
         if done.status != 0:
             raise RestoreRefusedError(_words(done))
+
+    async def _restore(self, argv: Sequence[str], text: str) -> Completed:
+        deadline = Deadline.after(_SECONDS)
+        return await self._launcher.run(
+            self._netns, argv, place=self._place, stdin=text.encode(), fed=self._fed, deadline=deadline
+        )
 
     async def masquerade(self, masquerade: Masquerade) -> None:
         """Load what the wire itself masquerades.
@@ -143,11 +163,9 @@ class IptablesTool:
         argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
         return (await _run(self._launcher, self._netns, self._place, argv, b"")).status == 0
 
-    async def drop_nft_table(self, family: Family, name: str) -> None:
-        """Delete the nftables table of that name. Where there is none, or no nft, there is nothing to delete."""
-        kind = "ip" if family is Family.IPV4 else "ip6"
-        argv = ("nft", f"add table {kind} {name}; delete table {kind} {name}")
-        await _run(self._launcher, self._netns, self._place, argv, b"")
+    def drop_nft_table(self, family: Family, name: str) -> bool:
+        """Delete the nftables table of that name; whether there was one. Raises ``OSError``."""
+        return delete_table(self._netns, family, name)
 
     async def save(self, family: Family) -> str:
         """The engine's rules of mangle, filter and nat with their counters, as iptables-save prints them.
@@ -181,6 +199,11 @@ class IptablesTool:
 
 async def _run(launcher: Launcher, netns: NetNs, place: str, argv: Sequence[str], stdin: bytes) -> Completed:
     return await launcher.run(netns, argv, place=place, stdin=stdin, deadline=Deadline.after(_SECONDS))
+
+
+def _is_too_long(done: Completed) -> bool:
+    """Whether a transaction did not fit into the send buffer (EMSGSIZE, in the words of strerror(3))."""
+    return done.status != 0 and os.strerror(errno.EMSGSIZE).encode() in done.stderr
 
 
 def _words(done: Completed) -> str:

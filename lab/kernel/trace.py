@@ -23,6 +23,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from heapq import merge
+from operator import itemgetter
 from typing import Final
 
 from lab.errors import CapabilityError
@@ -47,8 +49,12 @@ _META_L4PROTO: Final = 16
 _GROUP: Final = 0  # the group that legacy iptables traces to
 _LEGACY: Final = "TRACE: "
 
-# The order in which a packet meets the hooks, by the names that iptables gives their chains.
-_STAGES: Final = {"PREROUTING": 0, "OUTPUT": 0, "INPUT": 1, "FORWARD": 1, "POSTROUTING": 2}
+# Where iptables hangs its chains: the number of the hook, and the table's priority there (enum nf_ip_hook_priorities in
+# include/uapi/linux/netfilter_ipv4.h). A packet meets hooks in the order of their numbers, and tables in theirs.
+_HOOKS: Final = {"PREROUTING": 0, "INPUT": 1, "FORWARD": 2, "OUTPUT": 3, "POSTROUTING": 4}
+_PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+_SOURCE_NAT: Final = 100
+_SOURCE_HOOKS: Final = frozenset({"INPUT", "POSTROUTING"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,10 @@ class _Passage:
     events: list[NftEvent] = field(default_factory=list)
 
 
+_Where = tuple[int, int]
+"""Hook and priority, by which steps of both kinds of rules fall into one order."""
+
+
 class Tracer:
     """Traces packets in one node. Silent until armed."""
 
@@ -153,10 +163,8 @@ class Tracer:
         self._order.forget()
         events: list[TraceEvent] = []
         for passage in _passages(logged, told_by_nft):
-            told = [*_legacy_events(passage.legacy), *self._nft_events(passage)]
-            if passage.legacy and passage.events:
-                told.sort(key=lambda event: _STAGES.get(event.chain, 0))
-            events += (_entry(passage.entry), *told)
+            told = merge(_legacy_events(passage.legacy), self._nft_events(passage), key=itemgetter(0))
+            events += (_entry(passage.entry), *(event for _, event in told))
         return events
 
     def close(self) -> None:
@@ -166,23 +174,29 @@ class Tracer:
         self._trace.close()
         self._log.close()
 
-    def _nft_events(self, passage: _Passage) -> Iterator[TraceEvent]:
+    def _nft_events(self, passage: _Passage) -> Iterator[tuple[_Where, TraceEvent]]:
         entry = passage.entry
         packet, mark, in_index, out_index = entry.packet, entry.mark, entry.in_index, entry.out_index
+        where = (0, 0)
         for event in passage.events:
             if event.headers:
+                if passage.legacy:
+                    where = self._order.hook(event)
                 packet = event.headers + entry.packet[len(event.headers) :]
                 in_index, out_index = event.in_index, event.out_index
-            yield TraceEvent(
-                table=event.table,
-                chain=event.chain,
-                kind=event.kind,
-                number=self._order.number(event),
-                verdict=event.verdict,
-                packet=packet,
-                mark=mark,
-                in_index=in_index,
-                out_index=out_index,
+            yield (
+                where,
+                TraceEvent(
+                    table=event.table,
+                    chain=event.chain,
+                    kind=event.kind,
+                    number=self._order.number(event),
+                    verdict=event.verdict,
+                    packet=packet,
+                    mark=mark,
+                    in_index=in_index,
+                    out_index=out_index,
+                ),
             )
             mark = event.mark  # it is told as the rule left it
 
@@ -222,10 +236,14 @@ def _entry(entry: Logged) -> TraceEvent:
     )
 
 
-def _legacy_events(lines: Sequence[Logged]) -> Iterator[TraceEvent]:
+def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent]]:
+    where = (0, 0)
     for line in lines:
         table, chain, kind, place = line.prefix.removeprefix(_LEGACY).strip().split(":")
-        yield TraceEvent(
+        if chain in _HOOKS:
+            to_source = table == "nat" and chain in _SOURCE_HOOKS
+            where = (_HOOKS[chain], _SOURCE_NAT if to_source else _PRIORITIES.get(table, 0))
+        event = TraceEvent(
             table=table,
             chain=chain,
             kind=kind,
@@ -236,6 +254,7 @@ def _legacy_events(lines: Sequence[Logged]) -> Iterator[TraceEvent]:
             out_index=line.out_index,
             at_ns=line.at_ns,
         )
+        yield where, event
 
 
 def _tracing(match: Match) -> Iterator[bytes]:

@@ -11,10 +11,13 @@ from typing import Final
 from lab.ip import IPAddress, IPNetwork, Protocol
 from lab.scenario.model import Manner
 
-__all__ = ["STACK", "Detour", "Errand", "Fence", "Receiver", "Sender"]
+__all__ = ["MOST_FOLLOWED", "STACK", "Detour", "Errand", "Fence", "Receiver", "Sender"]
 
 STACK: Final = "stack"
 """Stands for a device where packets are those of a namespace's own programs, above all of its rules."""
+
+MOST_FOLLOWED: Final = 16
+"""Up to so many flows are seen at every device of the nodes that they cross; of more, only the ends are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,7 @@ class Sender:
     mac: str
     next_hop_mac: str
     port: int | None = None
+    mtu: int = 1500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

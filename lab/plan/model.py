@@ -279,6 +279,17 @@ class Plan:
                 return namespace
         raise KeyError(name)
 
+    def with_routes(self, namespace: str, routes: tuple[Route, ...]) -> Self:
+        """The plan with these routes in a namespace, in the place of those that lead to the same destinations."""
+        covered = {(route.destination, route.table) for route in routes}
+        changed = tuple(
+            replace(each, routes=(*(r for r in each.routes if (r.destination, r.table) not in covered), *routes))
+            if each.name == namespace
+            else each
+            for each in self.namespaces
+        )
+        return replace(self, namespaces=changed)
+
     def with_sysctls(self, sysctls: Mapping[str, tuple[Sysctl, ...]]) -> Self:
         """The plan with other sysctls in some namespaces, such as those that were found there."""
         changed = tuple(replace(each, sysctls=sysctls.get(each.name, each.sysctls)) for each in self.namespaces)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from lab.engines.names import mode_of
+from lab.engines.names import mode_of, version_of
 from lab.errors import ScenarioError
 from lab.pytest_plugin.fixtures import hold
 from lab.pytest_plugin.markers import markers_of
@@ -79,7 +79,7 @@ def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
     chosen, times = engines(config), repeats(config)
     for number in range(1, times + 1):
         for engine in chosen:
-            for case in cases(scenario, mode_of(engine)):
+            for case in cases(scenario, mode_of(engine), version_of(engine)):
                 marks = [engine.replace("/", ".")] if len(chosen) > 1 else []
                 marks += [f"{number} of {times}"] if times > 1 else []
                 yield Run(case, engine, tuple(marks))

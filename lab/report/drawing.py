@@ -21,6 +21,11 @@ class Thing:
     about: str
     on: str
 
+    @property
+    def title(self) -> str:
+        """What it is called in a picture."""
+        return self.name if self.name == str(self.role) else f"{self.role} {self.name}"
+
 
 def things(plan: Plan) -> list[Thing]:
     """What a picture shows: everything but the fabric: hosts and router, nodes, and the pods on them."""
@@ -64,7 +69,7 @@ def text_lines(plan: Plan) -> Iterator[str]:
     for segment in segments(found):
         yield f"segment {segment}"
         for thing in (each for each in found if each.role is not Role.POD and segment in each.on.split()):
-            yield f"├─ {thing.role} {thing.name} {thing.about}".rstrip()
+            yield f"├─ {thing.title} {thing.about}".rstrip()
             if thing.role is Role.NODE and thing.on.split()[0] == segment:
                 pods = [each for each in found if each.role is Role.POD and each.on == thing.name]
                 yield from (f"│  ├─ pod {pod.name} {pod.about}" for pod in pods)
@@ -78,7 +83,7 @@ def mermaid_lines(plan: Plan) -> Iterator[str]:
     for number, segment in enumerate(segments(found)):
         yield f'  s{number}(["segment {segment}"])'
     for thing in found:
-        yield f'  {ids[thing.role is Role.POD, thing.name]}["{thing.role} {thing.name}<br/>{thing.about}"]'
+        yield f'  {ids[thing.role is Role.POD, thing.name]}["{thing.title}<br/>{thing.about}"]'
     for thing in found:
         own = ids[thing.role is Role.POD, thing.name]
         if thing.role is Role.POD:

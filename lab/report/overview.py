@@ -32,6 +32,7 @@ def overview(layout: Layout) -> dict[str, Any]:
             "families": list(map(str, network.families)),
             "podNetwork": network.pod_network,
             "interNode": network.inter_node,
+            "outboundMasquerade": network.outbound_masquerade,
             "hairpin": network.hairpin if network.pod_network == "bridge" else None,
             "podCIDR": list(map(str, network.pod_cidrs)),
             "serviceCIDR": list(map(str, network.service_cidrs)),
@@ -44,6 +45,15 @@ def overview(layout: Layout) -> dict[str, Any]:
             for pod in plan.pods
         ],
         "hosts": [{"name": name, "addresses": _addresses(plan, name)} for name in _names(plan, Role.HOST)],
+        "loadBalancers": [
+            {
+                "name": each.name,
+                "pool": list(map(str, each.pool)),
+                "nodes": list(each.nodes),
+                "healthChecked": each.health_checked,
+            }
+            for each in plan.balancers
+        ],
         "services": [_service(service, slices) for service in layout.services],
     }
 
@@ -116,9 +126,7 @@ def overview_lines(document: dict[str, Any]) -> Iterator[str]:
     """The same in words, a paragraph for each kind of thing."""
     network = document["network"]
     yield f"scenario {document['scenario']}{' case ' + document['case'] if document['case'] else ''}"
-    yield "network " + ", ".join(
-        f"{key} {' '.join(value) if isinstance(value, list) else value}" for key, value in network.items() if value
-    )
+    yield "network " + ", ".join(_network_words(network))
     for node in document["nodes"]:
         yield f"node {node['name']}"
         yield from (f"  address {address}" for address in node["addresses"])
@@ -129,8 +137,23 @@ def overview_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"pod {pod['name']} on {pod['node']}{where}: {' '.join(pod['addresses'])}"
     for host in document["hosts"]:
         yield f"host {host['name']}: {', '.join(host['addresses'])}"
+    for balancer in document["loadBalancers"]:
+        checked = ", as far as they are healthy" if balancer["healthChecked"] else ""
+        pool, nodes = " ".join(balancer["pool"]), " ".join(balancer["nodes"])
+        yield f"load balancer {balancer['name']}: {pool} to {nodes}{checked}"
     for service in document["services"]:
         yield from _service_lines(service)
+
+
+def _network_words(network: dict[str, Any]) -> Iterator[str]:
+    for key, value in network.items():
+        match value:
+            case True:
+                yield key
+            case [*several]:
+                yield f"{key} {' '.join(several)}"
+            case str():
+                yield f"{key} {value}"
 
 
 def _service_lines(service: dict[str, Any]) -> Iterator[str]:

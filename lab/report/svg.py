@@ -119,7 +119,7 @@ class _Picture:
         self._boxes.append(
             f'<rect x="{left}" y="{self.y}" width="{_WIDTH}" height="{_HEIGHT}" rx="5" fill="{_FILLS[thing.role]}"/>'
         )
-        for text, kind, down, size in ((f"{thing.role} {thing.name}", "", 19, 7.2), (thing.about, "about", 36, 6.2)):
+        for text, kind, down, size in ((thing.title, "", 19, 7.2), (thing.about, "about", 36, 6.2)):
             squeezed = (
                 f' textLength="{_WIDTH - 8}" lengthAdjust="spacingAndGlyphs"' if len(text) * size > _WIDTH else ""
             )

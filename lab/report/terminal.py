@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lab.verdict.columns import wrapped
-from lab.verdict.explain import explain, summary
+from lab.verdict.explain import briefly, explain
 from lab.verdict.journey import journey
 from lab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult
 from lab.verdict.words import amount
@@ -75,7 +75,8 @@ def _probes(result: ScenarioResult, paint: Painter) -> Iterator[str]:
         label = paint(probe.overall.ljust(_LABEL), probe.overall)
         yield f"  {label}  {probe.probe.name}"
         if probe.overall is Judgement.PASS:
-            yield from wrapped(summary(probe), " " * (_LABEL + 4))
+            for sentence in briefly(probe):
+                yield from wrapped(sentence, " " * (_LABEL + 4), " " * (_LABEL + 6))
 
 
 def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:

@@ -5,9 +5,16 @@ Must not: know an engine.
 """
 
 from collections.abc import Sequence
+from ipaddress import IPv6Address
 
-from lab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, NftablesConfiguration, ProxyConfiguration
-from lab.ip import IPNetwork
+from lab.cluster.configuration import (
+    ConntrackTimeouts,
+    DetectLocalMode,
+    NftablesConfiguration,
+    ProxyConfiguration,
+    SocketAddress,
+)
+from lab.ip import IPAddress, IPNetwork
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
 from lab.scenario.problems import Problems
@@ -82,7 +89,10 @@ def _check(shape: KubeProxyShape, place: Place, problems: Problems) -> None:
 def _configuration(shape: KubeProxyShape) -> ProxyConfiguration:
     detect, iptables = shape.detect_local or DetectLocalShape(), shape.iptables or IptablesShape()
     addresses = shape.node_port_addresses or []
+    bind = shape.bind_address
+    healthz, metrics = _servers(bind)
     return ProxyConfiguration(
+        bind_address=None if bind is None or bind.is_unspecified else bind,
         detect_local_mode=shape.detect_local_mode or _DEFAULT.detect_local_mode,
         cluster_cidrs=shape.cluster_cidr,
         bridge_interface=detect.bridge_interface or "",
@@ -96,8 +106,8 @@ def _configuration(shape: KubeProxyShape) -> ProxyConfiguration:
         sync_period=iptables.sync_period or _DEFAULT.sync_period,
         min_sync_period=iptables.min_sync_period or _DEFAULT.min_sync_period,
         conntrack=_conntrack(shape.conntrack or ConntrackShape()),
-        healthz=shape.healthz_bind_address or _DEFAULT.healthz,
-        metrics=shape.metrics_bind_address or _DEFAULT.metrics,
+        healthz=shape.healthz_bind_address or healthz,
+        metrics=shape.metrics_bind_address or metrics,
         nftables=_nftables(shape.nftables or NftablesShape()),
         feature_gates=shape.feature_gates or {},
     )
@@ -110,6 +120,16 @@ def _nftables(shape: NftablesShape) -> NftablesConfiguration:
         masquerade_all=shape.masquerade_all or False,
         sync_period=shape.sync_period or default.sync_period,
         min_sync_period=shape.min_sync_period or default.min_sync_period,
+    )
+
+
+def _servers(bind: IPAddress | None) -> tuple[SocketAddress, SocketAddress]:
+    """Where health and metrics are served unless the document says: in the family of ``bindAddress``."""
+    if bind is None or bind.version == 4:
+        return _DEFAULT.healthz, _DEFAULT.metrics
+    return (
+        SocketAddress(IPv6Address("::"), _DEFAULT.healthz.port),
+        SocketAddress(IPv6Address("::1"), _DEFAULT.metrics.port),
     )
 
 

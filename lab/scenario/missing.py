@@ -14,15 +14,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lab.ip import Protocol
 from lab.scenario.document import Place
 from lab.scenario.inventory import Inventory
-from lab.scenario.manifests import Manifests
 from lab.scenario.model import Mode
 from lab.scenario.parts import Parts, ProbeParts
 from lab.scenario.problems import Problems, listed, shown
-from lab.scenario.references import choose_port, service_id
-from lab.scenario.schema.probe import ServiceTargetShape
 
 __all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
 
@@ -56,10 +52,7 @@ class Missing:
         return isinstance(value, str) and value in self.values
 
 
-_OF_EXPECT: Final = (Missing("outcome", {"untranslated"}, "allowed: delivered, rejected, refused, dropped"),)
-
 MISSING: Final = (
-    Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("dns", _true),
     Missing("streams"),
     Missing("steps"),
@@ -68,22 +61,17 @@ MISSING: Final = (
         {"dnsName"},
         "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
     ),
-    Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
+    Missing("probes.[].send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
     Missing("probes.[].send.every"),
-    *(Missing(f"probes.[].expect.{each.path}", each.values, each.allowed) for each in _OF_EXPECT),
-    Missing("probes.[].except.[].when.version"),
 )
 
 
-def refuse_missing(
-    parts: Parts, inventory: Inventory, manifests: Manifests, configurations: Sequence[Place], problems: Problems
-) -> None:
+def refuse_missing(parts: Parts, inventory: Inventory, configurations: Sequence[Place], problems: Problems) -> None:
     """Note everything in a scenario that cannot be run yet.
 
     Args:
         parts: the scenario's parts.
         inventory: its names.
-        manifests: its Services.
         configurations: the documents that configure proxies.
         problems: takes a line for each, with ``not yet``.
     """
@@ -97,14 +85,9 @@ def refuse_missing(
     for place in configurations:
         if place["mode"].value == Mode.IPVS:
             _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
-    _refuse_objects(manifests, problems)
     for index, probe in enumerate(parts.probes):
         place = spec["probes"][index]
         _refuse_names(probe, place, inventory, problems)
-        _refuse_sctp(probe, place, manifests, problems)
-        for at in (each for each in _found(place, ("except", "[]")) if _can_hold(each)):
-            for missing in _OF_EXPECT:
-                _refuse(missing, at["expect"], problems)
 
 
 def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
@@ -138,22 +121,8 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
         yield from _found(root[part], rest)
 
 
-def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
-    """What Pods say beyond what entries of ``spec.pods`` may say today."""
-    for given in manifests.pods.values():
-        for place in _found(given.place, ("spec", "containers", "[]", "ports", "[]", "protocol")):
-            if place.value == Protocol.SCTP:
-                _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
-
-
 def _texts(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-
-
-def _can_hold(exception: Place) -> bool:
-    """Whether an exception may hold in a run: one for a mode that no engine has is kept for the day when one has."""
-    mode = exception["when"]["mode"]
-    return not mode.exists or mode.value in RUNNING_MODES
 
 
 def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problems: Problems) -> None:
@@ -163,15 +132,3 @@ def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problem
     if probe.expect.at is not None and probe.expect.at.partition("/")[0] in inventory.backends:
         what = "not yet: this version cannot prove that a flow ends at a pod or host"
         problems.add(at.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
-
-
-def _refuse_sctp(probe: ProbeParts, place: Place, manifests: Manifests, problems: Problems) -> None:
-    if not isinstance(probe.target, ServiceTargetShape) or probe.send is None:
-        return
-    service = manifests.services.get(service_id(probe.target.service, probe.target.namespace))
-    if service is None:
-        return
-    fitting = choose_port(service, probe.target.port, None).fitting
-    if fitting and all(port.protocol is Protocol.SCTP for port in fitting):
-        spot = place["to"]["port" if probe.target.port is not None else "service"].spot
-        problems.add(spot, "not yet: this version cannot send SCTP")

@@ -33,6 +33,7 @@ def printed_proxy(proxy: ProxyConfiguration) -> Data:
     document = given(
         apiVersion="kubeproxy.config.k8s.io/v1alpha1",
         kind="KubeProxyConfiguration",
+        bindAddress=str(proxy.bind_address or ""),
         detectLocalMode=str(proxy.detect_local_mode),
         detectLocal=given(bridgeInterface=proxy.bridge_interface, interfaceNamePrefix=proxy.interface_name_prefix),
         nodePortAddresses=networks,
@@ -59,7 +60,8 @@ def printed_proxy(proxy: ProxyConfiguration) -> Data:
 
 
 def _duration(seconds: float) -> str:
-    return f"{round(seconds * 1e9)}ns"
+    """In seconds, which are read back without a rounding."""
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def printed_service(service: Service) -> Data:

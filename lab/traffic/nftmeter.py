@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from lab.ip import IPAddress
+from lab.ip import Family, IPAddress
 from lab.kernel.netns import NetNs
 from lab.kernel.nftmarks import FlowMarker
 from lab.kernel.nftrace import NftEvent, NftTrace
@@ -58,12 +58,14 @@ class TraceMeter:
 
     Args:
         netns: the node.
+        family: of the table.
         table: the table's name.
         listing: prints it.
     """
 
-    def __init__(self, netns: NetNs, table: str, listing: Listing) -> None:
+    def __init__(self, netns: NetNs, family: Family, table: str, listing: Listing) -> None:
         self._netns = netns
+        self._family = family
         self._table = table
         self._listing = listing
         self._rules: tuple[ListedRule, ...] = ()
@@ -83,7 +85,7 @@ class TraceMeter:
             self._rules = listed_rules(await self._listing())
         if self._trace is None or self._marker is None:
             self._trace = NftTrace(self._netns)
-            self._marker = FlowMarker(self._netns)
+            self._marker = FlowMarker(self._netns, self._family)
             asyncio.get_running_loop().add_reader(self._trace.fileno(), self._hear)
         self._hear()
         self._heard.clear()

@@ -5,7 +5,7 @@ Must not: know flows.
 """
 
 import select
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
@@ -16,8 +16,8 @@ from lab.kernel.capture import Tap, open_tap
 from lab.kernel.netns import NetNs
 from lab.kernel.stack import StackTap
 from lab.plan.errand import STACK
-from lab.plan.model import Plan, Role
-from lab.traffic.interest import INTEREST
+from lab.plan.model import Device, Plan, Role
+from lab.traffic.interest import INTEREST, NOTHING
 from lab.verdict.evidence import TapLoss
 
 __all__ = ["AnyTap", "Watch"]
@@ -34,7 +34,9 @@ _TRUESIZE: Final = 2304 + 320
 class Watch:
     """A tap on every device of every pod and every outside host, for as long as the lab lives.
 
-    The programs of a node are tapped from the first time on that an errand starts or may end at one of them: most labs
+    Every device of the nodes has one from the first time on that packets are to be followed through them, and is looked
+    at while they are: a flow crosses eight devices of two nodes, so for thousands of flows the two ends must do. The
+    programs of a node are tapped from the first time on that an errand starts or may end at one of them: most labs
     never need it.
     """
 
@@ -45,21 +47,20 @@ class Watch:
             InternalError: naming the device that could not be tapped; taps that were opened are closed again.
         """
         self._netns_by_name = netns_by_name
+        self._plan = plan
+        self._on_nodes: tuple[Tap, ...] = ()
+        self._following = False
         self._taps: dict[tuple[str, str], Tap] = {}
         self._stacks: dict[str, StackTap] = {}
         self._by_fd: dict[int, AnyTap] = {}
-        reader = FrameReader()
+        self._reader = FrameReader()
         with ExitStack() as opened:
             self._epoll = opened.enter_context(select.epoll())
             for namespace in plan.namespaces:
                 if namespace.role not in _TAPPED:
                     continue
                 for end in (end for link in plan.links for end in link.ends if end.namespace == namespace.name):
-                    tap = _open(netns_by_name[namespace.name], end.device, reader)
-                    opened.callback(tap.close)
-                    self._taps[namespace.name, end.device] = tap
-                    self._by_fd[tap.fileno()] = tap
-                    self._epoll.register(tap.fileno(), select.EPOLLIN)
+                    opened.callback(self._tap_on(namespace.name, end.device).close)
             opened.pop_all()
 
     def tap(self, namespace: str, device: str) -> AnyTap:
@@ -79,6 +80,19 @@ class Watch:
                 f"must be one of them"
             ) from None
 
+    def follow(self, wanted: bool) -> None:
+        """See packets at every device of the nodes from now on, or at none.
+
+        Raises:
+            InternalError: naming the device that could not be tapped.
+        """
+        if wanted and not self._on_nodes:
+            self._on_nodes = tuple(self._tap_on(*device) for device in _devices_of_nodes(self._plan))
+        elif wanted is not self._following:
+            for tap in self._on_nodes:
+                tap.attend(INTEREST if wanted else NOTHING)
+        self._following = wanted
+
     def room(self, frame_bytes: int) -> int:
         """How many frames of that length fit into every tap's buffer at least."""
         smallest = min((tap.buffer_bytes for tap in self._by_fd.values()), default=0)
@@ -97,8 +111,15 @@ class Watch:
         self.collect()
         self.losses()
 
+    def descriptors(self) -> Iterator[int]:
+        """What the taps hold open, those included that were opened when they were first needed."""
+        taps: tuple[AnyTap, ...] = (*self._taps.values(), *self._stacks.values())
+        for tap in taps:
+            yield from tap.descriptors()
+
     def renew(self) -> None:
-        """Be as new, for another lab on the same devices: nothing waits, and no node's programs are tapped."""
+        """Be as new, for another lab on the same devices: nothing waits, and nothing on the nodes is tapped."""
+        self.follow(False)
         for stack in self._stacks.values():
             self._epoll.unregister(stack.fileno())
             del self._by_fd[stack.fileno()]
@@ -123,12 +144,27 @@ class Watch:
             closers.shutdown(wait=False)
             self._taps.clear()
 
+    def _tap_on(self, namespace: str, device: str) -> Tap:
+        tap = self._taps[namespace, device] = _open(self._netns_by_name[namespace], device, self._reader)
+        self._by_fd[tap.fileno()] = tap
+        self._epoll.register(tap.fileno(), select.EPOLLIN)
+        return tap
+
     def _stack(self, node: str) -> StackTap:
         if node not in self._stacks:
             stack = self._stacks[node] = StackTap(self._netns_by_name[node], node, STACK)
             self._by_fd[stack.fileno()] = stack
             self._epoll.register(stack.fileno(), select.EPOLLIN)
         return self._stacks[node]
+
+
+def _devices_of_nodes(plan: Plan) -> Iterator[tuple[str, str]]:
+    for namespace in plan.namespaces:
+        if namespace.role is Role.NODE:
+            ends = (end for link in plan.links for end in link.ends if end.namespace == namespace.name)
+            devices: tuple[Device, ...] = (*ends, *namespace.bridges, *namespace.vxlans)
+            for device in devices:
+                yield namespace.name, device.device
 
 
 def _open(netns: NetNs, device: str, reader: FrameReader) -> Tap:

@@ -53,6 +53,7 @@ class Flow:
         number: of the flow.
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
+        passages: everything seen of it at the devices of nodes, which may be nothing where many flows were sent.
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to somebody else.
         answers: replies leaving the pods.
         replies: replies coming in at the sender.
@@ -68,6 +69,7 @@ class Flow:
     number: int
     departures: tuple[Observation, ...] = ()
     arrivals: tuple[Observation, ...] = ()
+    passages: tuple[Observation, ...] = ()
     strays: tuple[Observation, ...] = ()
     answers: tuple[Observation, ...] = ()
     replies: tuple[Observation, ...] = ()
@@ -146,6 +148,7 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
     """Everything seen of a flow, in the order of time."""
     kinds = (
         flow.departures,
+        flow.passages,
         flow.strays,
         flow.arrivals,
         flow.answers,
@@ -175,6 +178,8 @@ class _Sorter:
 
     def kind(self, observation: Observation) -> str:
         """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
+        if observation.place in self._nodes and observation.device != STACK:
+            return "passages"
         if observation.packet is Packet.REQUEST:
             return self._request(observation)
         if observation.direction is Direction.IN:
@@ -210,7 +215,7 @@ class _Sorter:
         if request.direction is Direction.IN:
             if self._receiver(request, request.destination, request.destination_port):
                 return "arrivals"
-            return "" if request.place in self._nodes or request.device == STACK else "strays"
+            return "" if request.device == STACK else "strays"
         dialled = request.destination_port == errand.port and request.destination == errand.destination
         return "departures" if dialled and self._at_sender(request) else ""
 

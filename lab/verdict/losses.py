@@ -7,7 +7,8 @@ Must not: guess. What the plan says is a cause only where counters or taps show 
 from lab.ip import IPAddress
 from lab.plan.model import Plan
 from lab.verdict.arrivals import hits
-from lab.verdict.case import Case
+from lab.verdict.case import Case, packets_of
+from lab.verdict.drops import kernel_drop, policy_drop
 from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Flow
 from lab.verdict.layout import Crossing, bridge_of, calls_iptables, filtered, is_hairpin, port_of
@@ -20,13 +21,9 @@ __all__ = ["of_loss", "of_reply"]
 
 def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
     """Why nothing of a flow was seen after it had left."""
-    dropped = by_rule(case, "DROP", "dropped")
+    dropped = _dropped(case, plan)
     if dropped:
         return dropped
-    if plan is not None:
-        refused = _by_reverse_path(case, plan)
-        if refused:
-            return refused
     translated = translations(case.evidence.counts)
     pods = {pod.address: pod for pod in case.errand.receivers}
     for rule in translated:
@@ -36,10 +33,22 @@ def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
         if address not in pods:
             return f"{rule.count.node} translated it to {endpoint(address, port)}, which is no pod of this lab."
         if not hits(case)[pods[address].name]:
-            return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, traced)
+            return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, rule.translates_to, traced)
     if translated:
         return ""
     return remembered(case, flow) or (_untranslated(case) if case.evidence.counts else "")
+
+
+def _dropped(case: Case, plan: Plan | None) -> str:
+    """Who dropped it, where something counted that: a rule, a reverse path filter, a stack, or a policy."""
+    dropped = by_rule(case, "DROP", "dropped")
+    if dropped:
+        return dropped
+    if plan is not None and (refused := _by_reverse_path(case, plan)):
+        return refused
+    packets = packets_of(case.flows)
+    drop = kernel_drop(case.errand, case.evidence, packets, plan)
+    return policy_drop(case.evidence, packets) if drop is None else f"{drop}."
 
 
 def _by_reverse_path(case: Case, plan: Plan) -> str:
@@ -75,9 +84,8 @@ def _by_hairpin(case: Case, rule: Rule, plan: Plan | None) -> str:
     )
 
 
-def _on_the_way(case: Case, rule: Rule, traced: Evidence | None) -> str:
-    assert rule.translates_to is not None  # noqa: S101 - the caller has looked
-    address, port = rule.translates_to
+def _on_the_way(case: Case, rule: Rule, to: tuple[IPAddress, int], traced: Evidence | None) -> str:
+    address, port = to
     name = next(pod.name for pod in case.errand.receivers if pod.address == address)
     sentence = f"{rule.count.node} translated it to {name} ({endpoint(address, port)}), but {name} never saw it"
     if traced is None or any(seen.place == name for seen in traced.observations):

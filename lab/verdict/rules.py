@@ -9,7 +9,7 @@ does not say so.
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
@@ -57,14 +57,19 @@ class Rule:
         """
         if self.count.target:
             return True
+        named = self.names(errand)
+        return {"-p", "--dport"} <= named and not named.isdisjoint({"-d", "--dst-type"})
+
+    def names(self, errand: Errand) -> frozenset[str]:
+        """The options that fit what the errand dials; none if one of them excludes it."""
         named = set()
         for name, values, negated in self.options:
             holds = _holds(name, values[0] if values else "", errand)
             if holds is negated:
-                return False
+                return frozenset()
             if holds:
                 named.add(name)
-        return {"-p", "--dport"} <= named and not named.isdisjoint({"-d", "--dst-type"})
+        return frozenset(named)
 
     def value(self, wanted: str) -> str:
         """The first value of an option; empty if the rule has no such option."""
@@ -87,8 +92,14 @@ def read(count: RuleCount) -> Rule | None:
 
 
 def ending(errand: Errand, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
-    """The rules that end flows in ``target`` (``DROP``, ``REJECT``), counted, and speak of what the errand dials."""
-    return tuple(rule for rule in read_all(counts) if rule.target == target and rule.speaks_of(errand))
+    """The rules that end flows in ``target`` (``DROP``, ``REJECT``), counted, and speak of what the errand dials.
+
+    A rule that goes by a mark alone speaks for the one that has set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24).
+    """
+    counted = read_all(counts)
+    marks = _marks(errand, counted)
+    ends = [rule for rule in counted if rule.target == target]
+    return tuple(rule for rule in ends if rule.speaks_of(errand) or _goes_by(rule, marks))
 
 
 def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
@@ -99,6 +110,49 @@ def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
 def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
     """Every rule that counted and can be read."""
     return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
+
+
+def _marks(errand: Errand, counted: Sequence[Rule]) -> frozenset[tuple[str, int]]:
+    """The marks that were set, and on which node, on the way that a rule for the errand's protocol and port leads to.
+
+    All of the way must have counted. That the address was dialled is not asked for: the chain for node ports leaves it
+    to the rule that leads there.
+    """
+    reached = {_leads_to(rule) for rule in counted if {"-p", "--dport"} <= rule.names(errand)}
+    while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
+        reached |= further
+    return frozenset(
+        (rule.count.node, mark)
+        for rule in counted
+        if rule.target == "MARK" and _stands_in(rule) in reached
+        for mark in _whole_marks(rule, ("--set-xmark", "--or-mark"))
+    )
+
+
+def _goes_by(rule: Rule, marks: Container[tuple[str, int]]) -> bool:
+    """Whether one of those marks is the only condition of the rule."""
+    conditions = [(name, negated) for name, _, negated in rule.options if name not in ("-m", "--comment", "-j")]
+    return conditions == [("--mark", False)] and any(
+        (rule.count.node, mark) in marks for mark in _whole_marks(rule, ("--mark",))
+    )
+
+
+def _stands_in(rule: Rule) -> tuple[str, str, str]:
+    return rule.count.node, rule.count.table, rule.count.chain
+
+
+def _leads_to(rule: Rule) -> tuple[str, str, str]:
+    return rule.count.node, rule.count.table, rule.target
+
+
+def _whole_marks(rule: Rule, options: Sequence[str]) -> list[int]:
+    """Marks that are set, or asked for, with a mask of the same bits: ``0x8000/0x8000``."""
+    found = []
+    for option in options:
+        value, _, mask = rule.value(option).partition("/")
+        if value and value == (mask or value):
+            found.append(int(value, 0))
+    return found
 
 
 def _options(words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...], bool], ...]:

@@ -91,6 +91,64 @@ def test_an_overdue_command_is_killed_with_its_children(ordinary: bool) -> None:
     assert found["child"] == "gone\n"
 
 
+# Each leaves the process group and the session of its command; the second's parent is gone, too; the third has
+# moved to another network namespace.
+RUNAWAYS = """
+setsid sleep 1000 & echo $! >/run/pids
+(setsid sh -c 'echo $$ >>/run/pids; exec sleep 1000' &)
+setsid unshare --net sh -c 'echo $$ >>/run/pids; exec sleep 1000' &
+while [ $(wc -l </run/pids) -lt 3 ]; do :; done; echo ready >/run/ready; wait
+"""
+
+
+async def runaways(launcher: Launcher) -> dict[str, Any]:
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+
+        async def run(*argv: str) -> str:
+            done = await launcher.run(netns, argv, place="pod-1", deadline=Deadline.after(10))
+            return done.stdout.decode().strip()
+
+        other = asyncio.create_task(run("sleep", "1"))  # of another command, and left alone
+        task = asyncio.create_task(run("sh", "-c", RUNAWAYS))
+        await run("sh", "-c", "until [ -e /run/ready ]; do :; done")
+        task.cancel()
+        gone = "for p in $(cat /run/pids); do while kill -0 $p 2>/dev/null; do :; done; echo gone; done"
+        return {"gone": await run("sh", "-c", gone), "other": await other}
+
+
+@BOTH
+def test_what_a_command_has_started_is_killed_with_it_wherever_it_has_gone(ordinary: bool) -> None:
+    found = sandboxed(runaways, ordinary=ordinary)
+    assert found["gone"].split() == ["gone"] * 3
+    assert found["other"] == ""
+
+
+# What is the machine's, and a sysctl of the place's own namespace.
+WRITES = r"""
+for file in /proc/sys/kernel/core_pattern /proc/sys/vm/swappiness; do
+    sh -c "cat /dev/null >>$file" 2>&1 | grep -o 'Read-only file system\|Permission denied'
+done
+grep ' /proc/sys proc ro,' /proc/mounts | cut -d ' ' -f 2
+echo 1 >/proc/sys/net/ipv4/ip_forward && cat /proc/sys/net/ipv4/ip_forward
+"""
+
+
+async def writes(launcher: Launcher) -> str:
+    with realise(small_plan()) as wiring:
+        done = await launcher.run(
+            wiring.namespaces["pod-1"], ["sh", "-c", WRITES], place="pod-1", deadline=Deadline.after(10)
+        )
+        return (done.stdout + done.stderr).decode()
+
+
+@BOTH
+def test_a_command_may_write_sysctls_of_its_place_and_none_of_the_machine(ordinary: bool) -> None:
+    said = sandboxed(writes, ordinary=ordinary).splitlines()
+    refused = "Permission denied" if ordinary or os.geteuid() else "Read-only file system"
+    assert said == [refused, refused, "/proc/sys", "1"]
+
+
 async def many_at_once(launcher: Launcher) -> list[str]:
     with realise(small_plan()) as wiring:
         netns = wiring.namespaces["pod-1"]

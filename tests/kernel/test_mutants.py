@@ -39,6 +39,8 @@ TO_NODE_PORTS = "scenarios/nodeport/traffic-policy-cluster.lab.yaml"
 TO_LOCAL_NODE_PORTS = "scenarios/nodeport/traffic-policy-local.lab.yaml"
 FROM_SOURCE_RANGES = "scenarios/loadbalancer/source-ranges.lab.yaml"
 HEALTH_CHECKED = "scenarios/loadbalancer/health-check-node-port.lab.yaml"
+LEFT_ALONE = "scenarios/untranslated/headed-elsewhere.lab.yaml"
+ASSOCIATIONS = "scenarios/sctp/associations.lab.yaml"
 TRACKED = "scenarios/conntrack/entries-of-a-translation.lab.yaml"
 STICKY = "scenarios/affinity/client-ip.lab.yaml"
 FROM_A_NODE = "scenarios/senders/from-a-node.lab.yaml"
@@ -173,7 +175,7 @@ MUTANTS = [
         "no memory of clients",
         BODIES,
         "remembered",
-        "lambda scope, chain, endpoint, seconds: module.Rule(chain, ())",
+        "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         STICKY,
         {
             "a pod's connections go to one backend": {"spread"},
@@ -187,6 +189,34 @@ MUTANTS = [
         "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
         TRACKED,
         {"what was rejected is not remembered": {"conntrack", "outcome"}},
+    ),
+    Mutant(
+        "an external IP with every port of it",
+        FRONTS,
+        "external_ip",
+        "lambda scope, address: [module.write(module.names.SERVICES, f'-d {address}', scope.chains.external)]",
+        LEFT_ALONE,
+        {
+            "a port that the Service does not have is left alone": {"outcome"},
+            "so is it over IPv6": {"outcome"},
+            "what a node itself sends there is left alone as well": {"outcome"},
+        },
+    ),
+    Mutant(
+        "no rejection of associations",
+        FIXED,
+        "JUMPS",
+        "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
+        ASSOCIATIONS,
+        {"without endpoint it is rejected": {"outcome"}},
+    ),
+    Mutant(
+        "no masquerade of associations",
+        FIXED,
+        "masquerade",
+        "lambda settings: ()",
+        ASSOCIATIONS,
+        {"a node reaches it as well": {"source"}},
     ),
 ]
 

@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+import shutil
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, slice_of
+from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, node_port, slice_of
 from sandboxed import sandboxed
 
-from lab.cluster.configuration import ConntrackTimeouts, ProxyConfiguration
+from lab.cluster.configuration import ConntrackTimeouts, ProxyConfiguration, SocketAddress
 from lab.cluster.objects import Node, ServicePort
 from lab.cluster.store import Store
 from lab.control.apiserver import ApiServer
@@ -25,6 +27,7 @@ from lab.kernel.addresses import read_addresses
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import NetNs, inside, make_netns
+from lab.kernel.nfacct import ensure_counters
 from lab.kernel.rules import IptablesTool, choose_iptables
 from lab.kernel.sysctl import read_sysctl
 from lab.timing import Deadline, wait_until
@@ -50,18 +53,24 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(launcher: Launcher, **configuration: Any) -> AsyncIterator[Stage]:
-    """A node that is its own network: the pods' addresses stand on its loopback device."""
+async def staged(
+    launcher: Launcher, name: str = "embedded/iptables", before: str = "", **configuration: Any
+) -> AsyncIterator[Stage]:
+    """A node that is its own network: the pods' addresses stand on its loopback device.
+
+    ``before`` is what a shell does there before the engine starts.
+    """
     netns = make_netns(HERE)
     commands = (
         "ip link set lo up; ip route add 10.96.0.0/16 dev lo; for a in 10 11; do ip addr add 10.42.0.$a/32 dev lo; done"
     )
-    done = await launcher.run(netns, ["sh", "-ec", commands], place="t", deadline=Deadline.after(10))
+    script = f"{commands}; {before}" if before else commands
+    done = await launcher.run(netns, ["sh", "-ec", script], place="t", deadline=Deadline.after(10))
     assert done.status == 0, done.stderr
     tool = IptablesTool(launcher, netns, "t", await choose_iptables(launcher))
     store = Store()
     store.apply(Node(name=HERE, addresses=(A.of("pod", 10),)))
-    choice = EngineChoice(configuration=ProxyConfiguration(min_sync_period=0.01, **configuration))
+    choice = EngineChoice(name, configuration=ProxyConfiguration(min_sync_period=0.01, **configuration))
     cluster = Cluster(store, ApiServer(store), Barrier(store, choice.families))
     engine = make_engine(choice, HERE, Place(netns, launcher, "t", tool), cluster)
     await engine.start()
@@ -137,17 +146,55 @@ def test_a_udp_flow_follows_its_service() -> None:
     }
 
 
-async def get(netns: NetNs, port: int, path: str) -> tuple[int, dict[str, str], str]:
+async def udp_story_of_1_34(launcher: Launcher) -> dict[str, Any]:
+    async with staged(launcher, "embedded@v1.34/iptables") as stage:
+        pods = {}
+        for ip in ENDS:
+            pods[ip] = udp_socket(stage.netns)
+            pods[ip].bind((ip, 5353))
+        first, second = (slice_of(DNS, A, endpoint(A, number)) for number in (10, 11))
+        await stage.apply(DNS, first)
+        client = udp_socket(stage.netns)
+        client.connect(FRONT)
+        said: dict[str, Any] = {"at first": await heard(client, pods)}
+        await stage.apply(replace(first, endpoints=()))
+        said["without endpoint"] = await heard(client, pods)
+        await stage.apply(second)
+        said["another endpoint"] = await heard(client, pods)
+        stage.store.delete(DNS.key)
+        await stage.apply()
+        said["without Service"] = await heard(client, pods)
+        return said
+
+
+def test_up_to_1_36_a_udp_flow_outlives_its_last_endpoint_and_its_service() -> None:
+    assert sandboxed(udp_story_of_1_34) == {
+        "at first": ENDS[0],
+        "without endpoint": ENDS[0],
+        "another endpoint": ENDS[1],
+        "without Service": ENDS[1],
+    }
+
+
+async def get(netns: NetNs, port: int, path: str, host: str = "127.0.0.1") -> tuple[int, dict[str, str], str]:
     with inside(netns):
-        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     opened.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", port))
+    await asyncio.get_running_loop().sock_connect(opened, (host, port))
     reader, writer = await asyncio.open_connection(sock=opened)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     writer.close()
     status, *lines = head.split("\r\n")
     return int(status.split()[1]), dict(line.lower().split(": ", 1) for line in lines), body
+
+
+NODES = {
+    "eligible": Node(name=HERE, addresses=(A.of("pod", 10),)),
+    "about to go": Node(name=HERE, addresses=(A.of("pod", 10),), taints=("ToBeDeletedByClusterAutoscaler",)),
+    "being deleted": Node(name=HERE, addresses=(A.of("pod", 10),), deleting=True),
+    "tainted otherwise": Node(name=HERE, addresses=(A.of("pod", 10),), taints=("node.kubernetes.io/unreachable",)),
+}
 
 
 async def http_story(launcher: Launcher) -> dict[str, Any]:
@@ -167,8 +214,11 @@ async def http_story(launcher: Launcher) -> dict[str, Any]:
             await get(stage.netns, 30999, "/")
         except ConnectionRefusedError:
             said["without Service"] = "refused"
-        status, _, body = await get(stage.netns, 10256, "/healthz")
-        said["healthz"] = [status, json.loads(body)["nodeEligible"]]
+        for name, node in NODES.items():
+            await stage.apply(node)
+            status, _, body = await get(stage.netns, 10256, "/healthz")
+            live, _, alive = await get(stage.netns, 10256, "/livez")
+            said[name] = [status, json.loads(body)["nodeEligible"], live, "nodeEligible" in json.loads(alive)]
         stage.store.delete(Node(name=HERE).key)
         await stage.apply()
         said["without Node"] = [(await get(stage.netns, 10256, path))[0] for path in ("/healthz", "/livez", "/x")]
@@ -185,7 +235,10 @@ def test_the_nodes_servers_answer_as_kube_proxys() -> None:
         "one here": [200, "1", {"service": service, "localEndpoints": 1, "serviceProxyHealthy": True}],
         "none here": [503, "0", 0],
         "without Service": "refused",
-        "healthz": [200, True],
+        "eligible": [200, True, 200, False],
+        "about to go": [503, False, 200, False],
+        "being deleted": [503, False, 200, False],
+        "tainted otherwise": [200, True, 200, False],
         "without Node": [503, 200, 404],
         "mode": "iptables",
         "metrics": True,
@@ -224,3 +277,86 @@ def test_sysctls_are_written_and_a_flush_is_mended(ordinary: bool) -> None:
         "addresses": ["10.42.0.10", "10.42.0.11", "127.0.0.1", "::1"],
         "mended": True,
     }
+
+
+async def places_story(launcher: Launcher) -> dict[str, Any]:
+    addresses = {
+        "healthz": SocketAddress(ip_address("::"), 10256),
+        "metrics": SocketAddress(A.of("pod", 11), 9999),
+        "bind_address": A.of("pod", 11),
+    }
+    async with staged(launcher, node_port_primary=True, **addresses) as stage:
+        said: dict[str, Any] = {"healthz": [(await get(stage.netns, 10256, "/livez", host))[0] for host in LOOPBACKS]}
+        said["metrics"] = (await get(stage.netns, 9999, "/metrics", str(A.of("pod", 11))))[0]
+        try:
+            await get(stage.netns, 9999, "/metrics")
+        except ConnectionRefusedError:
+            said["elsewhere"] = "refused"
+        said["node ports"] = "-d 10.42.0.11/32" in await stage.engine.dump()
+        return said
+
+
+LOOPBACKS = ("127.0.0.1", "::1")
+
+
+def test_servers_listen_where_the_configuration_says() -> None:
+    assert sandboxed(places_story) == {
+        "healthz": [200, 200],
+        "metrics": 200,
+        "elsewhere": "refused",
+        "node ports": True,
+    }
+
+
+# As a proxy in mode nftables, one in mode ipvs, and somebody else would leave it.
+LEFT = """
+nft add table ip kube-proxy
+nft add chain ip kube-proxy services
+nft add chain ip kube-proxy nat-prerouting '{ type nat hook prerouting priority dstnat; }'
+nft add rule ip kube-proxy nat-prerouting jump services
+nft add table ip mine
+iptables-nft -t filter -N KUBE-NODE-PORT
+iptables-nft -t filter -A INPUT -j KUBE-NODE-PORT
+"""
+
+
+async def left_story(launcher: Launcher) -> dict[str, Any]:
+    async with staged(launcher, before=LEFT) as stage:
+
+        async def tables() -> list[str]:
+            argv = ["nft", "list", "tables"]
+            done = await launcher.run(stage.netns, argv, place="t", deadline=Deadline.after(10))
+            return [line for line in done.stdout.decode().splitlines() if line.split()[-1] in ("kube-proxy", "mine")]
+
+        said: dict[str, Any] = {"tables": await tables(), "log": stage.engine.logs()[0]}
+        again = stage.tool.drop_nft_table(Family.IPV4, "kube-proxy")
+        return {**said, "again": again}
+
+
+@pytest.mark.skipif(shutil.which("nft") is None, reason="no nft here to lay out what a proxy has left")
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as we are", "as an ordinary user"])
+def test_at_its_start_a_proxy_removes_what_mode_nftables_left(ordinary: bool) -> None:
+    assert sandboxed(left_story, ordinary=ordinary) == {
+        "tables": ["table ip mine"],
+        "log": "IPv4: the rules of a proxy in mode nftables were removed",
+        "again": False,
+    }
+
+
+async def counter_story(launcher: Launcher) -> dict[str, Any]:
+    async with staged(launcher) as stage:
+        service = node_port(A)
+        await stage.apply(service, slice_of(service, A, endpoint(A, 10)))
+        saved = (await stage.engine.dump()).replace("  ", " ")  # as iptables-save prints this match
+        return {
+            "there": ensure_counters(stage.netns, ("localhost_nps_accepted_pkts",)),
+            "invalid": "--nfacct-name ct_state_invalid_dropped_pkts -j DROP" in saved,
+            "localhost": saved.count("--nfacct-name localhost_nps_accepted_pkts"),
+        }
+
+
+def test_where_the_kernel_has_counters_rules_count_into_them() -> None:
+    said = sandboxed(counter_story)
+    if not said["there"]:
+        pytest.skip("no nfacct in this kernel")
+    assert said == {"there": True, "invalid": True, "localhost": 1}

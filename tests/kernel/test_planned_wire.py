@@ -3,63 +3,26 @@
 import contextlib
 import json
 import os
-import socket
-import struct
-from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
+from collections.abc import Mapping
 from itertools import permutations
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from everybody import Place, places, udp
 from sandboxed import USERS, sandboxed
-from scenario_cases import DUAL, node, pods, scenario, two_nodes
+from scenario_cases import DUAL, two_nodes
 from wires import BALANCED, BASIC, TUNNELLED, crowded
 
-from lab.ip import Family, IPAddress
+from lab.ip import Family
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.realise import Wiring, realise
-from lab.plan.model import Plan, Role
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
 from lab.scenario.model import Scenario
 from lab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
-SECONDS = 2.0
-
-
-class Place(NamedTuple):
-    """An address of somebody."""
-
-    name: str
-    namespace: str
-    address: IPAddress
-
-
-def places(plan: Plan) -> Iterator[Place]:
-    """Everybody, once for each address that counts: the first and last of hosts, the first of nodes on each uplink."""
-    for pod in plan.pods:
-        for address in pod.addresses:
-            yield Place(pod.name, pod.namespace, address)
-    for namespace in plan.namespaces:
-        own = [each.interface.ip for each in namespace.addresses if each.device in ("eth0", "eth1")]
-        for family in (4, 6):
-            fitting = [address for address in own if address.version == family and not address.is_link_local]
-            if fitting and namespace.role in (Role.NODE, Role.HOST):
-                for address in {fitting[0], fitting[-1]}:
-                    yield Place(namespace.name, namespace.name, address)
-
-
-def udp(wiring: Wiring, place: Place, port: int = 0) -> socket.socket:
-    family = socket.AF_INET if place.address.version == 4 else socket.AF_INET6
-    with inside(wiring.namespaces[place.namespace]):
-        made = socket.socket(family, socket.SOCK_DGRAM)
-    made.settimeout(SECONDS)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind((str(place.address), port))
-    return made
 
 
 def lost(scenario: Scenario) -> list[str]:
@@ -244,108 +207,6 @@ def test_masquerade_into_a_tunnel_takes_the_vxlan_devices_address(ordinary: bool
         "vxlan IPv6 pods": ["fd00:10:244::1"] * 2,
         "vxlan IPv6 overlay": ["fd00:10:244::"] * 2,
     }
-
-
-GATEWAY, ITSELF, NOBODY = "its gateway", "itself", "nobody"
-HAIRPINS = {
-    # By mode, and by whether bridged frames pass the IP rules: whom a pod sees that calls itself through a Service, in
-    # IPv4 and in IPv6. Where bridged frames pass no rules, the node routes the packet and masquerades it. On a bridge
-    # that is promiscuous it is translated by the bridge's hooks and goes on by the stack, without a second look at nat:
-    # it comes from the pod's own address, which only IPv4 refuses (fib_validate_source, net/ipv4/fib_frontend.c).
-    ("hairpin-veth", "1"): (GATEWAY, GATEWAY),
-    ("hairpin-veth", "0"): (GATEWAY, GATEWAY),
-    ("promiscuous-bridge", "1"): (NOBODY, ITSELF),
-    ("promiscuous-bridge", "0"): (GATEWAY, GATEWAY),
-    ("none", "1"): (NOBODY, NOBODY),
-    ("none", "0"): (GATEWAY, GATEWAY),
-}
-HAIRPIN_RULES = """\
-*nat
--A PREROUTING -d {service} -p udp -j DNAT --to-destination {pod}
--A POSTROUTING -s {pod} -d {pod} -j MASQUERADE
-COMMIT
-"""
-
-
-async def reached_themselves(launcher: Launcher) -> list[Any]:
-    found: list[Any] = []
-    for mode, passed in HAIRPINS:
-        sysctls = {f"net.bridge.bridge-nf-call-{table}": passed for table in ("iptables", "ip6tables")}
-        lab = scenario([node("node-a", sysctls=sysctls)], [pods("echo", "node-a")],
-                       network={**DUAL, "pod_network": "bridge", "hairpin": mode})  # fmt: skip
-        with realise(draw(lab)) as wiring:
-            for pod in places(wiring.plan):
-                if pod.name == "echo":
-                    seen = await whom_it_sees(launcher, wiring, pod, UNUSED[pod.address.version == 6])
-                    found.append([mode, passed, pod.address.version, seen])
-    return found
-
-
-async def whom_it_sees(launcher: Launcher, wiring: Wiring, pod: Place, service: str) -> str:
-    rules = HAIRPIN_RULES.format(service=service, pod=pod.address).encode()
-    restore = "iptables-restore" if pod.address.version == 4 else "ip6tables-restore"
-    done = await launcher.run(
-        wiring.namespaces["node-a"], [restore, "-w"], place="node-a", stdin=rules, deadline=Deadline.after(10)
-    )
-    assert done.status == 0, done.stderr
-    with udp(wiring, pod, 4000) as sock:
-        sock.settimeout(0.3)
-        sock.sendto(b"x", (service, 4000))
-        try:
-            source = ip_address(sock.recvfrom(10)[1][0])
-        except TimeoutError:
-            return NOBODY
-    gateways = [each.interface.ip for each in wiring.plan.namespace("node-a").addresses if each.device == "cni0"]
-    return {pod.address: ITSELF, **dict.fromkeys(gateways, GATEWAY)}[source]
-
-
-@BOTH
-def test_a_pod_on_a_bridge_reaches_itself_as_its_hairpin_lets_it(ordinary: bool) -> None:
-    wanted = [
-        [*how, version, seen] for how, both in HAIRPINS.items() for version, seen in zip((4, 6), both, strict=True)
-    ]
-    assert sandboxed(reached_themselves, ordinary=ordinary) == wanted
-
-
-UNUSED = ("10.96.77.77", "fd00:10:96::7777")
-
-
-async def looped(_: Launcher) -> dict[str, list[int]]:
-    """How often a packet to a cluster IP that nobody has crosses its node's uplink, and the ICMP error that ends it."""
-    found = {}
-    with realise(draw(BASIC["ptp dual"])) as wiring:
-        sender = {each.address.version: each for each in places(wiring.plan) if each.name == "sender"}
-        for address in map(ip_address, UNUSED):
-            with udp(wiring, sender[address.version]) as out:
-                recverr = (socket.IPPROTO_IP, 11) if address.version == 4 else (socket.IPPROTO_IPV6, 25)
-                hops = (socket.IPPROTO_IP, socket.IP_TTL) if address.version == 4 else (socket.IPPROTO_IPV6, 16)
-                out.setsockopt(*recverr, 1)  # IP_RECVERR, IPV6_RECVERR
-                out.setsockopt(*hops, 21)  # IP_TTL, IPV6_UNICAST_HOPS
-                before = crossed(wiring, "node-a")
-                out.sendto(b"x", (str(address), 80))
-                with pytest.raises(OSError, match="No route to host"):
-                    out.recv(1)
-                _, said, _, _ = out.recvmsg(100, 512, socket.MSG_ERRQUEUE)
-                _, _, kind, code = struct.unpack_from("=IBBB", said[0][2])
-                found[str(address)] = [crossed(wiring, "node-a") - before, kind, code]
-    return found
-
-
-def crossed(wiring: Wiring, node: str) -> int:
-    """How many packets have left by the node's uplink."""
-    with inside(wiring.namespaces[node]):
-        lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
-    (uplink,) = [line.split() for line in lines if line.strip().startswith("eth0:")]
-    return int(uplink[10])
-
-
-@BOTH
-def test_a_cluster_ip_that_nobody_has_loops_between_node_and_router_until_its_time_is_up(ordinary: bool) -> None:
-    found = sandboxed(looped, ordinary=ordinary)
-    for address, error in zip(UNUSED, ([11, 0], [3, 0]), strict=True):
-        crossings, *said = found[address]
-        assert crossings >= 10, "a packet of 21 hops leaves the node by every second of them"
-        assert said == error, "time exceeded"
 
 
 async def sysctls_that_differ(launcher: Launcher) -> Any:

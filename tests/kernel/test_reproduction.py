@@ -76,6 +76,13 @@ BROKEN = [
         patch=f"import {BODIES} as m; m.share = lambda index, count: ''",
     ),
     Broken(
+        "not translated, from a node, over IPv6",
+        "a node reaches a pod elsewhere[ipv6]",
+        ("node-a", "expected delivered, seen "),
+        scenario="scenarios/senders/from-a-node.lab.yaml",
+        patch=f"import {BODIES} as m; m.translation = lambda scope, endpoint: ()",
+    ),
+    Broken(
         "on a bridge, over vxlan",
         "a backend on another node sees the pod that dialled",
         ("expected from 10.244.0.1, seen from 10.244.0.12 at solo",),

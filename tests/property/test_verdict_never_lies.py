@@ -14,7 +14,7 @@ from recorded import World
 from thoroughness import examples
 
 from lab.scenario.model import Manner, Outcome, Preserved, Spread
-from lab.verdict.evidence import Direction, Evidence, FenceReport, Observation, Packet, RuleCount, TapLoss
+from lab.verdict.evidence import Direction, Evidence, FenceReport, KernelCount, Observation, Packet, RuleCount, TapLoss
 from lab.verdict.explain import explain
 from lab.verdict.judge import judge
 from lab.verdict.model import Judgement
@@ -25,6 +25,8 @@ CLIENT = ip_address("10.244.1.2")
 DIALLED = (ip_address("10.96.0.10"), 80)
 POD_ADDRESS = {"echo-1": ip_address("10.244.2.3"), "echo-2": ip_address("10.244.2.4"), "debug": CLIENT}
 GONE = {3, 11, 12}
+FILTER = "TcpExtIPReversePathFilter"
+NODES = ("node-a", "node-b")
 
 
 # What was seen, asked in the plainest way.
@@ -66,6 +68,13 @@ def untrustworthy(world: World, evidence: Evidence) -> Iterator[str]:
         yield "a flow that does not exist"
     if world.manner is Manner.CONNECT and any(len(reports(evidence, f)) != 1 for f in range(world.flows)):
         yield "a socket did not report once"
+
+
+def stack_drops(evidence: Evidence) -> list[KernelCount]:
+    """Counters of packets that a node's stack dropped; or received, where nothing else of that node moved."""
+    named = [count for count in evidence.kernel if count.counter == FILTER]
+    alone = [count for count in evidence.kernel if len(evidence.kernel) == 1 and count.counter == "IpInReceives"]
+    return [*named, *(count for count in alone if not any("DROP" in each.text for each in evidence.counts))]
 
 
 def leading_to(evidence: Evidence, arrival: Observation) -> int:
@@ -153,17 +162,23 @@ def no_drop(world: World, evidence: Evidence) -> Iterator[str]:
             yield "it came in somewhere"
         if heard(evidence, flow, Packet.REPLY, Packet.RESET, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
             yield "the sender heard something"
+        if world.manner is Manner.CONNECT and any(not r.error for r in reports(evidence, flow)):
+            yield "a socket that was answered"
+    if all(count.packets != left for count in stack_drops(evidence)):
+        yield from silence_that_may_break(world, evidence)
+        if drops(evidence) < left:
+            yield "no rule that counted it all"
+
+
+def silence_that_may_break(world: World, evidence: Evidence) -> Iterator[str]:
+    for flow in range(world.flows):
         for fence in evidence.fences:
             if not fence.answered or any(fence.at < o.at for o in departures(evidence, flow)[:1]):
                 yield "a fence that proves nothing"
-        if world.manner is Manner.CONNECT and any(not r.error for r in reports(evidence, flow)):
-            yield "a socket that was answered"
     if evidence.unpinned:
         yield "fences that may have overtaken a packet"
     if {fence.name for fence in evidence.fences} < {"node-a", *PODS}:
         yield "a fence that was not sent"
-    if drops(evidence) < left:
-        yield "no rule that counted it all"
 
 
 def wrong_source(world: World, evidence: Evidence) -> Iterator[str]:
@@ -188,7 +203,8 @@ def too_few(world: World, evidence: Evidence) -> Iterator[str]:
 
 
 def elsewhere(world: World, evidence: Evidence) -> Iterator[str]:
-    if world.outcome is Outcome.DROPPED and drops(evidence, "node-a") < world.flows:
+    here = any(count.packets >= world.flows for count in stack_drops(evidence) if count.node == "node-a")
+    if world.outcome is Outcome.DROPPED and drops(evidence, "node-a") < world.flows and not here:
         yield "node-a did not count it"
 
 
@@ -307,6 +323,9 @@ def spoilt(world: World) -> st.SearchStrategy[dict[str, object]]:
     return st.sampled_from(
         [
             {"unfinished": "the deadline passed"},
+            *({"kernel": (KernelCount(node, FILTER, world.flows + more),)} for node in NODES for more in (-1, 0, 0, 1)),
+            {"kernel": (KernelCount("node-a", "IpInReceives", world.flows),)},
+            {"kernel": tuple(KernelCount("node-a", name, world.flows) for name in ("IpInReceives", "IpForwDatagrams"))},
             {"losses": (TapLoss("echo-1", "eth0", 1),)},
             {"losses": (TapLoss("echo-1", "eth0", 0),)},
             {"fences": ()},

@@ -37,7 +37,7 @@ class MemoryLoader:
         self.tables: dict[Family, Tables] = defaultdict(fresh)
         self.texts: list[tuple[Family, str]] = []
         self.saves = 0
-        self.dropped: list[tuple[Family, str]] = []
+        self.nft_tables: set[tuple[Family, str]] = set()
         self.refuse: str | None = None
         self.never: tuple[str, ...] = ()
         self.silently = False
@@ -61,8 +61,10 @@ class MemoryLoader:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         return chain in self.tables[family][table]
 
-    async def drop_nft_table(self, family: Family, name: str) -> None:
-        self.dropped.append((family, name))
+    def drop_nft_table(self, family: Family, name: str) -> bool:
+        there = (family, name) in self.nft_tables
+        self.nft_tables.discard((family, name))
+        return there
 
     async def save(self, family: Family) -> str:
         self.saves += 1

@@ -171,9 +171,9 @@ def _two_ports(a: Addresses) -> Case:
     return case(a, (echo(a, ports=ports), here_and_there(a)))
 
 
-def _restricted_node_ports(a: Addresses) -> Case:
+def _restricted_node_ports(a: Addresses, *, loopback: bool = True) -> Case:
     own = (a.of("loopback", 1), a.of("node", 2), a.of("node", 3), a.of("vip", 1))
-    chosen = (a.narrow("node"), ip_network(f"{a.of('loopback', 1)}"))
+    chosen = (a.narrow("node"), *([ip_network(f"{a.of('loopback', 1)}")] if loopback else []))
     served = (node_port(a), here_and_there(a))
     return case(a, served, node=facts(a, interface_addresses=own), using=settings(a, node_port_addresses=chosen))
 
@@ -203,6 +203,13 @@ def _node_hints(a: Addresses) -> Case:
         endpoint(a, 11, ELSEWHERE, for_zones=("blue",), for_nodes=(ELSEWHERE,)),
     )
     return case(a, (echo(a), hinted), node=facts(a, zone="blue"))
+
+
+def _large_cluster(a: Addresses) -> Case:
+    """One Service of two endpoints to look at, and another that does nothing but be large: none of it is ready."""
+    crowd = [replace(endpoint(a, 10, ready=False), addresses=(a.of("pod", 0) + number,)) for number in range(100, 1101)]
+    crowded = echo(a, name="crowd", cluster_ips=(a.of("cluster", 21),))
+    return case(a, (crowded, tuple(crowd)), (echo(a), here_and_there(a)))
 
 
 def _source_ranges(kind: str) -> Callable[[Addresses], Case]:
@@ -247,8 +254,10 @@ CASES: Mapping[str, Callable[[Addresses], Case]] = {
     "node-port-local-affinity": lambda a: case(
         a, (node_port(a, **LOCAL_OUTSIDE, affinity_timeout=60), here_and_there(a))
     ),
+    "node-port-internal-local": lambda a: case(a, (node_port(a, **LOCAL_INSIDE), here_and_there(a))),
     "node-port-both-local": lambda a: case(a, (node_port(a, **LOCAL_OUTSIDE, **LOCAL_INSIDE), here_and_there(a))),
     "node-port-addresses": _restricted_node_ports,
+    "node-port-addresses-but-loopback": lambda a: _restricted_node_ports(a, loopback=False),
     "node-port-not-on-localhost": lambda a: case(
         a, (node_port(a), here_and_there(a)), using=settings(a, localhost_node_ports=False)
     ),
@@ -272,6 +281,8 @@ CASES: Mapping[str, Callable[[Addresses], Case]] = {
             here_and_there(a),
         ),
     ),
+    "large-cluster": _large_cluster,
+    "packet-counters": lambda a: case(a, (node_port(a), here_and_there(a)), using=settings(a, packet_counters=True)),
     "settings": lambda a: case(
         a,
         (echo(a), there(a)),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Protocol
 
 from lab.cluster.configuration import ConntrackTimeouts, SocketAddress
@@ -27,7 +27,6 @@ from lab.ip import Family, IPAddress
 __all__ = ["NodeWork", "Servers", "proxy_sysctls"]
 
 ANYWHERE: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address(0), Family.IPV6: IPv6Address(0)}
-LOOPBACK = IPv4Network("127.0.0.0/8")
 
 
 class Servers(Protocol):
@@ -64,17 +63,17 @@ def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families
     written = {name: str(int(seconds)) for name, seconds in wanted.items() if seconds}
     if timeouts.tcp_be_liberal:
         written["net.netfilter.nf_conntrack_tcp_be_liberal"] = "1"
-    if Family.IPV4 in families and settings.localhost_node_ports and _node_ports_on_loopback(settings):
+    if Family.IPV4 in families and settings.serves_loopback:
         # Without it the kernel drops what is translated from 127.0.0.1 to an endpoint, as a martian.
         written["net.ipv4.conf.all.route_localnet"] = "1"
     return written
 
 
-def _node_ports_on_loopback(settings: ProxySettings) -> bool:
-    if settings.node_port_primary:
-        return False
-    chosen = [cidr for cidr in settings.node_port_addresses if isinstance(cidr, IPv4Network)]
-    return not chosen or any(cidr.overlaps(LOOPBACK) for cidr in chosen)
+def _places(address: SocketAddress) -> tuple[tuple[IPAddress, int], ...]:
+    """Where a server of that address listens: as for kube-proxy, ``[::]`` is every address of either family."""
+    if address.address == ANYWHERE[Family.IPV6]:
+        return tuple((anywhere, address.port) for anywhere in ANYWHERE.values())
+    return ((address.address, address.port),)
 
 
 class NodeWork:
@@ -115,8 +114,8 @@ class NodeWork:
         self._health, self._counted = health, metrics
         self._node.write_sysctls(self._sysctls)
         self._own = {
-            (self._healthz.address, self._healthz.port): self._answer_health,
-            (self._metrics.address, self._metrics.port): self._answer_metrics,
+            **dict.fromkeys(_places(self._healthz), self._answer_health),
+            **dict.fromkeys(_places(self._metrics), self._answer_metrics),
         }
         return await self._node.servers.serve(self._own)
 

@@ -8,17 +8,23 @@ sync period. It is healthy before its first synchronisation.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
+from lab.cluster.objects import Node
 from lab.ip import Family
 
 __all__ = ["Health"]
+
+
+TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
+"""The taint of a node that the cluster autoscaler is about to remove."""
 
 
 class Health:
     """The health of one node's proxy. All moments are those of the engine's clock, in seconds.
 
     Attributes:
-        node_eligible: whether there is a Node object, so that balancers may send traffic here.
+        node_eligible: whether balancers may send traffic here, as far as the node itself is concerned.
         last_synced: when each family was last brought in step; ``None`` before the first time.
     """
 
@@ -27,6 +33,10 @@ class Health:
         self._waiting_since: dict[Family, float | None] = dict.fromkeys(families)
         self.node_eligible = False
         self.last_synced: dict[Family, float | None] = dict.fromkeys(families)
+
+    def look_at(self, node: Node | None) -> None:
+        """Take note of the Node object. A node that is about to go shall get no new connections (KEP-3836)."""
+        self.node_eligible = node is not None and not node.deleting and TO_BE_DELETED not in node.taints
 
     def queued(self, now: float) -> None:
         """A change waits, in every family; one that waits already counts from its own time."""

@@ -32,14 +32,21 @@ class NodeFacts:
     interface_addresses: tuple[IPAddress, ...] = ()
 
     @classmethod
-    def of(cls, name: str, node: Node | None, interface_addresses: tuple[IPAddress, ...] = ()) -> "NodeFacts":
-        """The facts in a Node object, or those that are left without one."""
+    def of(
+        cls,
+        name: str,
+        node: Node | None,
+        interface_addresses: tuple[IPAddress, ...] = (),
+        primary: IPAddress | None = None,
+    ) -> "NodeFacts":
+        """The facts in a Node object, or those that are left without one; ``primary`` comes before its addresses."""
+        first = () if primary is None else (primary,)
         if node is None:
-            return cls(name=name, interface_addresses=interface_addresses)
+            return cls(name=name, addresses=first, interface_addresses=interface_addresses)
         return cls(
             name=name,
             zone=node.labels.get(ZONE_LABEL, ""),
-            addresses=node.addresses,
+            addresses=first + node.addresses,
             pod_cidrs=node.pod_cidrs,
             interface_addresses=interface_addresses,
         )

@@ -58,6 +58,9 @@ class Proxier(Protocol):
     def is_large(self) -> bool:
         """Whether there are so many endpoints that nothing is done without need."""
 
+    def take_over(self) -> tuple[str, ...]:
+        """Remove what a proxy of another mode has left and would stand in the way; lines for the log."""
+
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Bring the kernel in step. Raises ``SyncFailedError``.
 

@@ -7,10 +7,11 @@ Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from ipaddress import IPv4Network
+from typing import Final, Literal
 
 from lab.cluster.configuration import DetectLocalMode, ProxyConfiguration
-from lab.ip import IPNetwork
+from lab.ip import IPAddress, IPNetwork
 
 __all__ = [
     "BridgeInterface",
@@ -20,6 +21,9 @@ __all__ = [
     "NodeCIDR",
     "ProxySettings",
 ]
+
+
+LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class ProxySettings:
         localhost_node_ports: serve IPv4 node ports on loopback addresses too.
         forget_stale_udp: which UDP flows are forgotten when endpoints go: ``always`` those that lead to no serving
             endpoint; ``1.36`` (which means 1.32 to 1.36.1) only those of Services that still have one.
+        node_address: the node's primary address in its family, whatever its Node object says (``bindAddress``).
+        packet_counters: whether the counters that kube-proxy has some rules count into exist (``nfacct``).
         random_fully: let masquerading draw source ports fully at random (iptables 1.6.2 and later can).
         conntrack_tcp_be_liberal: whether ``nf_conntrack_tcp_be_liberal`` was set when the proxy started. Out-of-window
             packets are then not INVALID, and the rule against them is left out (kubernetes#120354).
@@ -76,6 +82,8 @@ class ProxySettings:
     node_port_primary: bool = False
     localhost_node_ports: bool = True
     forget_stale_udp: Literal["always", "1.36"] = "always"
+    node_address: IPAddress | None = None
+    packet_counters: bool = False
     random_fully: bool = True
     conntrack_tcp_be_liberal: bool = False
 
@@ -89,8 +97,17 @@ class ProxySettings:
             node_port_addresses=configuration.node_port_addresses,
             node_port_primary=configuration.node_port_primary,
             localhost_node_ports=configuration.localhost_node_ports,
+            node_address=configuration.bind_address,
             conntrack_tcp_be_liberal=configuration.conntrack.tcp_be_liberal,
         )
+
+    @property
+    def serves_loopback(self) -> bool:
+        """Whether IPv4 node ports are served on loopback addresses: only where ``node_port_addresses`` has some."""
+        if not self.localhost_node_ports or self.node_port_primary:
+            return False
+        chosen = [cidr for cidr in self.node_port_addresses if isinstance(cidr, IPv4Network)]
+        return not chosen or any(cidr.overlaps(LOOPBACK) for cidr in chosen)
 
     @property
     def masquerade_mark(self) -> int:

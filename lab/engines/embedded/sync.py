@@ -82,6 +82,7 @@ class EmbeddedEngine:
     ) -> None:
         self._node_name = node_name
         self._store = store
+        self._settings = settings
         self._interface_addresses = interface_addresses
         self._periods = periods or Periods()
         self._surroundings = surroundings or NoSurroundings()
@@ -113,6 +114,7 @@ class EmbeddedEngine:
         """Load the rules for the cluster as it stands, then follow it. Raises ``EngineError``."""
         self._unsubscribe = self._store.subscribe(self._note)
         try:
+            self._log.extend(line for proxier in self._proxiers.values() for line in proxier.take_over())
             self._log.extend(await self._surroundings.open(self.health, self.metrics))
             self._raise_failures(await self._sync())
         except BaseException:
@@ -211,7 +213,6 @@ class EmbeddedEngine:
         revision = self._store.revision
         cluster = ClusterView(self._store.list(Service), self._store.list(EndpointSlice))
         node = self._facts()
-        self.health.node_eligible = self._store.get(Key("Node", "", self._node_name)) is not None
         moved, self._zone = self._zone not in (None, node.zone), node.zone
         hourly = self._clock.now() >= self._full_at
         if full or hourly:
@@ -253,10 +254,10 @@ class EmbeddedEngine:
         return done
 
     def _facts(self) -> NodeFacts:
-        node = self._store.get(Key("Node", "", self._node_name))
-        return NodeFacts.of(
-            self._node_name, node if isinstance(node, Node) else None, tuple(self._interface_addresses())
-        )
+        found = self._store.get(Key("Node", "", self._node_name))
+        node = found if isinstance(found, Node) else None
+        self.health.look_at(node)
+        return NodeFacts.of(self._node_name, node, tuple(self._interface_addresses()), self._settings.node_address)
 
     def _raise_failures(self, outcome: _Outcome) -> None:
         if outcome.failures:

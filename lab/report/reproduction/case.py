@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from lab.ip import Protocol
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand
 from lab.plan.model import Namespace, Plan, Role
 from lab.plan.sysctls import device_of
 from lab.scenario.model import Manner, Outcome
@@ -73,7 +73,7 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
     """The document. ``plan`` is what is rebuilt."""
     errand, expect = verdict.errand, verdict.probe.expect
     here = {namespace.name for namespace in plan.namespaces}
-    flows = min(errand.flows, MOST_FRAMES) if errand.manner is Manner.PACKET else errand.flows
+    flows = min(errand.flows, MOST_FRAMES) if _is_crafted(errand) else errand.flows
     delivered = expect.outcome is Outcome.DELIVERED
     enough = bool(expect.backends) and flows >= flows_to_hit_all(len(set(expect.backends or ())))
     return {
@@ -84,7 +84,7 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
         "port": errand.port,
         "flows": flows,
         "payload": errand.payload,
-        "ports": list(_ports(errand, verdict.evidence.observations)) if errand.manner is Manner.CONNECT else [],
+        "ports": list(_ports(errand, verdict.evidence.observations)) if not _is_crafted(errand) else [],
         "pods": [
             _place(pod.name, pod.namespace, pod.device, pod.address)
             for pod in errand.receivers
@@ -115,7 +115,7 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
 
 def frames_of(errand: Errand, capture: Capture) -> tuple[str, ...]:
     """The frames of a crafted probe as they left the sender, as hexadecimal digits; none where sockets sent."""
-    if errand.manner is not Manner.PACKET:
+    if not _is_crafted(errand):
         return ()
     sent = [
         frame.data
@@ -123,6 +123,11 @@ def frames_of(errand: Errand, capture: Capture) -> tuple[str, ...]:
         if frame.place == errand.sender.name and frame.direction is Direction.OUT and frame.packet is Packet.REQUEST
     ]
     return tuple(sent[:MOST_FRAMES])
+
+
+def _is_crafted(errand: Errand) -> bool:
+    """Whether frames are sent. What a node sends has none before its rules have seen it: its sockets send instead."""
+    return errand.manner is Manner.PACKET and errand.sender.device != STACK
 
 
 def _place(name: str, namespace: str, device: str, address: object) -> dict[str, str]:

@@ -25,7 +25,7 @@ from lab.verdict.model import ProbeVerdict
 
 __all__ = ["reproduction"]
 
-_PROGRAM: Final = Path(__file__).parent / "programs" / "play.py"
+_PROGRAMS: Final = Path(__file__).parent / "programs"
 
 _USAGE: Final = """\
 #
@@ -194,7 +194,9 @@ def _uncounted(line: str) -> str:
 def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
     lines = ["# --- The probe: what is sent and expected, and the program that does it.", ""]
     lines += _heredoc("cat > /run/case/case.json", case.splitlines())
-    lines += ["", *_heredoc("cat > /run/case/play.py", _PROGRAM.read_text(encoding="utf-8").splitlines())]
+    for program in sorted(_PROGRAMS.glob("*.py")):
+        text = program.read_text(encoding="utf-8").splitlines()
+        lines += ["", *_heredoc(f"cat > /run/case/{program.name}", text)]
     frames = tuple(frames)
     if frames:
         flows = verdict.errand.flows

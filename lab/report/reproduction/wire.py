@@ -116,7 +116,9 @@ def _address(address: Address) -> str:
 
 def _route(route: Route) -> str:
     words = [f"route add {route.destination}"]
-    if route.hops:
+    if route.unreachable:
+        words = [f"route add unreachable {route.destination}"]
+    elif route.hops:
         words += [f"nexthop via {hop.via} dev {hop.device}" for hop in route.hops]
     else:
         words += [f"via {route.via}"] if route.via else []

@@ -17,6 +17,7 @@ from lab.ip import IPNetwork
 from lab.scenario.model import Mode
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
+from lab.scenario.schema.syntax import Address
 
 __all__ = ["PRIMARY", "ConntrackShape", "DetectLocalShape", "IptablesShape", "KubeProxyShape", "NftablesShape"]
 
@@ -173,17 +174,21 @@ class KubeProxyShape(ManifestShape):
         default=None, description="Switches of the real kube-proxy; the embedded engine has none."
     )
     conntrack: ConntrackShape | None = Field(default=None, description="Sysctls of connection tracking.")
+    bind_address: Annotated[Address | None, UNSET_IF_EMPTY] = Field(
+        default=None,
+        description="The node's primary address, for every node the same; 0.0.0.0 and :: leave each its own, and the "
+        "second makes the defaults of the next two IPv6 addresses.",
+    )
     healthz_bind_address: Annotated[Healthz | None, UNSET_IF_EMPTY] = Field(
-        default=None, description="0.0.0.0:10256 by default."
+        default=None, description="0.0.0.0:10256 by default; [::] is every address of either family."
     )
     metrics_bind_address: Annotated[Metrics | None, UNSET_IF_EMPTY] = Field(
-        default=None, description="127.0.0.1:10249 by default."
+        default=None, description="127.0.0.1:10249 by default; [::] is every address of either family."
     )
     metadata: Ignored = Field(default=None, description="Not looked at.")
     client_connection: Ignored = Field(default=None, description="The lab brings its own API server.")
     logging: Ignored = Field(default=None, description="Of the upstream binary.")
     hostname_override: Ignored = Field(default=None, description="The lab names its nodes itself.")
-    bind_address: Ignored = Field(default=None, description="Every node has its own.")
     bind_address_hard_fail: Ignored = Field(default=None, description="Of the upstream binary.")
     enable_profiling: Ignored = Field(default=None, description="Of the upstream binary.")
     show_hidden_metrics_for_version: Ignored = Field(default=None, description="Of the upstream binary.")

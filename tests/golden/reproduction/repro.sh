@@ -11,9 +11,9 @@
 #   outcome: nothing of it was seen again after it left
 #
 #   the packet, hop by hop (* changed since the hop before):
-#     hop              packet   from               to
-#     sender eth0 out  request  10.244.0.12:40000  10.96.1.1:80
-#     nothing more was seen of it
+#     hop                 packet   from               to
+#     sender eth0 out     request  10.244.0.12:40000  10.96.1.1:80
+#     expected, not seen  request  10.244.0.12        a pod
 #     the sender's socket: timeout
 #
 #   reproduce: proxylab run case.lab.yaml --probe 'a pod reaches echo'
@@ -419,52 +419,19 @@ cat > /run/case/case.json << 'END'
 }
 END
 
-cat > /run/case/play.py << 'END'
-"""Send the packets of one probe, answer for its pods, and say whether what was expected came true.
+cat > /run/case/packets.py << 'END'
+"""What the packets of a probe look like, and which flow of it each belongs to.
 
-Owns: one run of one probe in a wire that stands, and its words.
-Must not: need anything but python3 and its standard library, or make what it runs in.
-
-Usage: python3 play.py CASE [FRAMES]. CASE is a JSON file, FRAMES has one frame in hexadecimal digits on each line;
-without it, the kernel's own sockets send. The namespaces are those of `ip netns`.
-Needs python3's standard library and the right to enter the namespaces. Exits 0 if what was expected came true, 1 if
-not, and 2 if nothing could be sent.
+Owns: tokens, addresses as one writes them, and reading Ethernet's payload.
+Must not: need anything but python3 and its standard library, or touch sockets.
 """
 
-import collections
-import ctypes
-import errno
 import ipaddress
-import json
-import os
-import resource
-import select
-import socket
 import struct
-import sys
-import time
 
-NEWNET = 0x40000000  # CLONE_NEWNET of sched.h
-ALL = 0x0003  # ETH_P_ALL of if_ether.h
-OUTGOING = 4  # PACKET_OUTGOING of if_packet.h
-TIMESTAMP = 35  # SO_TIMESTAMPNS of asm-generic/socket.h
-PKTINFO = {4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, 50)}  # IP_PKTINFO; IPV6_PKTINFO
-ASK_PKTINFO = {4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, 49)}  # IP_PKTINFO; IPV6_RECVPKTINFO
 PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 ICMP_ERRORS = {4: (3, 11, 12), 6: (1, 3, 4)}
 SYN, RST, ACK = 2, 4, 16
-PATIENCE, SILENCE = 5.0, 1.0  # seconds: in all, and without any packet
-
-Seen = collections.namedtuple("Seen", "at flow place outgoing what source destination")
-
-
-def enter(namespace):
-    """Let this process be in a namespace; a socket made there stays there."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
-    if libc.setns(fd, NEWNET):
-        raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
-    os.close(fd)
 
 
 def token(word, flow):
@@ -476,10 +443,7 @@ def end(address, port):
     """An address with its port, as one writes it."""
     if not port:
         return str(address)
-    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
-
-
-# What packets say.
+    return f"[{address}]:{port}" if ":" in str(address) else f"{address}:{port}"
 
 
 class Packet:
@@ -513,8 +477,8 @@ class Matcher:
     the sender; the answers acknowledge that number plus one.
     """
 
-    def __init__(self):
-        self.learnt = {}
+    def __init__(self, ports):
+        self.learnt, self.ports = {}, ports
 
     def match(self, packet, leaving):
         """Flow and kind of a packet; None for any other packet."""
@@ -524,9 +488,12 @@ class Matcher:
             return self._segment(packet.body, leaving)
         if packet.protocol in (1, 58) and packet.body[0] in ICMP_ERRORS[packet.version]:
             try:
-                about = self.match(Packet(packet.body[8:]), False)
+                quoted = Packet(packet.body[8:])
             except ValueError:
                 return None
+            about = self.match(quoted, False)
+            if about is None and quoted.protocol == 6 and quoted.ports[0] in self.ports:
+                about = self.ports[quoted.ports[0]], "request"
             kind = tuple(packet.body[:2])
             name = "port unreachable" if kind == PORT_UNREACHABLE[packet.version] else f"ICMP {kind[0]}/{kind[1]}"
             return (about[0], name) if about and about[1] == "request" else None
@@ -550,146 +517,293 @@ class Matcher:
             flow = self.learnt.get((acknowledged - 1) & 0xFFFFFFFF)
         kind = {SYN: "request", SYN | ACK: "reply", RST | ACK: "reset"}.get(flags)
         return None if flow is None or kind is None else (flow, kind)
+END
+
+cat > /run/case/play.py << 'END'
+"""Send the packets of one probe, answer for its pods, and say whether what was expected came true.
+
+Owns: one run of one probe in a wire that stands, and its words.
+Must not: need anything but python3 and its standard library, or make what it runs in.
+
+Usage: python3 play.py CASE [FRAMES]. CASE is a JSON file, FRAMES has one frame in hexadecimal digits on each line;
+without it, the kernel's own sockets send. The namespaces are those of `ip netns`.
+Needs python3's standard library and the right to enter the namespaces. Exits 0 if what was expected came true, 1 if
+not, and 2 if nothing could be sent.
+"""
+
+import collections
+import contextlib
+import ctypes
+import errno
+import functools
+import ipaddress
+import json
+import os
+import resource
+import selectors
+import socket
+import struct
+import sys
+import time
+
+from packets import Matcher, Packet, end, token
+
+NEWNET = 0x40000000  # CLONE_NEWNET of sched.h
+ALL = 0x0003  # ETH_P_ALL of if_ether.h
+OUTGOING = 4  # PACKET_OUTGOING of if_packet.h
+RCVBUFFORCE, TIMESTAMP = 33, 35  # SO_RCVBUFFORCE, SO_TIMESTAMPNS of asm-generic/socket.h
+PKTINFO = {4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, 50)}  # IP_PKTINFO; IPV6_PKTINFO
+ASK_PKTINFO = {4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, 49)}  # IP_PKTINFO; IPV6_RECVPKTINFO
+AT_ONCE = 16  # flows that are sent before everybody is heard: no tap may overflow
+BUFFER = 8 << 20
+PATIENCE, SILENCE = 5.0, 1.0  # seconds: in all, and without any packet
+
+Seen = collections.namedtuple("Seen", "at flow place outgoing what source destination")
 
 
-# Who listens and who sends.
+def enter(namespace):
+    """Let this process be in a namespace; a socket made there stays there."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
+    if libc.setns(fd, NEWNET):
+        raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+    os.close(fd)
 
 
-def listeners(case):
-    """The sockets of the pods, each with its answer."""
-    made = {}
-    for each in case["listeners"]:
-        enter(each["namespace"])
-        family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
-        kind = socket.SOCK_STREAM if each["protocol"] == "TCP" else socket.SOCK_DGRAM
-        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((each["address"] or ("::" if family == socket.AF_INET6 else "0.0.0.0"), each["port"]))
-        if kind == socket.SOCK_STREAM:
-            sock.listen(1024)
-        else:
-            sock.setsockopt(*ASK_PKTINFO[case["version"]], 1)
-        made[sock] = each["name"]
-    return made
+# The run.
 
 
-def answer(sock, name, version):
-    """Answer what waits at a listener, from the address that was asked."""
-    while True:
-        try:
-            if sock.type == socket.SOCK_STREAM:
-                made, _ = sock.accept()
-                made.settimeout(SILENCE)
-                made.sendall(token("reply", 0) + b" from " + name.encode() + b"\n" if made.recv(4096) else b"")
-                made.close()
-                continue
-            data, control, _, peer = sock.recvmsg(65535, 256)
-            if data.startswith(b"proxylab probe "):
-                about = [(level, kind, b"\0" * 4 + info[4:]) for level, kind, info in control]
-                if version == 6:
-                    about = [(level, kind, info[:16] + b"\0" * 4) for level, kind, info in control]
-                sock.sendmsg([b"proxylab reply " + data[15:48] + b" from " + name.encode()], about, 0, peer)
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK):
-                return
+class Run:
+    """One run of a case: its taps, its listeners, what sends, and what was seen.
 
+    Where a namespace's own programs send or get, no device shows what they see: rules come in between. There the
+    programs' own sockets tell, and the devices are watched only to show the way.
+    """
 
-def taps(case):
-    """A packet socket at the sender's device and at every pod's, by namespace and device."""
-    made = {}
-    for namespace, device in sorted({(each["namespace"], each["device"]) for each in [case["sender"], *case["pods"]]}):
-        enter(namespace)
-        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ALL))
-        sock.setsockopt(socket.SOL_SOCKET, TIMESTAMP, 1)
-        sock.bind((device, ALL))
-        made[sock] = namespace, device
-    return made
+    def __init__(self, case, frames):
+        self.case, self.sender = case, case["sender"]
+        self.family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
+        self.kind = socket.SOCK_STREAM if case["protocol"] == "TCP" else socket.SOCK_DGRAM
+        self.own = {each["namespace"] for each in [self.sender, *case["pods"]] if each["device"] == "stack"}
+        self.matcher, self.seen, self.flow_of = Matcher(self.own_ports()), [], {}
+        self.finished, self.failed, self.unknown = 0, [], []
+        self.waiting = selectors.DefaultSelector()
+        self.sending = self.frames(frames) if frames else self.dial()
 
+    def own_ports(self):
+        """The flow of each source port, where a refused SYN is seen in an ICMP error and nowhere else."""
+        own = self.sender["namespace"] in self.own
+        return {port: flow for flow, port in enumerate(self.case["ports"])} if own else {}
 
-def send_frames(case, frames):
-    """Send the frames of the probe, as they left in the lab."""
-    enter(case["sender"]["namespace"])
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
-        sock.bind((case["sender"]["device"], 0))
-        for line in frames:
-            yield sock.send(bytes.fromhex(line))
+    def play(self):
+        """Send everything, answer, and return what was seen, in order."""
+        self.watch()
+        self.listen()
+        more, began, last = True, time.monotonic(), time.monotonic()
+        while more or (time.monotonic() < min(began + PATIENCE, last + SILENCE) and not self.settled()):
+            before = len(self.seen)
+            for _ in range(AT_ONCE):
+                more = next(self.sending, None) is not None
+            for key, _ in self.waiting.select(0 if more else 0.05):
+                key.data(key.fileobj)
+            if more or len(self.seen) > before:
+                last = time.monotonic()
+        while ready := self.waiting.select(0.05):  # what the last answers have set off
+            if time.monotonic() > began + PATIENCE + SILENCE:
+                break
+            for key, _ in ready:
+                key.data(key.fileobj)
+        for each in self.unknown:  # a pod's tap may have been read before the sender's, where numbers are learnt
+            self.take(*each)
+        self.resolve()
+        return sorted(self.seen)
 
+    def settled(self):
+        """Whether every flow has been answered or turned away; of its own flows a socket knows best."""
+        if self.flow_of:
+            return self.finished == len(self.case["ports"])
+        here = self.sender["namespace"]
+        return len({each.flow for each in self.seen if is_heard(each, here)}) == self.case["flows"]
 
-def send_by_sockets(case, dialling):
-    """Dial once from each source port."""
-    enter(case["sender"]["namespace"])
-    family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
-    for flow, port in enumerate(case["ports"]):
-        stream = case["protocol"] == "TCP"
-        sock = socket.socket(family, (socket.SOCK_STREAM if stream else socket.SOCK_DGRAM) | socket.SOCK_NONBLOCK)
-        sock.bind((case["sender"]["address"], port))
-        dialling.append(sock)
-        try:
-            sock.connect((case["dialled"], case["port"]))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
-        if not stream:
+    def note(self, flow, place, outgoing, what, ends):
+        """Take down what a program did or got."""
+        now = divmod(time.time_ns(), 10**9)
+        self.seen.append(Seen(now, flow, place, outgoing, what, *ends))
+
+    # Taps.
+
+    def watch(self):
+        """Open a packet socket at the sender's device and at every pod's; where programs are, at all devices."""
+        for namespace, device in sorted(
+            {(each["namespace"], each["device"]) for each in [self.sender, *self.case["pods"]]}
+        ):
+            enter(namespace)
+            sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ALL))
+            sock.setsockopt(socket.SOL_SOCKET, TIMESTAMP, 1)
+            with contextlib.suppress(PermissionError):
+                sock.setsockopt(socket.SOL_SOCKET, RCVBUFFORCE, BUFFER)
+            if device != "stack":
+                sock.bind((device, ALL))
+            here = (namespace, device) == (self.sender["namespace"], self.sender["device"])
+            self.waiting.register(sock, selectors.EVENT_READ, functools.partial(self.look, namespace, here))
+
+    def look(self, namespace, here, sock):
+        """Take down what waits at one tap and belongs to the probe."""
+        while True:
             try:
-                sock.send(token("probe", flow) + b"." * case["payload"] + b"\n")
+                data, control, _, about = sock.recvmsg(65535, 256)
+            except BlockingIOError:
+                return
+            outgoing = about[2] == OUTGOING
+            try:
+                packet = Packet(data[14:])
+            except ValueError:
+                continue
+            place = f"{namespace}/{about[0]}" if namespace in self.own else namespace
+            at = struct.unpack("@qq", control[0][2])
+            if not self.take(at, place, outgoing, packet, here and outgoing):
+                self.unknown.append((at, place, outgoing, packet))
+
+    def take(self, at, place, outgoing, packet, leaving=False):
+        """Take down a packet if it is the probe's."""
+        matched = self.matcher.match(packet, leaving)
+        if matched:
+            self.seen.append(Seen(at, matched[0], place, outgoing, matched[1], *packet.ends()))
+        return matched
+
+    # Listeners.
+
+    def listen(self):
+        """Open the sockets of the pods, each of which answers by its name."""
+        for each in self.case["listeners"]:
+            enter(each["namespace"])
+            sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((each["address"] or ("::" if self.family == socket.AF_INET6 else "0.0.0.0"), each["port"]))
+            if self.kind == socket.SOCK_STREAM:
+                sock.listen(1024)
+            else:
+                sock.setsockopt(*ASK_PKTINFO[self.case["version"]], 1)
+            do = self.accept if self.kind == socket.SOCK_STREAM else self.answer
+            self.waiting.register(sock, selectors.EVENT_READ, functools.partial(do, each))
+
+    def accept(self, listener, sock):
+        """Take connections; each says its token when it is established, and gets its answer."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                made, peer = sock.accept()
+                made.setblocking(False)
+                heard = functools.partial(self.converse, listener, peer)
+                self.waiting.register(made, selectors.EVENT_READ, heard)
+
+    def converse(self, listener, peer, sock):
+        """Answer a token, or close with the other end."""
+        try:
+            data = sock.recv(65535)
+        except OSError:
+            data = b""
+        if data.startswith(b"proxylab probe "):
+            self.got(listener, data, peer, sock.getsockname())
+            sock.send(b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode() + b"\n")
+        elif not data:
+            self.waiting.unregister(sock)
+            sock.close()
+
+    def answer(self, listener, sock):
+        """Answer datagrams, each from the address that was asked."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data, control, _, peer = sock.recvmsg(65535, 256)
+                if not data.startswith(b"proxylab probe "):
+                    continue
+                asked = control[0][2][:16] if self.case["version"] == 6 else control[0][2][8:12]
+                self.got(listener, data, peer, (str(ipaddress.ip_address(asked)), listener["port"]))
+                back = asked + b"\0" * 4 if self.case["version"] == 6 else b"\0" * 4 + asked + b"\0" * 4
+                about = [(*PKTINFO[self.case["version"]], back)]
+                sock.sendmsg([b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode()], about, 0, peer)
+
+    def got(self, listener, data, peer, asked):
+        """Take down what a program of a node got: no device shows it as it came to the program."""
+        if listener["namespace"] in self.own:
+            flow = int(data[40:48], 16)
+            self.note(flow, listener["name"], False, "request", (end(*peer[:2]), end(*asked[:2])))
+
+    # Senders.
+
+    def frames(self, lines):
+        """Send the frames of the probe, as they left in the lab."""
+        enter(self.sender["namespace"])
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
+            sock.bind((self.sender["device"], 0))
+            for line in lines:
+                yield sock.send(bytes.fromhex(line))
+
+    def dial(self):
+        """Dial once from each source port."""
+        for flow, port in enumerate(self.case["ports"]):
+            enter(self.sender["namespace"])
+            sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
+            sock.bind((self.sender["address"], port))
+            try:
+                sock.connect((self.case["dialled"], self.case["port"]))
+            except BlockingIOError:
+                pass
             except OSError as error:
                 print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
-        yield flow
+            ends = end(*sock.getsockname()[:2]), end(self.case["dialled"], self.case["port"])
+            self.flow_of[sock] = flow, ends
+            if self.sender["namespace"] in self.own:
+                self.note(flow, self.sender["namespace"], True, "request", ends)
+            self.waiting.register(sock, selectors.EVENT_WRITE, self.speak)
+            yield True
 
+    def speak(self, sock):
+        """Say the token, once the connection stands; a datagram leaves at once."""
+        flow, (here, there) = self.flow_of[sock]
+        failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if not failed:
+            try:
+                sock.send(token("probe", flow) + b"." * self.case["payload"] + b"\n")
+            except OSError as error:
+                failed = error.errno
+        if failed:
+            self.fail(sock, failed)
+            return
+        if self.kind == socket.SOCK_STREAM and self.sender["namespace"] in self.own:
+            self.note(flow, self.sender["namespace"], False, "reply", (there, here))
+        self.waiting.modify(sock, selectors.EVENT_READ, self.hear)
 
-# The probe.
-
-
-def play(case, frames):
-    """Send everything, answer, and return what was seen, in order."""
-    watched, listening, dialling, seen = taps(case), listeners(case), [], []
-    matcher = Matcher()
-    sending = send_frames(case, frames) if frames else send_by_sockets(case, dialling)
-    more, began, last = True, time.monotonic(), time.monotonic()
-    while more or time.monotonic() < min(began + PATIENCE, last + SILENCE):
-        for _ in range(64):
-            more = next(sending, None) is not None
-            last = time.monotonic() if more else last
-        ready, _, _ = select.select([*watched, *listening], [], [], 0 if more else 0.05)
-        for sock in ready:
-            if sock in listening:
-                answer(sock, listening[sock], case["version"])
-            else:
-                found = look(case, matcher, sock, *watched[sock])
-                last = time.monotonic() if found else last
-                seen += found
-        if not more and settled(case, seen):
-            break
-    return sorted(seen)
-
-
-def look(case, matcher, sock, namespace, device):
-    """What waits at one tap and belongs to the probe."""
-    found = []
-    sender = case["sender"]
-    here = (namespace, device) == (sender["namespace"], sender["device"])
-    while True:
+    def hear(self, sock):
+        """Take what comes back."""
+        flow, (here, there) = self.flow_of[sock]
         try:
-            data, control, _, about = sock.recvmsg(65535, 256)
-        except BlockingIOError:
-            return found
-        outgoing = about[2] == OUTGOING
-        try:
-            packet = Packet(data[14:])
-        except ValueError:
-            continue
-        matched = matcher.match(packet, here and outgoing)
-        if matched:
-            at = struct.unpack("@qq", control[0][2])
-            found.append(Seen(at, matched[0], namespace, outgoing, matched[1], *packet.ends()))
+            sock.recv(65535)
+        except OSError as error:
+            self.fail(sock, error.errno)
+            return
+        if self.kind == socket.SOCK_DGRAM and self.sender["namespace"] in self.own:
+            self.note(flow, self.sender["namespace"], False, "reply", (there, here))
+        self.finished += 1
+        self.waiting.unregister(sock)
+
+    def fail(self, sock, number):
+        """Keep for later what a socket was told: devices may show by whom."""
+        self.finished += 1
+        self.waiting.unregister(sock)
+        self.failed.append((*self.flow_of[sock], number))
+
+    def resolve(self):
+        """Take down what the sockets of a namespace's own programs were told: whether by ICMP, the devices show."""
+        for flow, (here, there), number in self.failed if self.sender["namespace"] in self.own else ():
+            errors = any(each.flow == flow and each.what == "port unreachable" for each in self.seen)
+            if errors or number == errno.ECONNREFUSED:
+                what = "port unreachable" if errors else "reset"
+                self.note(flow, self.sender["namespace"], False, what, (there, here))
 
 
-def settled(case, seen):
-    """Whether every flow has been answered or turned away."""
-    sender = case["sender"]["namespace"]
-    heard = {each.flow for each in seen if each.place == sender and not each.outgoing and each.what != "request"}
-    return len(heard) == case["flows"]
+def is_heard(seen, place):
+    """Whether this is an answer of some kind, as the sender got it."""
+    return seen.place == place and not seen.outgoing and seen.what != "request"
 
 
 # What became of it.
@@ -697,7 +811,8 @@ def settled(case, seen):
 
 def arrivals(case, seen, flow):
     """The pods that a flow reached under their own address, and the packets."""
-    pods = {(each["namespace"], each["address"]): each["name"] for each in case["pods"]}
+    pods = {(each["namespace"], each["address"]): each["name"] for each in case["pods"] if each["device"] != "stack"}
+    pods |= {(each["name"], each["address"]): each["name"] for each in case["pods"] if each["device"] == "stack"}
     coming = [each for each in seen if each.flow == flow and not each.outgoing and each.what == "request"]
     found = [(pods.get((each.place, bare(each.destination))), each) for each in coming]
     return [(name, each) for name, each in found if name]
@@ -713,8 +828,7 @@ def judge(case, seen):
     expect, sender, hits = case["expect"], case["sender"]["namespace"], collections.Counter()
     for flow in range(case["flows"]):
         reached = arrivals(case, seen, flow)
-        heard = [each for each in seen if each.flow == flow and each.place == sender and not each.outgoing]
-        heard = [each for each in heard if each.what != "request"]
+        heard = [each for each in seen if each.flow == flow and is_heard(each, sender)]
         hits.update({name for name, _ in reached})
         outcome = fate(reached, heard)
         if outcome != expect["outcome"]:
@@ -746,7 +860,7 @@ def judge_delivery(case, reached, heard):
             yield f"expected at {' or '.join(expect['backends'])}, seen at {name}"
         if expect["source"] and bare(packet.source) != expect["source"]:
             yield f"expected from {expect['source']}, seen from {bare(packet.source)} at {name}"
-    dialled = end(ipaddress.ip_address(case["dialled"]), case["port"])
+    dialled = end(case["dialled"], case["port"])
     if not heard:
         yield f"expected a reply from {dialled}, seen none"
     elif heard[0].source != dialled:
@@ -795,7 +909,7 @@ def main():
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     try:
-        seen = play(case, frames)
+        seen = Run(case, frames).play()
     except OSError as error:
         print(f"the probe could not be sent: {error}", file=sys.stderr)
         return 2

@@ -60,6 +60,26 @@ def test_plan_says_what_is_allocated_and_what_masquerading_gives(shell: Shell) -
     assert [each["pod"] for each in services["default/echo"]["endpoints"]] == ["echo-1", "echo-2"]
 
 
+@pytest.mark.parametrize("inter_node", ["host-gw", "vxlan"])
+@pytest.mark.parametrize(
+    ("pod_network", "pods"),
+    [("ptp", "10.244.1.1"), ("ptp-unnumbered", "172.18.0.3"), ("bridge", "10.244.1.1")],
+)
+@pytest.mark.parametrize("families", ["[IPv4]", "[IPv4, IPv6]"])
+def test_plan_shows_the_source_of_every_path_in_every_topology(
+    shell: Shell, tmp_path: Path, families: str, pod_network: str, inter_node: str, pods: str
+) -> None:
+    wire = f"  network: {{families: {families}, podNetwork: {pod_network}, interNode: {inter_node}}}\n"
+    file = tmp_path / "a.lab.yaml"
+    file.write_text(TEXT.replace("spec:\n", "spec:\n" + wire, 1).replace("[node-a]}", "[node-b]}"))
+    code, output, _ = shell.type("plan", "-o", "json", str(file))
+    assert code == ExitCode.OK
+    sources = json.loads(output)["nodes"][1]["snatSources"]
+    expected = {"uplink": "172.18.0.3", "pods": pods} | ({"overlay": "10.244.1.0"} if inter_node == "vxlan" else {})
+    assert {device: found[0] for device, found in sources.items()} == expected
+    assert {len(found) for found in sources.values()} == {families.count("IPv")}
+
+
 def test_plan_says_in_words_what_it_says_as_json(shell: Shell) -> None:
     _, output, errors = shell.type("plan", str(WHOLE))
     assert "masquerades what leaves by its overlay as 10.244.0.0" in output

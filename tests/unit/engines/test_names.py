@@ -1,7 +1,9 @@
 """What a user may ask for is what there is."""
 
+import pytest
+
 from lab.engines.catalogue import _MAKERS
-from lab.engines.names import ENGINES
+from lab.engines.names import ENGINES, version_of
 from lab.engines.protocol import EngineChoice
 
 
@@ -11,3 +13,16 @@ def test_every_name_has_its_maker_and_every_maker_its_name() -> None:
 
 def test_the_first_is_the_default() -> None:
     assert EngineChoice().name == ENGINES[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version"),
+    [
+        ("embedded/iptables", (1, 36)),
+        ("embedded@v1.23/iptables", (1, 23)),
+        ("embedded@v1.34/iptables", (1, 34)),
+        ("kube-proxy@v1.29.3/nftables", (1, 29)),
+    ],
+)
+def test_every_engine_behaves_like_some_version(engine: str, version: tuple[int, int]) -> None:
+    assert version_of(engine) == version

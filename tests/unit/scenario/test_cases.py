@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
+from lab.assembly import assemble
 from lab.ip import Family
 from lab.scenario.cases import cases
 from lab.scenario.load import load_scenario, parse_scenario
@@ -51,6 +52,33 @@ def test_every_axis_is_set_where_it_belongs() -> None:
 def test_each_case_has_the_networks_of_its_own_families() -> None:
     found = scenario("{families: [[IPv4], [IPv6], [IPv6, IPv4]]}")
     assert [[each.version for each in case.network.service_cidrs] for case in cases(found, "x")] == [[4], [6], [6, 4]]
+
+
+BOTH_FAMILIES = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: both}
+spec:
+  network: {routed: [{network: 198.51.100.7, nodes: [node-a]}, {network: 'fd07::7', nodes: [node-a]}]}
+  matrix: {families: [[IPv4], [IPv6]]}
+  nodes:
+    node-a:
+      addresses: [192.0.2.9, 'fd09::9']
+      routes: [{to: 198.51.100.0/24, device: eth0}, {to: 'fd08::/64', device: eth0}]
+      daemons: {kubelet: {port: 10250, address: 'fd09::9'}}
+  pods: {client: {addresses: [10.244.0.99, 'fd00:10:244::99']}}
+  loadBalancers: {edge: {pool: [192.0.2.16/28, 'fd0a::/64']}}
+"""
+
+
+def test_what_is_written_for_both_families_is_divided_among_the_cases() -> None:
+    for version, case in zip((4, 6), cases(parse_scenario(BOTH_FAMILIES, "f"), "iptables"), strict=True):
+        node, client = case.nodes[0], case.pods[0]
+        found = [*(each.interface for each in node.addresses), *(each.destination for each in node.routes)]
+        found += [*client.addresses, *case.load_balancers[0].pool, *(each.network for each in case.network.routed)]
+        assert [each.version for each in found] == [version] * 5
+        assert len(node.daemons) == (version == 6)
+        assemble(case)
 
 
 @pytest.mark.parametrize(

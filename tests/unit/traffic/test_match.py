@@ -170,3 +170,18 @@ def test_fences_are_sighted_where_they_come_in() -> None:
     matcher.take(POD, [frame(icmp(8, 0, token)), frame(icmp(0, 0, IDENTITY.token(Kind.PROBE, 3)))])
     assert matcher.fences == [FenceSighting(6, True, "client", A, 9), FenceSighting(6, False, "echo", B, 7)]
     assert matcher.observations == []
+
+
+def test_what_is_seen_on_its_way_through_a_node_settles_nothing() -> None:
+    matcher = Matcher(IDENTITY, Protocol.TCP)
+    transit = Vantage("node-a", "eth0", transit=True)
+    first = IDENTITY.sequence(0)
+    fence = icmp(0, 0, IDENTITY.token(Kind.FENCE, 1))
+    passing = [tcp(SYN, first), tcp(SYN | ACK, 9, first + 1), tcp(RST | ACK, 0, first + 1), icmp(3, 3, tcp(SYN, first))]
+    matcher.take(transit, [frame(packet, outgoing=out) for packet in [*passing, fence] for out in (False, True)])
+    assert [seen.packet for seen in matcher.observations] == [
+        packet
+        for packet in (Packet.REQUEST, Packet.REPLY, Packet.RESET, Packet.PORT_UNREACHABLE)
+        for _ in ("in", "out")
+    ]
+    assert (matcher.unsettled, matcher.fences) == (5, [])

@@ -1,5 +1,6 @@
 """Rules as iptables-save prints them, read for what they say of a probe."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 
 import pytest
@@ -89,3 +90,41 @@ def test_comments_are_read_without_their_quotes() -> None:
     rule = read(counted('-A K -m comment --comment "default/echo \\"x\\" -> 10.0.0.1:80" -j ACCEPT'))
     assert rule is not None
     assert (rule.comment, rule.target) == ('default/echo "x" -> 10.0.0.1:80', "ACCEPT")
+
+
+MARKED = (
+    ("nat", "KUBE-NODEPORTS", "-A KUBE-NODEPORTS -p tcp -m tcp --dport 80 -j KUBE-XLB-A"),
+    ("nat", "KUBE-XLB-A", '-A KUBE-XLB-A -m comment --comment "echo has no local endpoints" -j KUBE-MARK-DROP'),
+    ("nat", "KUBE-MARK-DROP", "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"),
+    ("filter", "KUBE-FIREWALL", "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"),
+)
+
+
+def drops(changes: Mapping[int, str], nodes: str = "aaaa") -> tuple[str, ...]:
+    counts = [
+        RuleCount(f"node-{node}", table, chain, changes.get(number, text), 1 if changes.get(number) != "" else 0)
+        for number, ((table, chain, text), node) in enumerate(zip(MARKED, nodes, strict=True))
+    ]
+    return tuple(rule.count.chain for rule in ending(WORLD.errand, counts, "DROP"))
+
+
+def test_a_drop_by_mark_speaks_for_what_set_the_mark() -> None:
+    assert drops({}) == ("KUBE-FIREWALL",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes"),
+    [
+        ({}, "aaab"),
+        ({}, "aabb"),
+        ({0: "-A KUBE-NODEPORTS -p tcp -m tcp --dport 81 -j KUBE-XLB-A"}, "aaaa"),
+        ({0: "-A KUBE-NODEPORTS -p tcp -m tcp --dport 80 -j KUBE-XLB-B"}, "aaaa"),
+        ({1: ""}, "aaaa"),
+        ({2: "-A KUBE-MARK-DROP -j MARK --set-xmark 0x4000/0x4000"}, "aaaa"),
+        ({2: "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x0"}, "aaaa"),
+        ({3: "-A KUBE-FIREWALL -m mark ! --mark 0x8000/0x8000 -j DROP"}, "aaaa"),
+        ({3: "-A KUBE-FIREWALL -s 10.0.0.0/8 -m mark --mark 0x8000/0x8000 -j DROP"}, "aaaa"),
+    ],
+)
+def test_a_drop_by_mark_speaks_for_nothing_else(changes: Mapping[int, str], nodes: str) -> None:
+    assert drops(changes, nodes) == ()

@@ -51,7 +51,7 @@ async def cleanup(loader: RuleLoader, families: Iterable[Family]) -> None:
         text = cleanup_text(await loader.save(family))
         if text:
             await loader.load(family, text)
-        await loader.drop_nft_table(family, PROXY_TABLE)
+        loader.drop_nft_table(family, PROXY_TABLE)
 
 
 def cleanup_text(saved: str) -> str:

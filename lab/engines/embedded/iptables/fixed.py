@@ -5,22 +5,18 @@ leads to node ports.
 Must not: know service ports.
 """
 
-from ipaddress import IPv4Network
-
 from lab.engines.embedded.iptables import names
-from lab.engines.embedded.iptables.matches import TO_LOCAL, comment, mark
+from lab.engines.embedded.iptables.matches import INVALID_COUNTER, TO_LOCAL, comment, count_into, mark
 from lab.engines.embedded.iptables.names import Chain
 from lab.engines.embedded.iptables.rules import Rule
 from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.settings import ProxySettings
+from lab.engines.embedded.settings import LOOPBACK, ProxySettings
 from lab.ip import Family
 
 __all__ = ["JUMPS", "fixed_chains", "fixed_rules", "kept_chains", "node_port_jumps"]
 
 NEW = "-m conntrack --ctstate NEW"
 """Only the first packet is judged: a connection that stands survives the loss of its endpoint's readiness."""
-
-LOOPBACK_V4 = IPv4Network("127.0.0.0/8")
 
 SHARED_CHAINS: tuple[Chain, ...] = (
     names.REJECT_INTERNAL,
@@ -108,7 +104,7 @@ def loopback_guard() -> tuple[Rule, ...]:
 
     That hole (CVE-2020-8558) is closed here. The kubelet writes an identical rule.
     """
-    foreign = f"-d {LOOPBACK_V4} ! -s {LOOPBACK_V4} -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT"
+    foreign = f"-d {LOOPBACK} ! -s {LOOPBACK} -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT"
     return (Rule(names.FIREWALL, (comment("block incoming localnet connections"), foreign), "DROP"),)
 
 
@@ -118,7 +114,8 @@ def forwarding(settings: ProxySettings) -> tuple[Rule, ...]:
     A packet that conntrack calls INVALID is not translated back; sent on with the pod's own address, it would make the
     client's stack reset the connection (kubernetes#74839).
     """
-    invalid = Rule(names.FORWARD, ("-m conntrack --ctstate INVALID",), "DROP")
+    counted = count_into(INVALID_COUNTER) if settings.packet_counters else ""
+    invalid = Rule(names.FORWARD, ("-m conntrack --ctstate INVALID", counted), "DROP")
     return (
         *(() if settings.conntrack_tcp_be_liberal else (invalid,)),
         Rule(
@@ -158,8 +155,8 @@ def _node_port_addresses(family: Family, settings: ProxySettings, node: NodeFact
     if _serves_loopback(family, settings):
         return (TO_LOCAL,)
     # ::1 can never be served: IPv6 has no route_localnet.
-    return (f"{TO_LOCAL} ! -d {'::1/128' if family is Family.IPV6 else LOOPBACK_V4}",)
+    return (f"{TO_LOCAL} ! -d {'::1/128' if family is Family.IPV6 else LOOPBACK}",)
 
 
 def _serves_loopback(family: Family, settings: ProxySettings) -> bool:
-    return family is Family.IPV4 and settings.localhost_node_ports
+    return family is Family.IPV4 and settings.serves_loopback

@@ -12,9 +12,17 @@ from collections.abc import Iterator
 
 from lab.engines.embedded.categories import Refusal
 from lab.engines.embedded.iptables import names
-from lab.engines.embedded.iptables.matches import TO_LOCAL, comment, to_address, transport
+from lab.engines.embedded.iptables.matches import (
+    LOCALHOST_COUNTER,
+    TO_LOCAL,
+    comment,
+    count_into,
+    to_address,
+    transport,
+)
 from lab.engines.embedded.iptables.rules import Written, write
 from lab.engines.embedded.iptables.scope import Scope
+from lab.engines.embedded.settings import LOOPBACK
 from lab.ip import IPAddress, Protocol
 
 __all__ = ["fronts"]
@@ -72,7 +80,11 @@ def node_port(scope: Scope) -> Iterator[Written]:
     """The node port. KUBE-NODEPORTS sees only what goes to the node's own addresses; the refusal must say so itself."""
     destination = f"{transport(scope.port.protocol)} --dport {scope.port.node_port}"
     if scope.endpoints.has_endpoints:
-        yield write(names.NODE_PORTS, f"{comment(scope.port.name)} {destination}", scope.chains.external)
+        own = f"{comment(scope.port.name)} {transport(scope.port.protocol)}"
+        if scope.proxy.counts_localhost:
+            counted = f"-d {LOOPBACK} --dport {scope.port.node_port} {count_into(LOCALHOST_COUNTER)}"
+            yield write(names.NODE_PORTS, f"{own} {counted}", scope.chains.external)
+        yield write(names.NODE_PORTS, f"{own} --dport {scope.port.node_port}", scope.chains.external)
     yield from _refused(scope, f"{TO_LOCAL} {destination}")
 
 

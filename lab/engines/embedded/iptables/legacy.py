@@ -22,7 +22,6 @@ from lab.engines.embedded.iptables import names
 from lab.engines.embedded.iptables.bodies import MARK_MASQ, endpoint_rules
 from lab.engines.embedded.iptables.fixed import (
     JUMPS,
-    LOOPBACK_V4,
     SHARED_CHAINS,
     loopback_guard,
     mark_for_masquerading,
@@ -37,7 +36,7 @@ from lab.engines.embedded.iptables.scope import ProxyScope, Scope
 from lab.engines.embedded.iptables.shape import Shape
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import EndpointInfo, ServicePortInfo
-from lab.engines.embedded.settings import ProxySettings
+from lab.engines.embedded.settings import LOOPBACK, ProxySettings
 from lab.ip import Family, IPAddress
 
 __all__ = ["V1_23"]
@@ -143,7 +142,7 @@ def _node_port(scope: Scope, served: bool, external: str) -> Iterator[Written]:
         return
     own = f"{comment(port.name)} {destination}"
     if port.external_policy_local:
-        loopback = LOOPBACK_V4 if port.cluster_ip.version == 4 else "::1/128"
+        loopback = LOOPBACK if port.cluster_ip.version == 4 else "::1/128"
         yield write(names.NODE_PORTS, f"{own} -s {loopback}", MARK_MASQ)
     yield write(names.NODE_PORTS, own, external)
 

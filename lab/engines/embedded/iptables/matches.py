@@ -19,9 +19,12 @@ from lab.ip import Family, IPAddress, IPNetwork, Protocol
 
 __all__ = [
     "FROM_LOCAL",
+    "INVALID_COUNTER",
+    "LOCALHOST_COUNTER",
     "TO_LOCAL",
     "LocalDetector",
     "comment",
+    "count_into",
     "local_detector",
     "mark",
     "share",
@@ -33,6 +36,10 @@ _TRANSPORTS = {protocol: f"-m {protocol.lower()} -p {protocol.lower()}" for prot
 
 FROM_LOCAL = "-m addrtype --src-type LOCAL"
 TO_LOCAL = "-m addrtype --dst-type LOCAL"
+
+INVALID_COUNTER = "ct_state_invalid_dropped_pkts"
+LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
+"""The names of kube-proxy's counters (pkg/proxy/metrics/metrics.go)."""
 
 
 def comment(text: str) -> str:
@@ -53,6 +60,11 @@ def to_address(protocol: Protocol, address: IPAddress, port: int) -> str:
 def mark(value: int) -> str:
     """A mark with a mask of the same bits, printed as kube-proxy prints it (``%#08x``)."""
     return f"{value:#08x}/{value:#08x}"
+
+
+def count_into(counter: str) -> str:
+    """Count packets into a named counter. Where there is none of that name, the rule is refused."""
+    return f"-m nfacct --nfacct-name {counter}"
 
 
 @lru_cache(maxsize=4096)  # Services with as many endpoints have the same shares, and decimals take time.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lab.cluster.objects import Key
+from lab.engines.embedded.iptables.cleanup import PROXY_TABLE
 from lab.engines.embedded.iptables.held import Held, read_held
 from lab.engines.embedded.iptables.names import CANARIES
 from lab.engines.embedded.iptables.render import CURRENT, Renderer
@@ -77,6 +78,15 @@ class IptablesProxier:
     def is_large(self) -> bool:
         """Whether the cluster was large at the last synchronisation."""
         return self._loaded is not None and self._loaded.large
+
+    def take_over(self) -> tuple[str, ...]:
+        """As kube-proxy at its start: the table of mode nftables goes, which would translate too.
+
+        Chains of mode ipvs stay until a ``cleanup``, there as here (platformCleanup in cmd/kube-proxy/app).
+        """
+        if not self._loader.drop_nft_table(self._family, PROXY_TABLE):
+            return ()
+        return (f"{self._family}: the rules of a proxy in mode nftables were removed",)
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Bring the kernel in step. Raises ``SyncFailedError``."""

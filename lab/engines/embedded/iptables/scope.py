@@ -23,6 +23,7 @@ class ProxyScope:
     """What all service ports of one proxy share.
 
     Attributes:
+        counts_localhost: whether node ports on loopback addresses are counted, in a rule of their own.
         brief: leave out the comments of endpoint rules, as kube-proxy does in large clusters.
     """
 
@@ -30,13 +31,15 @@ class ProxyScope:
     node_address: IPAddress
     detector: LocalDetector | None
     masquerade_all: bool
+    counts_localhost: bool
     brief: bool
 
     @classmethod
     def of(cls, family: Family, node: NodeFacts, settings: ProxySettings, *, brief: bool) -> "ProxyScope":
         """The scope of the proxy of that family on that node."""
         detector = local_detector(settings.detect_local, family, node)
-        return cls(node, node.primary_address(family), detector, settings.masquerade_all, brief)
+        counts = family is Family.IPV4 and settings.serves_loopback and settings.packet_counters
+        return cls(node, node.primary_address(family), detector, settings.masquerade_all, counts, brief)
 
 
 class Scope(NamedTuple):

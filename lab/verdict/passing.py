@@ -1,0 +1,60 @@
+"""What passed nodes, by the taps on their devices.
+
+Owns: the verdict on the outcome ``untranslated``, and the one on ``at`` where no rule ended a flow.
+Must not: know rules.
+"""
+
+from lab.scenario.model import Outcome
+from lab.verdict.case import Case, Findings
+from lab.verdict.flows import Fate
+from lab.verdict.model import Verdict
+from lab.verdict.telling import fates, told
+from lab.verdict.whereabouts import hop, is_at, last_seen, left_as_it_was, unfollowed
+from lab.verdict.words import listed, tally
+
+__all__ = ["judge_last_hop", "judge_untranslated"]
+
+_LEFT_ALONE = frozenset({Fate.LOST, Fate.STRAYED, Fate.UNREACHABLE})
+"""Fates of a packet that nobody translated: it ends somewhere, and who forwarded it may say so by ICMP."""
+
+
+def judge_untranslated(case: Case) -> Verdict:
+    """Every flow was seen to leave a node, or to reach somebody, under the address that was dialled."""
+    findings = Findings()
+    witnesses: list[str] = []
+    for flow, fate in zip(case.flows, case.fates, strict=True):
+        seen = left_as_it_was(case, flow)
+        if flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
+        elif fate not in _LEFT_ALONE:
+            findings.wrong.append((flow.number, told(case, flow, fate)))
+        elif seen is None:
+            findings.missing.append((flow.number, "it was not seen to leave a node under the address that was dialled"))
+        else:
+            witnesses.append(f"it crossed {hop(seen)} as it was sent")
+    if (clause := unfollowed(case)) and findings.missing:
+        findings.doubts_overall.append(clause)
+    found = len(witnesses) == len(case.flows)
+    return findings.settle(
+        case,
+        "outcome",
+        expected=Outcome.UNTRANSLATED,
+        observed="untranslated" if found else fates(case),
+        silence=case.silence,
+        witnesses=tally(witnesses, len(case.flows)),
+    )
+
+
+def judge_last_hop(case: Case, expected: str) -> Verdict:
+    """``at`` by what devices of nodes saw: where each flow went on as it was, or where it was seen last."""
+    findings = Findings()
+    places: dict[str, None] = {}
+    for flow in case.flows:
+        seen = left_as_it_was(case, flow) if case.probe.expect.outcome is Outcome.UNTRANSLATED else last_seen(flow)
+        if seen is None:
+            findings.missing.append((flow.number, "it was not seen on its way"))
+            continue
+        places[hop(seen)] = None
+        if not is_at(seen, expected):
+            findings.wrong.append((flow.number, f"it was seen at {hop(seen)}"))
+    return findings.settle(case, "at", expected=expected, observed=listed(list(places)), silence=case.silence)

@@ -1,0 +1,44 @@
+"""Everybody on a wire who has an address, and a socket of theirs."""
+
+import socket
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lab.ip import IPAddress
+from lab.kernel.netns import inside
+from lab.kernel.realise import Wiring
+from lab.plan.model import Plan, Role
+
+SECONDS = 2.0
+
+
+class Place(NamedTuple):
+    """An address of somebody."""
+
+    name: str
+    namespace: str
+    address: IPAddress
+
+
+def places(plan: Plan) -> Iterator[Place]:
+    """Everybody, once for each address that counts: the first and last of hosts, the first of nodes on each uplink."""
+    for pod in plan.pods:
+        for address in pod.addresses:
+            yield Place(pod.name, pod.namespace, address)
+    for namespace in plan.namespaces:
+        own = [each.interface.ip for each in namespace.addresses if each.device in ("eth0", "eth1")]
+        for family in (4, 6):
+            fitting = [address for address in own if address.version == family and not address.is_link_local]
+            if fitting and namespace.role in (Role.NODE, Role.HOST):
+                for address in {fitting[0], fitting[-1]}:
+                    yield Place(namespace.name, namespace.name, address)
+
+
+def udp(wiring: Wiring, place: Place, port: int = 0) -> socket.socket:
+    family = socket.AF_INET if place.address.version == 4 else socket.AF_INET6
+    with inside(wiring.namespaces[place.namespace]):
+        made = socket.socket(family, socket.SOCK_DGRAM)
+    made.settimeout(SECONDS)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind((str(place.address), port))
+    return made
