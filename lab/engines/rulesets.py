@@ -2,19 +2,14 @@
 
 Owns: ``rule_differences``.
 Must not: read a kernel, or know which of the two is right.
-
-Where the kernel has nfacct, kube-proxy counts some packets by it: in a match of its own, and for node ports on loopback
-in a rule of its own, before the one that does the same for all addresses. The embedded engine does not: such counters
-are objects beside the rules, nothing of a lab reads them, and what becomes of a packet is the same.
 """
 
 import re
-from collections.abc import Iterable
 from difflib import unified_diff
 from itertools import zip_longest
 from typing import Final
 
-from lab.engines.embedded.iptables.meaning import Chains, RuleMeaning, differences, read_rules
+from lab.engines.embedded.iptables.meaning import Chains, differences, read_rules
 
 __all__ = ["rule_differences"]
 
@@ -48,21 +43,11 @@ def _families(dump: str) -> list[str]:
 def _kube(chains: Chains) -> Chains:
     """The chains that are kube-proxy's, and the rules elsewhere that lead to them."""
     return {
-        (table, chain): _effective(
+        (table, chain): [
             rule for rule in rules if chain.startswith(_OUTSIDE) or any(_leads_to_kube(option) for option in rule)
-        )
+        ]
         for (table, chain), rules in chains.items()
     }
-
-
-def _effective(rules: Iterable[RuleMeaning]) -> list[RuleMeaning]:
-    """Rules without those that do to some packets what the very next rule does to these and others."""
-    kept: list[RuleMeaning] = []
-    for rule in rules:
-        if kept and rule < kept[-1]:
-            kept.pop()
-        kept.append(rule)
-    return kept
 
 
 def _leads_to_kube(option: tuple[str, ...]) -> bool:

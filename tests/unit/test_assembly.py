@@ -20,7 +20,7 @@ def test_objects_are_what_an_api_server_would_hold() -> None:
     kinds = [type(thing) for thing in assembly.objects]
     cluster = [Namespace, Namespace, ServiceCIDR]
     assert kinds == [*cluster, Node, Node, Pod, Pod, Pod, Pod, Service, EndpointSlice]
-    first, pod = assembly.objects[0], assembly.objects[3]
+    first, pod = assembly.objects[3], assembly.objects[6]
     assert isinstance(first, Node)
     assert isinstance(pod, Pod)
     assert [str(value) for value in (*first.addresses, *first.pod_cidrs)] == ["172.18.0.2", "10.244.0.0/24"]

@@ -10,7 +10,6 @@ What is the same, in the spelling of iptables-save and in that of kube-proxy:
 * ``-d 10.0.0.1`` is ``-d 10.0.0.1/32``;
 * ``--or-mark M`` is ``--set-xmark M/M``, ``--xor-mark M`` is ``--set-xmark M/0x0``, ``--and-mark M`` clears the rest;
 * a probability is a multiple of 2^-31 (xt_statistic), whatever decimals it is written with;
-* xt_nfacct counts, and matches every packet;
 * xt_recent goes by the source and its whole address, REJECT answers with port unreachable, unless told otherwise.
 """
 
@@ -48,7 +47,6 @@ _LONG = {
     "--destination-port": "--dport",
     "--source-port": "--sport",
 }
-_IDLE = {"-m", "--nfacct-name"}
 _MARKS = 0xFFFFFFFF
 _UNSAID: frozenset[tuple[str, ...]] = frozenset(
     {
@@ -137,7 +135,7 @@ def _service_of(rule: RuleMeaning) -> str:
 
 def _meaning(words: Sequence[str]) -> RuleMeaning:
     options = {_normal(option) for option in _options(words)}
-    return frozenset(option for option in options if option[0] not in _IDLE and option not in _UNSAID)
+    return frozenset(option for option in options if option[0] != "-m" and option not in _UNSAID)
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
