@@ -60,7 +60,7 @@ def manifest(thing: KubeObject, revision: int, since: str) -> Document:
         "resourceVersion": str(revision),
         "creationTimestamp": since,
     }
-    if isinstance(thing, Pod) and thing.terminating:
+    if (isinstance(thing, Pod) and thing.terminating) or (isinstance(thing, Node) and thing.deleting):
         metadata |= {"deletionTimestamp": since, "deletionGracePeriodSeconds": 30}
     return {**document, "metadata": metadata}
 
@@ -181,6 +181,8 @@ def _node(node: Node) -> Document:
     spec: Document = {}
     if node.pod_cidrs:
         spec = {"podCIDR": str(node.pod_cidrs[0]), "podCIDRs": [str(network) for network in node.pod_cidrs]}
+    if node.taints:
+        spec["taints"] = [{"key": taint, "effect": "NoSchedule"} for taint in node.taints]
     return {
         "kind": "Node",
         "apiVersion": "v1",

@@ -327,6 +327,7 @@ FULL = (
     HEADLESS,
     SLICE,
     Node(name="node-a", addresses=(ip_address("172.18.0.2"),), pod_cidrs=(ip_network("10.244.0.0/24"),)),
+    Node(name="node-b", taints=("ToBeDeletedByClusterAutoscaler",), deleting=True),
     Pod(name="p", node_name="node-a", addresses=(ip_address("10.244.0.5"),), ports=(PodPort(name="web", port=80),)),
     Pod(name="q", node_name="node-a", addresses=(ip_address("10.244.0.6"),), terminating=True, serving=False),
     Namespace(name="default"),
