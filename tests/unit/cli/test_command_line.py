@@ -245,7 +245,8 @@ def test_an_interrupt_closes_the_session_and_exits_130(caller: Caller) -> None:
         ({}, [], False),
         ({"FORCE_COLOR": "1"}, [], True),
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, [], False),
-        ({"FORCE_COLOR": "1"}, ["--no-color"], False),
+        ({"FORCE_COLOR": "1"}, ["--color", "never"], False),
+        ({"NO_COLOR": "1"}, ["--color=always"], True),
     ],
 )
 def test_color_is_as_the_user_wants_it(
