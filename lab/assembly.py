@@ -113,6 +113,8 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
             labels=node.labels,
             addresses=addresses.node[node.name],
             pod_cidrs=addresses.pod_network[node.name],
+            taints=node.taints,
+            deleting=node.terminating,
         )
         for node in scenario.nodes
     )

@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from lab.bundles import Shelf
-from lab.cli.color import wants_color
+from lab.cli.color import COLOR, wants_color
 from lab.cli.files import FILES, load_all
 from lab.engines.names import ENGINES, IPTABLES, mode_of, version_of
 from lab.engines.protocol import EngineChoice
@@ -73,7 +73,7 @@ _COLOURS: Final = {
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--no-color", is_flag=True, help="No colours; nor are there where NO_COLOR is set or no terminal reads.")
+@COLOR
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
@@ -89,7 +89,7 @@ def command(
     verbose: bool,
     quiet: bool,
     output: str,
-    no_color: bool,
+    color: str,
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
@@ -112,7 +112,7 @@ def command(
         click.echo(to_json(results))
     else:
         lines = run_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint)
-        click.echo("\n".join(lines), color=wants_color(sys.stdout, forbidden=no_color))
+        click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
     return exit_code(results)
 
 

@@ -20,7 +20,9 @@ What each outcome needs, for every flow of the probe:
   saw it under its own, no device saw it under any other, no DNAT rule counted, and the sender heard nothing but that it
   cannot be delivered.
 
-Flows by kernel sockets have a second witness. Where it contradicts the taps about a flow, nobody knows.
+Flows by kernel sockets have a second witness, and connection tracking is another. Where one contradicts the taps about
+the way of a flow, nobody knows. A reply from a wrong address is wrong all the same: the sender heard it, and no other
+witness can unsay that; that conntrack has lost the flow is rather why it came.
 """
 
 from collections import Counter
