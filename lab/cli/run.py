@@ -99,11 +99,12 @@ def command(
         for scenario, probes in chosen:
             _tell(scenario, probes)
             results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf))
-    if output == "json":
-        click.echo(to_json(results))
-    else:
-        lines = run_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint)
-        click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
+        # Before the session is closed, which may find something left: no reason to keep what was judged to oneself.
+        if output == "json":
+            click.echo(to_json(results))
+        else:
+            lines = run_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint)
+            click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
     return exit_code(results)
 
 
