@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -285,7 +286,15 @@ def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
         "try: main(['check', 'x.lab.yaml'])\n"
         "finally: print(sorted({'lab.session', 'scapy', 'pyroute2', 'docker', 'pytest'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    root = str(Path(__file__).resolve().parents[3])  # lab need not be installed
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.splitlines() == ["x.lab.yaml: ok, 1 probe", "[]"]
 
 
