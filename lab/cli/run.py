@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from lab.bundles import Shelf
 from lab.cli.color import COLOR, wants_color
+from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import FILES, load_all
-from lab.engines.names import ENGINES, IPTABLES, mode_of, version_of
+from lab.engines.names import mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
@@ -40,18 +41,7 @@ _COLOURS: Final = {
 
 @click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
 @FILES
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default=ENGINES[0],
-    show_default=True,
-    help="The engine to run in every node.",
-)
-@click.option(
-    "--iptables",
-    type=click.Choice(IPTABLES),
-    help="The variant of iptables that loads the rules; by default the first that works on this machine.",
-)
+@engine_options
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option(
@@ -77,10 +67,10 @@ _COLOURS: Final = {
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
+    /,
     *,
     files: tuple[Path, ...],
     engine: str,
-    iptables: str | None,
     names: tuple[str, ...],
     trace: bool,
     seed: int,
@@ -90,6 +80,7 @@ def command(
     quiet: bool,
     output: str,
     color: str,
+    **of_engine: Any,
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
@@ -104,7 +95,7 @@ def command(
         return ExitCode.NOTHING_SELECTED
     results = []
     shelf = None if no_bundles else Shelf(bundle_dir)
-    with (make_session or Session)(EngineChoice(engine, iptables=iptables or ""), seed) as session:
+    with (make_session or Session)(choice_of(engine, **of_engine), seed) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
             results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf))

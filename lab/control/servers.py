@@ -4,17 +4,20 @@ Owns: ``NodeServers``: which addresses are served, and by whom.
 Must not: know what the answers mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from lab.control.http import Answer, Handler, HttpServer
+from lab.control.http import Answer, HttpRequest, HttpServer
 from lab.control.listen import listen_inside
 from lab.ip import IPAddress
 from lab.kernel.netns import NetNs
 
-__all__ = ["NodeServers"]
+__all__ = ["NodeServers", "PathHandler"]
 
 Place = tuple[IPAddress, int]
+
+PathHandler = Callable[[str], Answer]
+"""From the path of a request, without its query, to the answer."""
 
 
 class NodeServers:
@@ -23,9 +26,9 @@ class NodeServers:
     def __init__(self, netns: NetNs) -> None:
         self._netns = netns
         self._servers: dict[Place, HttpServer] = {}
-        self._wanted: Mapping[Place, Handler] = {}
+        self._wanted: Mapping[Place, PathHandler] = {}
 
-    async def serve(self, wanted: Mapping[Place, Handler]) -> tuple[str, ...]:
+    async def serve(self, wanted: Mapping[Place, PathHandler]) -> tuple[str, ...]:
         """Serve these places and no others. A place that is served already stays open, and answers as is wanted now.
 
         Returns:
@@ -46,10 +49,10 @@ class NodeServers:
                 self._servers[place] = await HttpServer.on(listening, partial(self._answer, place))
         return tuple(failed)
 
-    def _answer(self, place: Place, path: str) -> Answer:
+    def _answer(self, place: Place, request: HttpRequest) -> Answer:
         """By whoever has the place now: a port may pass from one Service to another. 503 while nobody has it."""
         handler = self._wanted.get(place)
-        return Answer(503) if handler is None else handler(path)
+        return Answer(503) if handler is None else handler(request.path)
 
     async def close(self) -> None:
         """Serve nothing any more."""

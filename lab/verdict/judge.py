@@ -216,7 +216,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
     from before would go the old way, and no rule would be asked.
     """
-    if not case.evidence.counted:
+    if not set(case.errand.nodes) <= set(case.evidence.counted):
         return
     dialled = (case.errand.destination, case.errand.port)
     got = Counter((flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived)

@@ -7,18 +7,18 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from lab.control.http import Answer, Handler
-from lab.control.servers import NodeServers
+from lab.control.http import Answer
+from lab.control.servers import NodeServers, PathHandler
 from lab.kernel.netns import NetNs
 
 PLACE = (IPv4Address("127.0.0.1"), 10256)
 
 
-def saying(status: int) -> Handler:
+def saying(status: int) -> PathHandler:
     return lambda _path: Answer(status)
 
 
-def statuses(monkeypatch: pytest.MonkeyPatch, handlers: Sequence[Handler]) -> list[bytes]:
+def statuses(monkeypatch: pytest.MonkeyPatch, handlers: Sequence[PathHandler]) -> list[bytes]:
     """What one place answers while it is served by each of these in turn."""
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
