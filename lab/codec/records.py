@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from lab.codec.columns import WHOLE, Code, Coder, MisfitError, check, each, show
 
-__all__ = ["Fields", "Record", "Table", "of_rows"]
+__all__ = ["Fields", "Record", "Table", "of_columns"]
 
 T = TypeVar("T")
 _ABSENT: Any = object()
@@ -110,10 +110,10 @@ def _filled(
     return objects
 
 
-def of_rows(cls: type[T], rows: Sequence[tuple[Any, ...]]) -> list[T]:
-    """Objects of a frozen, slotted dataclass without ``__post_init__``, of tuples that hold a value for every field."""
+def of_columns(cls: type[T], columns: Sequence[Sequence[Any]]) -> tuple[T, ...]:
+    """Objects of a frozen, slotted dataclass without ``__post_init__``, of a column for every field."""
     slots = [vars(cls)[field.name] for field in dataclasses.fields(cls)]  # type: ignore[arg-type]  # a dataclass
-    return _filled(cls, slots, list(zip(*rows, strict=True)) or [()] * len(slots), len(rows))
+    return tuple(_filled(cls, slots, columns, len(columns[0])))
 
 
 class Record:
