@@ -8,7 +8,7 @@ delivered nor rejected, a copy too many is not a delivery, and a frame that reac
 to somebody else has not arrived, since the pod's stack will not take it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -19,7 +19,7 @@ from lab.ip import IPAddress
 from lab.plan.errand import STACK, Errand, Receiver
 from lab.verdict.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
 
-__all__ = ["Fate", "Flow", "gather", "hops"]
+__all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
 
 _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
@@ -157,6 +157,18 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
         flow.errors,
     )
     return tuple(sorted((each for kind in kinds for each in kind), key=lambda observation: observation.at))
+
+
+def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddress, int]]:
+    """How often each address and port occurs, in the order of first occurrence.
+
+    Objects are counted, and then those that are equal: hashing an address costs more than all else about a flow.
+    """
+    by_identity = {(id(address), port): (address, port) for address, port in ends}
+    counted = Counter[tuple[IPAddress, int]]()
+    for identity, count in Counter([(id(address), port) for address, port in ends]).items():
+        counted[by_identity[identity]] += count
+    return counted
 
 
 class _Sorter:
