@@ -25,6 +25,8 @@ from lab.messages import (
     Closed,
     Converse,
     Conversed,
+    Dump,
+    Dumped,
     Execute,
     Executed,
     Recall,
@@ -225,6 +227,11 @@ class OpenLab:
             nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
             scenario=self._source.encode() or Path(self.scenario.file).read_bytes(),
         )
+
+    def rules(self) -> dict[str, str]:
+        """The rules of every node as the kernel holds them, by its name."""
+        nodes = [each.name for each in self.scenario.nodes]
+        return {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS).text for node in nodes}
 
     def _recall(self) -> Recalled:
         return self._ask(Recall(), Recalled, _PROBE_SECONDS)

@@ -172,9 +172,9 @@ class Runner:
             raise InternalError("the runner is not open; open() comes before converse()")
         errand = dialogue.there
         family = Family.of(errand.destination)
-        meters = [self._meters[node, family] for node in errand.nodes]
+        meters = {node: self._meters[node, family] for node in errand.nodes}
         async with self._lock:
-            await together(meter.begin() for meter in meters)
+            await together(meter.begin(errand) for meter in meters.values())
             (port,) = self._source_ports(errand)
             self._dialogues += 1
             conversation = Conversation(
@@ -188,14 +188,15 @@ class Runner:
                 responders=self._responders,
             )
             spoken = await conversation.hold()
-            counts = await together(meter.end() for meter in meters)
-        return replace(spoken, counts=tuple(chain.from_iterable(counts)))
+            counts = await together(meter.end() for meter in meters.values())
+        uncounted = tuple(node for node, meter in meters.items() if not meter.is_whole)
+        return replace(spoken, counts=tuple(chain.from_iterable(counts)), uncounted=uncounted)
 
     async def _run(self, errand: Errand, *, trace: bool) -> Evidence:
         started = time.monotonic()
         family = Family.of(errand.destination)
         meters = {node: self._meters[node, family] for node in errand.nodes}
-        await together(meter.begin() for meter in meters.values())
+        await together(meter.begin(errand) for meter in meters.values())
         identity = self._identities.issue(errand.flows)
         ports = self._source_ports(errand)
         turns = self._prepare(errand, identity, ports)
@@ -215,7 +216,7 @@ class Runner:
             observations=tuple(turns.matcher.observations),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
-            counted=errand.nodes,
+            counted=tuple(node for node, meter in meters.items() if meter.is_whole),
             fences=turns.fences.reports(),
             unpinned=turns.unpinned,
             losses=losses,

@@ -54,7 +54,8 @@ class Spoken:
     """A dialogue that was held, or as much of it as could be.
 
     ``stopped`` says why it could not go on; ``unproven`` are turns whose fences did not come back, so that what was not
-    seen of them may only be late; ``counts`` are the rules that counted anything meanwhile.
+    seen of them may only be late; ``counts`` are the rules that counted anything meanwhile, and ``uncounted`` the nodes
+    of which that is not all.
     """
 
     client: str
@@ -65,6 +66,7 @@ class Spoken:
     unproven: tuple[int, ...] = ()
     losses: tuple[TapLoss, ...] = ()
     counts: tuple[RuleCount, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
     def arrived(self, place: str, turn: int = 0) -> tuple[Segment, ...]:
         """What came in at a pod or host, in that turn or (0) in any."""
@@ -86,6 +88,7 @@ class Spoken:
         doubts = [self.stopped] if self.stopped else []
         doubts += [f"the fences of turn {turn} did not come back" for turn in self.unproven]
         doubts += [f"the tap on {loss.device} in {loss.place} lost {loss.frames} frames" for loss in self.losses]
+        doubts += [f"the rules of {node} have not counted all" for node in self.uncounted]
         return "; ".join(doubts)
 
     def __str__(self) -> str:

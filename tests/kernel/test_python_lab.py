@@ -119,11 +119,11 @@ def test_the_exhibit_holds_as_it_stands() -> None:
 
 
 def test_without_its_rule_the_exhibit_shows_how_a_good_connection_is_reset(tmp_path: Path) -> None:
-    patch = (
-        "from lab.engines.embedded.iptables import fixed\n"
-        "whole = fixed.forwarding\n"
-        "fixed.forwarding = lambda settings: tuple(r for r in whole(settings) if 'INVALID' not in str(r))\n"
-    )
+    patch = """if "lab.boot" in __import__("sys").orig_argv:
+    from lab.engines.embedded.iptables import fixed
+    whole = fixed.forwarding
+    fixed.forwarding = lambda settings: tuple(rule for rule in whole(settings) if "INVALID" not in str(rule))
+"""
     (tmp_path / "sitecustomize.py").write_text(patch)
     done = run_out_of_window(str(tmp_path))
     assert done.returncode == 1

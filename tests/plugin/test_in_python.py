@@ -97,7 +97,7 @@ def test_a_matrix_needs_the_case_that_is_meant(project: Project) -> None:
     path = project.scenario("x.lab.yaml", "holds")
     path.write_text(path.read_text().replace("spec:\n", "spec:\n  matrix: {podNetwork: [ptp, bridge]}\n", 1))
     project.pytester.makepyfile(
-        """
+        test_x="""
         import pytest
 
         @pytest.mark.lab("x.lab.yaml")
@@ -108,7 +108,7 @@ def test_a_matrix_needs_the_case_that_is_meant(project: Project) -> None:
             assert lab.scenario.network.pod_network == "bridge"
         """
     )
-    result = project.run("test_matrix_needs.py", "test_a_matrix_needs_the_case_that_is_meant.py")
+    result = project.run("test_x.py")
     result.assert_outcomes(errors=1, passed=1)
     result.stdout.fnmatch_lines(["x.lab.yaml: there is 2 cases in its matrix; say case=* with one of 'ptp', 'bridge'"])
 
@@ -127,7 +127,7 @@ def test_the_marker_is_known(project: Project) -> None:
 
 def test_several_engines_each_have_their_turn(project: Project) -> None:
     written(project, "holds")
-    engines = ("--lab-engine", "embedded/iptables", "--lab-engine", "kube-proxy/iptables")
+    engines = ("--lab-engine", "embedded/iptables", "--lab-engine", "embedded@v1.34/iptables")
     result = project.run("test_x.py", "-v", *engines)
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*test_holds?embedded.iptables?*", "*test_holds?kube-proxy.iptables?*"])
+    result.stdout.fnmatch_lines(["*test_holds?embedded.iptables?*", "*test_holds?embedded@v1.34.iptables?*"])
