@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from lab.cluster.allocate import allocate_services
 from lab.cluster.ingress import Pool, give_ingress
-from lab.cluster.objects import KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
+from lab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
 from lab.cluster.slices import derive_slices
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress
@@ -18,6 +18,7 @@ from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from lab.plan.errand import Errand, Fence
 from lab.plan.errands import resolve
 from lab.plan.model import Plan
+from lab.plan.sharing import refuse_neighbours
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
 from lab.scenario.model import AddressTarget, NodeDevice, Position, Preserved, Probe, Scenario, Source
@@ -91,6 +92,7 @@ def assemble(scenario: Scenario) -> Assembly:
         ScenarioError: with a line for each thing that cannot be had, or that is named and not there.
     """
     layout = lay_out(scenario)
+    refuse_neighbours(scenario, layout.plan, [each for each in layout.objects if isinstance(each, EndpointSlice)])
     errands = resolve(scenario, layout.plan, layout.services)
     return Assembly(
         scenario=scenario,

@@ -213,7 +213,7 @@ class Runner:
         counts = await together(meter.end() for meter in meters.values())
         return Evidence(
             sent=turns.sending.sent,
-            observations=tuple(turns.matcher.observations),
+            observations=turns.matcher.observations,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),
