@@ -36,6 +36,7 @@ _IP_HEADER: Final = {4: 20, 6: 40}
 _ICMP: Final = {4: ICMP, 6: ICMPV6}
 _PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
 _TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
+_LOOPBACK: Final = {1: "lo"}  # the first device of every namespace (net/core/dev.c, dev_new_index)
 _NO_LINK_HEADER: Final = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
 
 
@@ -50,7 +51,8 @@ class Tracing:
         """
         self._tracers: dict[str, Tracer] = {}
         self._devices = {
-            node: {end.index: end.device for link in plan.links for end in link.ends if end.namespace == node}
+            node: _LOOPBACK
+            | {end.index: end.device for link in plan.links for end in link.ends if end.namespace == node}
             for node in nodes
         }
         try:
