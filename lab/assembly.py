@@ -4,22 +4,19 @@ Owns: ``assemble`` and ``lay_out``, the way through the pure rooms in their orde
 Must not: touch the kernel, or judge.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from lab.cluster.allocate import allocate_services
-from lab.cluster.ingress import Pool, give_ingress
-from lab.cluster.objects import KubeObject, Node, Pod, Service
-from lab.cluster.slices import derive_slices
+from lab.cluster.objects import KubeObject, Service
+from lab.course import Cluster, begin
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress
-from lab.plan.addresses import AddressPlan, allocate_addresses
 from lab.plan.errand import Errand
 from lab.plan.errands import resolve
 from lab.plan.model import Plan
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
-from lab.scenario.model import NodeDevice, Position, Preserved, Probe, Scenario
+from lab.scenario.model import NodeDevice, Preserved, Probe, Scenario
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out"]
 
@@ -28,23 +25,28 @@ __all__ = ["Assembly", "Layout", "assemble", "lay_out"]
 class Assembly:
     """A scenario with all that follows from it.
 
-    ``objects`` are what the engines see: nodes, pods, Services with everything allocated, and their slices. ``errands``
-    and ``expected_sources`` stand in the order of the scenario's probes.
+    ``course`` is the cluster when the lab begins, and after each step. ``errands`` and ``expected_sources`` stand in
+    the order of all of the scenario's probes, those of its steps too.
     """
 
     scenario: Scenario
     plan: Plan
-    objects: tuple[KubeObject, ...]
+    course: tuple[Cluster, ...]
     errands: tuple[Errand, ...]
     expected_sources: tuple[IPAddress | None, ...]
 
+    @property
+    def objects(self) -> tuple[KubeObject, ...]:
+        """What the engines see when the lab begins: nodes, pods, Services with everything allocated, and slices."""
+        return self.course[0].objects
+
     def errand(self, probe: Probe) -> Errand:
         """The errand of one of the scenario's probes."""
-        return self.errands[self.scenario.probes.index(probe)]
+        return self.errands[self.scenario.all_probes.index(probe)]
 
     def expected_source(self, probe: Probe) -> IPAddress | None:
         """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
-        return self.expected_sources[self.scenario.probes.index(probe)]
+        return self.expected_sources[self.scenario.all_probes.index(probe)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +65,8 @@ def lay_out(scenario: Scenario) -> Layout:
     Raises:
         ScenarioError: with a line for each thing that cannot be had.
     """
-    plan = draw(scenario)
-    services = _allocated(scenario)
-    nodes, pods = _cluster(scenario, allocate_addresses(scenario))
-    given = {(each.namespace, each.service) for each in scenario.slices}
-    derived = derive_slices([each for each in services if (each.namespace, each.name) not in given], pods, nodes)
-    objects: tuple[KubeObject, ...] = (*nodes, *pods, *services, *derived, *scenario.slices)
-    return Layout(scenario=scenario, plan=plan, services=services, objects=objects)
+    cluster = begin(scenario)
+    return Layout(scenario=scenario, plan=draw(scenario), services=cluster.services, objects=cluster.objects)
 
 
 def assemble(scenario: Scenario) -> Assembly:
@@ -78,70 +75,34 @@ def assemble(scenario: Scenario) -> Assembly:
     Raises:
         ScenarioError: with a line for each thing that cannot be had, or that is named and not there.
     """
-    layout = lay_out(scenario)
-    errands = resolve(scenario, layout.plan, layout.services)
+    plan, course = draw(scenario), tuple(_course(scenario))
+    asked = [scenario.probes, *(step.probes for step in scenario.steps)]
+    errands: list[Errand] = []
+    for cluster, probes in zip(course, asked, strict=True):
+        now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
+        errands += resolve(now, plan, cluster.services, first=len(errands), gone=cluster.gone)
     return Assembly(
         scenario=scenario,
-        plan=layout.plan,
-        objects=layout.objects,
-        errands=errands,
-        expected_sources=_expected_sources(scenario, layout.plan, errands),
+        plan=plan,
+        course=course,
+        errands=tuple(errands),
+        expected_sources=_expected_sources(scenario, plan, errands),
     )
 
 
-def _allocated(scenario: Scenario) -> tuple[Service, ...]:
-    pools = [Pool(balancer.name, balancer.pool) for balancer in scenario.load_balancers]
-    try:
-        return give_ingress(allocate_services(scenario.services, scenario.network.service_cidrs), pools)
-    except ScenarioError as error:
-        raise ScenarioError([f"{_position(scenario, problem)}: {problem}" for problem in error.problems]) from None
-
-
-def _position(scenario: Scenario, problem: str) -> Position | str:
-    """Where the Service stands that a problem of allocation is about."""
-    for service, position in zip(scenario.services, scenario.service_positions, strict=False):
-        if problem.startswith(f"Service {service.namespace}/{service.name}: "):
-            return position
-    return scenario.file
-
-
-def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
-    """Nodes and pods as the API server would show them."""
-    nodes = tuple(
-        Node(
-            name=node.name,
-            labels=node.labels,
-            addresses=addresses.node[node.name],
-            pod_cidrs=addresses.pod_network[node.name],
-        )
-        for node in scenario.nodes
-    )
-    pods = tuple(
-        Pod(
-            namespace=group.namespace,
-            name=name,
-            labels=group.labels,
-            node_name=group.node_of(ordinal),
-            addresses=addresses.pod[name],
-            ports=group.ports,
-            hostname=(group.hostname or name) if group.subdomain else "",
-            subdomain=group.subdomain,
-            ready=group.ready,
-            serving=group.serving,
-            terminating=group.terminating,
-        )
-        for group in scenario.pods
-        if group.present
-        for ordinal, name in enumerate(group.pod_names)
-    )
-    return nodes, pods
+def _course(scenario: Scenario) -> Iterator[Cluster]:
+    cluster = begin(scenario)
+    yield cluster
+    for step in scenario.steps:
+        cluster = cluster.after(step)
+        yield cluster
 
 
 def _expected_sources(scenario: Scenario, plan: Plan, errands: Sequence[Errand]) -> tuple[IPAddress | None, ...]:
     problems: list[str] = []
     sources = tuple(
         _expected_source(probe, plan, Family.of(errand.destination), problems)
-        for probe, errand in zip(scenario.probes, errands, strict=True)
+        for probe, errand in zip(scenario.all_probes, errands, strict=True)
     )
     if problems:
         raise ScenarioError(problems)

@@ -28,6 +28,8 @@ from lab.kernel.limits import limit_reached
 from lab.kernel.origins import Origins
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
+    Advance,
+    Advanced,
     Answer,
     Build,
     Built,
@@ -120,6 +122,21 @@ def _owned(error: LabError | OSError, request: Request) -> LabError:
             raise error
 
 
+async def _in_lab(lab: Lab, request: Advance | Send | Dump | Recall) -> Answer:
+    """The answer of the lab that stands."""
+    match request:
+        case Advance():
+            began = time.monotonic()
+            await lab.advance(request)
+            return Advanced(time.monotonic() - began)
+        case Send(errand, trace):
+            return Sent(await lab.send(errand, trace=trace))
+        case Dump(node):
+            return Dumped(await lab.dump(node))
+        case Recall():
+            return await lab.recall()
+
+
 class _Desk:
     """Takes requests, and knows the lab that stands."""
 
@@ -139,12 +156,8 @@ class _Desk:
             match request:
                 case Build():
                     return await self._build(request)
-                case Send(errand, trace):
-                    return Sent(await self._standing().send(errand, trace=trace))
-                case Dump(node):
-                    return Dumped(await self._standing().dump(node))
-                case Recall():
-                    return await self._standing().recall()
+                case Advance() | Send() | Dump() | Recall():
+                    return await _in_lab(self._standing(), request)
                 case Execute():
                     return await self._execute(request)
                 case Examine():
