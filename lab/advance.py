@@ -3,8 +3,8 @@
 Owns: the order in which the parts of a change are made, and the wait for what the step names.
 Must not: judge, or know what the step is for.
 
-First what is below the API, then the API, then the engines: an engine that a step starts begins with the cluster as
-that step leaves it.
+Engines that a step ends are down before anything changes, so they know nothing of the step; those that it starts begin
+with the cluster as the step leaves it.
 
 A pod that is deleted keeps its place on the wire, where taps still tell what comes to it; but nothing leaves its
 namespace any more, as from a machine that is not there. A pod that shares its namespace is gone when all in it are;
@@ -51,13 +51,14 @@ class Course:
             EngineError: an engine did not start, or what the step waits for did not come.
             CapabilityError: a sysctl cannot be written on this machine.
         """
+        await self.fleet.take_down(request.change.engines)
         self._alter_nodes(request)
         self._alter_pods(request)
         for thing in request.deleted:
             self.store.delete(thing.key)
         for thing in request.applied:
             self.store.apply(thing)
-        await self.fleet.act(request.change.engines)
+        await self.fleet.bring_up(request.change.engines)
         if request.until is None:
             await self.fleet.wait_synced(self.store.revision, Deadline.after(_SYNC_SECONDS))
         else:

@@ -117,6 +117,7 @@ class Lab:
         """
         self.wire.spent = f"step {request.step!r} changed it"
         await self.course.advance(request)
+        self.runner.go_on()
 
     async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.

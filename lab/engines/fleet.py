@@ -53,27 +53,27 @@ class Fleet:
         which = tuple(self._running) if nodes is None else nodes
         await together(self._engines[node].wait_synced(revision, deadline) for node in which)
 
-    async def act(self, actions: Mapping[str, EngineAction]) -> None:
-        """Do to each node's engine what is asked for; started means started, and not yet synchronised.
+    async def take_down(self, actions: Mapping[str, EngineAction]) -> None:
+        """Do to each node's engine what makes it or its rules go: kill, stop, the first half of restart, flush."""
+        await together(self._take_down(node, action) for node, action in actions.items())
+
+    async def bring_up(self, actions: Mapping[str, EngineAction]) -> None:
+        """Start an engine anew where that is asked for; started means started, and not yet synchronised.
 
         Raises:
             EngineError: one did not start.
         """
-        await together(self._act(node, action) for node, action in actions.items())
+        begun = (EngineAction.START, EngineAction.RESTART)
+        await together(self._start_anew(node) for node, action in actions.items() if action in begun)
 
-    async def _act(self, node: str, action: EngineAction) -> None:
+    async def _take_down(self, node: str, action: EngineAction) -> None:
         match action:
-            case EngineAction.FLUSH:
-                await self._flush(node)
             case EngineAction.KILL:
                 await self._stop(node, killed=True)
-            case EngineAction.STOP:
+            case EngineAction.STOP | EngineAction.RESTART:
                 await self._stop(node)
-            case EngineAction.RESTART:
-                await self._stop(node)
-                await self._start_anew(node)
-            case EngineAction.START:
-                await self._start_anew(node)
+            case EngineAction.FLUSH:
+                await self._flush(node)
 
     async def _start_anew(self, node: str) -> None:
         """A proxy that begins knows nothing of the one before it but the rules in the kernel."""
