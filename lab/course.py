@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from lab.cluster.allocate import allocate_services
 from lab.cluster.ingress import Pool, give_ingress
-from lab.cluster.objects import EndpointSlice, Key, KubeObject, Node, Pod, Service
+from lab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
 from lab.cluster.slices import derive_slices
 from lab.cluster.updates import keep_allocated
 from lab.errors import ScenarioError
@@ -48,11 +48,13 @@ class Cluster:
 
     @property
     def objects(self) -> tuple[KubeObject, ...]:
-        """Everything, with the slices that follow from the rest: nodes, pods, Services, slices."""
+        """Everything: namespaces, the network of cluster IPs, nodes, pods, Services, and their slices, derived anew."""
         nodes, pods = tuple(self.nodes.values()), tuple(self.pods.values())
         given = {(each.namespace, each.service) for each in self.slices.values()}
         own = [each for each in self.services if (each.namespace, each.name) not in given]
-        return (*nodes, *pods, *self.services, *derive_slices(own, pods, nodes), *self.slices.values())
+        derived = derive_slices(own, pods, nodes)
+        things: tuple[KubeObject, ...] = (*nodes, *pods, *self.services, *derived, *self.slices.values())
+        return (*_namespaces(things), ServiceCIDR(cidrs=self.scenario.network.service_cidrs), *things)
 
     def after(self, step: Step) -> "Cluster":
         """The cluster once a step's change is made.
@@ -94,6 +96,12 @@ def begin(scenario: Scenario) -> Cluster:
         services=_allocated(scenario, scenario.services, lambda problem: _position(scenario, problem)),
         slices={each.key: each for each in scenario.slices},
     )
+
+
+def _namespaces(things: Iterable[KubeObject]) -> tuple[Namespace, ...]:
+    """Those that every cluster has, and those that something is in."""
+    used = dict.fromkeys(("default", "kube-system", *(thing.key.namespace for thing in things)))
+    return tuple(Namespace(name=name) for name in used if name)
 
 
 def _written(services: Iterable[Service], changes: Iterable[ServiceChange]) -> tuple[Service, ...]:
@@ -177,6 +185,8 @@ def _nodes(scenario: Scenario, addresses: AddressPlan) -> Iterator[Node]:
             labels=node.labels,
             addresses=addresses.node[node.name],
             pod_cidrs=addresses.pod_network[node.name],
+            taints=node.taints,
+            deleting=node.terminating,
         )
 
 

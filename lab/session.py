@@ -24,6 +24,8 @@ from lab.messages import (
     Built,
     Close,
     Closed,
+    Dump,
+    Dumped,
     Execute,
     Executed,
     Recall,
@@ -216,6 +218,11 @@ class OpenLab:
             nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
             scenario=Path(self.scenario.file).read_bytes(),
         )
+
+    def rules(self) -> dict[str, str]:
+        """The rules of every node as the kernel holds them, by its name."""
+        nodes = [each.name for each in self.scenario.nodes]
+        return {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS).text for node in nodes}
 
     def _recall(self) -> Recalled:
         return self._ask(Recall(), Recalled, _PROBE_SECONDS)

@@ -7,12 +7,11 @@ Must not: mark packets, or read what a rule says. Its text comes from the tool t
 
 import socket
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from lab.kernel import attributes as nla
 from lab.kernel.dumps import Dump
-from lab.kernel.framing import attributes, messages, nested
+from lab.kernel.framing import ATTRIBUTE, attributes, messages, nested
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.nftables import open_netfilter
 
@@ -43,10 +42,17 @@ _VERDICTS: Final = {
     3: "queue",
 }
 _BUFFER: Final = 1 << 20
+_MOST_KNOWN: Final = 10_000
+
+# Where a report has the packet's identity (nft_trace_notify): behind its nfgenmsg and two numbers.
+_ID_AT: Final = 4 + 8 + 8 + 4
+_ID_BYTES: Final = 4
+_ID_HEAD: Final = ATTRIBUTE.pack(8, _IDENTITY)
+_ROOM: Final = 64 << 20
+_SO_RCVBUFFORCE: Final = 33  # include/uapi/asm-generic/socket.h
 
 
-@dataclass(frozen=True, slots=True)
-class NftEvent:
+class NftEvent(NamedTuple):
     """One report.
 
     Attributes:
@@ -77,10 +83,11 @@ class NftTrace:
 
     def __init__(self, netns: NetNs) -> None:
         """Hear reports from now on. Raises ``OSError`` where the kernel does not let this process."""
+        self._known: dict[bytes, NftEvent] = {}
         with inside(netns):
             self._socket = open_netfilter()
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            self._enlarge()
             # A report is sent to all but port 0, which is what a socket has before it is bound.
             self._socket.bind((0, 0))
             self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
@@ -88,6 +95,17 @@ class NftTrace:
         except OSError:
             self._socket.close()
             raise
+
+    def fileno(self) -> int:
+        """The socket's descriptor, which is readable when there is something to be read."""
+        return self._socket.fileno()
+
+    def _enlarge(self) -> None:
+        """As large a buffer as may be had: root's is not bound to net.core.rmem_max (socket(7))."""
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _ROOM)
+        except PermissionError:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
 
     def read(self) -> list[NftEvent]:
         """What has been reported since this was last asked, in order. Never waits.
@@ -101,11 +119,24 @@ class NftTrace:
                 data = self._socket.recv(_BUFFER)
             except BlockingIOError:
                 return found
-            found += (_event(body) for kind, _, _, body in messages(data) if kind == _TRACE)
+            found += (self._report(body) for kind, _, _, body in messages(data) if kind == _TRACE)
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+    def _report(self, body: bytes) -> NftEvent:
+        """One report. Most are, but for the packet's identity, what others were too, and are read once."""
+        if body[_ID_AT - ATTRIBUTE.size : _ID_AT] != _ID_HEAD:
+            return _event(body)
+        rest = body[:_ID_AT] + body[_ID_AT + _ID_BYTES :]
+        known = self._known.get(rest)
+        if known is None:
+            known = _event(body)
+            if not known.headers and len(self._known) < _MOST_KNOWN:
+                self._known[rest] = known
+            return known
+        return known._replace(identity=_number(body[_ID_AT : _ID_AT + _ID_BYTES]))
 
 
 class RuleOrder:

@@ -48,6 +48,7 @@ _META_NFTRACE: Final = 12
 _META_L4PROTO: Final = 16
 _GROUP: Final = 0  # the group that legacy iptables traces to
 _LEGACY: Final = "TRACE: "
+_OURS: Final = "proxylab entry"  # rules under test may log to the group, too
 
 # Where iptables hangs its chains: the number of the hook, and the table's priority there (enum nf_ip_hook_priorities in
 # include/uapi/linux/netfilter_ipv4.h). A packet meets hooks in the order of their numbers, and tables in theirs.
@@ -130,13 +131,14 @@ class Tracer:
                 self._trace = NftTrace(netns)
                 opened.callback(self._trace.close)
                 self._table = OwnTable(netns, _TABLE, _CHAINS)
+                opened.callback(self._table.close)
+                self._order = RuleOrder(netns)
             except OSError as error:
                 raise CapabilityError(
                     f"tracing of packets in a network namespace ({error})",
                     "as root: 'modprobe -a nf_tables nfnetlink_log nft_log'",
                 ) from error
             opened.pop_all()
-        self._order = RuleOrder(netns)
 
     def arm(self, matches: Sequence[Match]) -> None:
         """Trace packets of any of ``matches`` from now on. What was told before is forgotten."""
@@ -208,9 +210,9 @@ def _passages(logged: Sequence[Logged], told: Sequence[NftEvent]) -> list[_Passa
     """
     passages: list[_Passage] = []
     for line in logged:
-        if not line.prefix.startswith(_LEGACY):
+        if line.prefix == _OURS:
             passages.append(_Passage(line))
-        elif passages:
+        elif passages and line.prefix.startswith(_LEGACY):
             passages[-1].legacy.append(line)
     by_identity: dict[int, _Passage] = {}
     opened = iter(passages)
@@ -266,4 +268,4 @@ def _tracing(match: Match) -> Iterator[bytes]:
         yield from equal(expression("payload", register, *place), wanted.value)
     yield expression("immediate", register, nla.nested(2, nla.raw(1, b"\1")))
     yield expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER_1))
-    yield expression("log", nla.short(1, _GROUP))
+    yield expression("log", nla.short(1, _GROUP), nla.text(2, _OURS))

@@ -22,7 +22,7 @@ from lab.scenario.problems import Problems, listed, shown
 
 __all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
 
-RUNNING_MODES: Final = (Mode.IPTABLES,)
+RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
 
 
 def _any(_value: object) -> bool:
@@ -94,7 +94,7 @@ def refuse_missing(parts: Parts, inventory: Inventory, configurations: Sequence[
         what = "not yet: this version can run none of these modes"
         problems.add(modes.spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     for place in configurations:
-        if place["mode"].value in (Mode.IPVS, Mode.NFTABLES):
+        if place["mode"].value == Mode.IPVS:
             _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
     asked = [(parts.probes, spec["probes"])]
     asked += [(step.probes, spec["steps"][number]["probes"]) for number, step in enumerate(parts.steps)]

@@ -24,6 +24,8 @@ def _nodes(families: list[str]) -> st.SearchStrategy[_Document]:
         {},
         optional={
             "labels": st.fixed_dictionaries({"topology.kubernetes.io/zone": st.sampled_from(_ZONES)}),
+            "taints": st.just(["ToBeDeletedByClusterAutoscaler"]),
+            "terminating": st.booleans(),
             "sysctls": st.fixed_dictionaries({"net.ipv4.conf.all.route_localnet": st.sampled_from(["0", "1"])}),
             "addresses": st.just([{"address": balanced, "device": "lo"}]),
             "daemons": st.fixed_dictionaries({"kubelet": st.fixed_dictionaries({"port": st.integers(1, 65535)})}),

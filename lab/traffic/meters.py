@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from lab.errors import InternalError
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.xtables import Entry, Kind, Snapshot, TableReader
+from lab.plan.errand import Errand
 from lab.traffic.counters import policy_text, rule_counts, rule_texts
 from lab.verdict.evidence import RuleCount
 
@@ -31,8 +32,12 @@ Save = Callable[[], Awaitable[str]]
 class Meter(Protocol):
     """Counts between ``begin`` and ``end``."""
 
-    async def begin(self) -> None:
-        """Remember what the rules of the node have counted so far."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that happened between ``begin`` and ``end`` was counted."""
+
+    async def begin(self, errand: Errand) -> None:
+        """Remember what the rules of the node have counted so far; from now on it is ``errand`` that they count."""
 
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that have counted since."""
@@ -52,7 +57,12 @@ class TextMeter:
         self._save = save
         self._before = ""
 
-    async def begin(self) -> None:
+    @property
+    def is_whole(self) -> bool:
+        """Counters forget nothing."""
+        return True
+
+    async def begin(self, _errand: Errand) -> None:
         """Remember what the rules of the node have counted so far."""
         self._before = await self._save()
 
@@ -101,7 +111,12 @@ class TableMeter:
         self._layouts: dict[str, _Layout] = {}
         self._before: dict[str, tuple[_Layout, bytes]] = {}
 
-    async def begin(self) -> None:
+    @property
+    def is_whole(self) -> bool:
+        """Counters forget nothing."""
+        return True
+
+    async def begin(self, _errand: Errand) -> None:
         """Remember what the rules of the node have counted so far."""
         self._before = await self._read()
 

@@ -164,7 +164,7 @@ class Runner:
         started = time.monotonic()
         family = Family.of(errand.destination)
         meters = {node: self._meters[node, family] for node in errand.nodes}
-        await together(meter.begin() for meter in meters.values())
+        await together(meter.begin(errand) for meter in meters.values())
         identity = self._identities.issue(errand.flows)
         ports = self._source_ports(errand)
         turns = self._prepare(errand, identity, ports)
@@ -184,7 +184,7 @@ class Runner:
             observations=tuple(turns.matcher.observations),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
-            counted=errand.nodes,
+            counted=tuple(node for node, meter in meters.items() if meter.is_whole),
             fences=turns.fences.reports(),
             unpinned=turns.unpinned,
             losses=losses,

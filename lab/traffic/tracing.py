@@ -72,9 +72,10 @@ class Tracing:
         Raises:
             InternalError: the kernel's log overflowed, so that steps are missing.
         """
+        for tracer in self._tracers.values():
+            tracer.disarm()
         passages: list[list[TraceStep]] = []
         for node, tracer in self._tracers.items():
-            tracer.disarm()
             try:
                 events = tracer.read()
             except OSError as error:

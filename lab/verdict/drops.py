@@ -70,9 +70,20 @@ def kernel_drop(errand: Errand, evidence: Evidence, packets: int, plan: Plan | N
     if not packets:
         return None
     for count in evidence.kernel:
-        if count.packets == packets and count.counter in _REASONS:
+        if (
+            count.packets == packets
+            and count.counter in _REASONS
+            and _counts(count.counter, errand.destination.version)
+        ):
             return KernelDrop(count.node, _REASONS[count.counter], packets, count.counter)
     return _unrouted(errand, evidence, packets, plan)
+
+
+def _counts(counter: str, version: int) -> bool:
+    """Whether a counter counts packets of that IP version; connection tracking counts both in one."""
+    if counter.startswith("Conntrack"):
+        return True
+    return counter.startswith("Ip6") is (version == 6)
 
 
 def _unrouted(errand: Errand, evidence: Evidence, packets: int, plan: Plan | None) -> KernelDrop | None:

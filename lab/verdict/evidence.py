@@ -122,13 +122,21 @@ class HttpReport:
 
 @dataclass(frozen=True, slots=True)
 class RuleCount:
-    """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save prints it."""
+    """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save or nft prints it.
+
+    Where the kernel told of each packet what the rule did with it, ``target`` is that, in iptables' word (``DROP``,
+    ``REJECT``, ``DNAT``, ``MASQUERADE``): then the packets are of the probe, and ``destination`` is where a translation
+    sent them. Else ``target`` is empty, and the rule's text must say all of it.
+    """
 
     node: str
     table: str
     chain: str
     text: str
     packets: int
+    target: str = ""
+    destination: IPAddress | None = None
+    destination_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,12 @@ What each outcome needs, for every flow of the probe:
   and the author says at which hop it ends, it was seen last there. Or the stack of a node counted every packet as
   dropped before any fence was sent (``drops``): then no packet is left to be late.
 * ``untranslated``: a device of a node saw it leave under the address that was dialled, or somebody got it so; no pod
-  saw it under its own, and the sender heard nothing but that it cannot be delivered.
+  saw it under its own, no device saw it under any other, no DNAT rule counted, and the sender heard nothing but that it
+  cannot be delivered.
 
-Flows by kernel sockets have a second witness. Where it contradicts the taps about a flow, nobody knows.
+Flows by kernel sockets have a second witness, and connection tracking is another. Where one contradicts the taps about
+the way of a flow, nobody knows. A reply from a wrong address is wrong all the same: the sender heard it, and no other
+witness can unsay that; that conntrack has lost the flow is rather why it came.
 """
 
 from collections import Counter
@@ -139,7 +142,7 @@ def _beside_the_point(case: Case) -> Iterator[Verdict]:
 def _judge_outcome(case: Case) -> Verdict:
     outcome = case.probe.expect.outcome
     if outcome is Outcome.UNTRANSLATED:
-        return judge_untranslated(case)
+        return judge_untranslated(case, _signs_of_translation(case))
     observed = fates(case)
     wanted = _FATE[outcome]
     findings = Findings()
@@ -213,7 +216,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
     from before would go the old way, and no rule would be asked.
     """
-    if not case.evidence.counted:
+    if not set(case.errand.nodes) <= set(case.evidence.counted):
         return
     dialled = (case.errand.destination, case.errand.port)
     got = Counter((flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived)
@@ -223,6 +226,13 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     for where, flows in got.items():
         if where != dialled and counted[where] < flows:
             yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
+
+
+def _signs_of_translation(case: Case) -> Iterator[str]:
+    """DNAT rules that counted: nothing else but the probe was under way that they could have translated."""
+    for rule in translations(case.evidence.counts):
+        to = endpoint(*rule.translates_to) if rule.translates_to else rule.value("--to-destination")
+        yield f"a DNAT rule to {to} counted {amount(rule.count.packets, 'packet')} on {rule.count.node}"
 
 
 def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:

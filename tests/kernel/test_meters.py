@@ -66,7 +66,7 @@ async def compared(launcher: Launcher, variant: str) -> list[Any]:
         meters = [TextMeter("n", save), TableMeter("n", READERS[variant](netns, family), save)]
         for change in ("", MORE, ""):
             for meter in meters:
-                await meter.begin()
+                await meter.begin(None)
             with inside(netns):
                 sock = socket.socket(kind, socket.SOCK_DGRAM)
             with sock:
@@ -113,7 +113,7 @@ async def savings(launcher: Launcher) -> int:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     meter = TableMeter("n", TableReader(netns, Family.IPV4), save)
     for _ in range(10):
-        await meter.begin()
+        await meter.begin(None)
         sock.sendto(b"", ("127.0.0.1", 9))
         assert await meter.end()
     sock.close()
