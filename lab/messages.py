@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
+from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand
 from lab.plan.model import Plan, Route, Sysctl
 from lab.scenario.model import Change, Until
 from lab.verdict.evidence import Capture, Evidence
+from lab.verdict.segments import Spoken
 
 __all__ = [
     "Advance",
@@ -25,6 +27,8 @@ __all__ = [
     "Built",
     "Close",
     "Closed",
+    "Converse",
+    "Conversed",
     "Dump",
     "Dumped",
     "Examine",
@@ -87,6 +91,13 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Converse:
+    """Hold a dialogue in the lab that stands. Answer: ``Conversed``."""
+
+    dialogue: Dialogue
+
+
+@dataclass(frozen=True, slots=True)
 class Dump:
     """Ask for the rules of one node as the kernel holds them. Answer: ``Dumped``."""
 
@@ -117,7 +128,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Advance | Send | Dump | Recall | Execute | Examine | Close
+Request = Build | Advance | Send | Converse | Dump | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +173,13 @@ class Sent:
     """What was seen of an errand."""
 
     evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Conversed:
+    """What was seen of a dialogue."""
+
+    spoken: Spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,4 +247,4 @@ class Failed:
     fault: Fault
 
 
-Answer = Ready | Built | Advanced | Sent | Dumped | Recalled | Executed | Examined | Closed | Failed
+Answer = Ready | Built | Advanced | Sent | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed

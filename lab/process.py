@@ -35,6 +35,8 @@ from lab.messages import (
     Built,
     Close,
     Closed,
+    Converse,
+    Conversed,
     Dump,
     Dumped,
     Examine,
@@ -122,21 +124,6 @@ def _owned(error: LabError | OSError, request: Request) -> LabError:
             raise error
 
 
-async def _in_lab(lab: Lab, request: Advance | Send | Dump | Recall) -> Answer:
-    """The answer of the lab that stands."""
-    match request:
-        case Advance():
-            began = time.monotonic()
-            await lab.advance(request)
-            return Advanced(time.monotonic() - began)
-        case Send(errand, trace):
-            return Sent(await lab.send(errand, trace=trace))
-        case Dump(node):
-            return Dumped(await lab.dump(node))
-        case Recall():
-            return await lab.recall()
-
-
 class _Desk:
     """Takes requests, and knows the lab that stands."""
 
@@ -156,16 +143,32 @@ class _Desk:
             match request:
                 case Build():
                     return await self._build(request)
-                case Advance() | Send() | Dump() | Recall():
-                    return await _in_lab(self._standing(), request)
-                case Execute():
-                    return await self._execute(request)
                 case Examine():
                     return Examined(await examine(self._launcher))
                 case Close():
                     return await self._close()
+                case _:
+                    return await self._ask_lab(request, self._standing())
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
+
+    async def _ask_lab(self, request: Advance | Send | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
+        match request:
+            case Advance():
+                began = time.monotonic()
+                await lab.advance(request)
+                return Advanced(time.monotonic() - began)
+            case Send(errand, trace):
+                return Sent(await lab.send(errand, trace=trace))
+            case Converse(dialogue):
+                return Conversed(await lab.converse(dialogue))
+            case Dump(node):
+                return Dumped(await lab.dump(node))
+            case Recall():
+                return await lab.recall()
+            case Execute(place, argv, seconds):
+                done = await lab.execute(place, argv, Deadline.after(seconds))
+                return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     async def _iptables(self, asked: str) -> IptablesVariant:
         """The variant of that name, or the best one; tried once."""
@@ -247,10 +250,6 @@ class _Desk:
             await wait_until(lambda: not look(), Deadline.after(_SEE_OFF_SECONDS), f"nothing to be left when {after}")
         except DeadlineExceededError:
             raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
-
-    async def _execute(self, request: Execute) -> Executed:
-        done = await self._standing().execute(request.place, request.argv, Deadline.after(request.seconds))
-        return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def _standing(self) -> Lab:
         if self._lab is None:

@@ -100,7 +100,7 @@ class FakeSession:
         with self._journal.open("a") as journal:
             journal.write(f"{event}\n")
 
-    def open(self, scenario: Scenario) -> "FakeLab":
+    def open(self, scenario: Scenario, source: str = "") -> "FakeLab":
         if (error := _MEETS.get(scenario.name)) is not None:
             raise error
         self.note(f"open {scenario.name}")
@@ -122,6 +122,9 @@ class FakeLab:
 
     def is_past(self, probe: Probe) -> bool:
         return self._made > self.scenario.steps_before(probe)
+
+    def add(self, probe: Probe) -> None:
+        self._session.note(f"add {probe.name}")
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         for step in self.scenario.steps[self._made : self.scenario.steps_before(probe)]:
