@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lab.cluster.allocate import allocate_services
 from lab.cluster.ingress import Pool, give_ingress
-from lab.cluster.objects import KubeObject, Node, Pod, Service
+from lab.cluster.objects import KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
 from lab.cluster.slices import derive_slices
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress
@@ -68,7 +68,8 @@ def lay_out(scenario: Scenario) -> Layout:
     nodes, pods = _cluster(scenario, allocate_addresses(scenario))
     given = {(each.namespace, each.service) for each in scenario.slices}
     derived = derive_slices([each for each in services if (each.namespace, each.name) not in given], pods, nodes)
-    objects: tuple[KubeObject, ...] = (*nodes, *pods, *services, *derived, *scenario.slices)
+    things: tuple[KubeObject, ...] = (*nodes, *pods, *services, *derived, *scenario.slices)
+    objects = (*_namespaces(things), ServiceCIDR(cidrs=scenario.network.service_cidrs), *things)
     return Layout(scenario=scenario, plan=plan, services=services, objects=objects)
 
 
@@ -87,6 +88,12 @@ def assemble(scenario: Scenario) -> Assembly:
         errands=errands,
         expected_sources=_expected_sources(scenario, layout.plan, errands),
     )
+
+
+def _namespaces(things: Sequence[KubeObject]) -> tuple[Namespace, ...]:
+    """Those that every cluster has, and those that something is in."""
+    used = dict.fromkeys(("default", "kube-system", *(thing.key.namespace for thing in things)))
+    return tuple(Namespace(name=name) for name in used if name)
 
 
 def _allocated(scenario: Scenario) -> tuple[Service, ...]:
@@ -113,6 +120,8 @@ def _cluster(scenario: Scenario, addresses: AddressPlan) -> tuple[tuple[Node, ..
             labels=node.labels,
             addresses=addresses.node[node.name],
             pod_cidrs=addresses.pod_network[node.name],
+            taints=node.taints,
+            deleting=node.terminating,
         )
         for node in scenario.nodes
     )

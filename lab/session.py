@@ -17,7 +17,21 @@ from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError
 from lab.garbage import uncollected
-from lab.messages import Build, Built, Close, Closed, Execute, Executed, Recall, Recalled, Request, Send, Sent
+from lab.messages import (
+    Build,
+    Built,
+    Close,
+    Closed,
+    Dump,
+    Dumped,
+    Execute,
+    Executed,
+    Recall,
+    Recalled,
+    Request,
+    Send,
+    Sent,
+)
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.plan.names import ROUTER
@@ -172,6 +186,11 @@ class OpenLab:
             nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
             scenario=Path(self.scenario.file).read_bytes(),
         )
+
+    def rules(self) -> dict[str, str]:
+        """The rules of every node as the kernel holds them, by its name."""
+        nodes = [each.name for each in self.scenario.nodes]
+        return {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS).text for node in nodes}
 
     def _recall(self) -> Recalled:
         return self._ask(Recall(), Recalled, _PROBE_SECONDS)

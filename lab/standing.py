@@ -14,14 +14,19 @@ from typing import Final, Self
 
 from lab.cluster.objects import Service
 from lab.cluster.store import Store
+from lab.control.apiserver import API_PORT, ApiServer
 from lab.control.balancers import HealthChecks
+from lab.engines.barrier import Barrier, without_barrier
 from lab.engines.catalogue import make_engine
+from lab.engines.ground import Cluster, Place
+from lab.engines.names import NFT_TABLE, mode_of
 from lab.engines.protocol import Engine
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
-from lab.kernel.netns import NetNs
+from lab.kernel.nft import NftTool
+from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.sysctl import read_sysctl
@@ -31,7 +36,8 @@ from lab.plan.errand import Errand
 from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
-from lab.traffic.meters import Meter, TableMeter, TextMeter
+from lab.traffic.meters import Meter, TableMeter
+from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
 from lab.wire import Wire
@@ -83,11 +89,15 @@ class Lab:
             store = Store()
             tools = _tools(wire, launcher, variant)
             await _masquerade(request.plan, tools)
-            engines = await _run_engines(request, wiring, store, tools, stack)
+            places = {
+                name: Place(wiring.namespaces[name], launcher, f"{wire.number}/{name}", tool)
+                for name, tool in tools.items()
+            }
+            engines = await _run_engines(request, places, store, stack)
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            runner = await _open_runner(request, wire, tools, variant, stack)
+            runner = await _open_runner(request, wire, places, stack)
             stages.append(_Mark("open responders", time.monotonic()))
             return cls(
                 number,
@@ -118,11 +128,11 @@ class Lab:
         """The rules of one node as the kernel holds them."""
         if node not in self.engines:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.engines)}")
-        return await self.engines[node].dump()
+        return without_barrier(await self.engines[node].dump())
 
     async def recall(self) -> Recalled:
         """What is left of the last errand: its frames, and every node as it stands now."""
-        rules = await together(engine.dump() for engine in self.engines.values())
+        rules = await together(self.dump(node) for node in self.engines)
         nodes = zip(self.engines.items(), rules, strict=True)
         records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
         balanced = () if self._health_checks is None else self._health_checks.standing
@@ -155,14 +165,12 @@ def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str
     return {name: IptablesTool(launcher, namespaces[name], f"{wire.number}/{name}", variant) for name in nodes}
 
 
-async def _open_runner(
-    request: Build, wire: Wire, tools: Mapping[str, IptablesTool], variant: IptablesVariant, stack: AsyncExitStack
-) -> Runner:
+async def _open_runner(request: Build, wire: Wire, places: Mapping[str, Place], stack: AsyncExitStack) -> Runner:
     """The traffic of the lab, with a meter for the rules of each node and family."""
     namespaces = wire.wiring.namespaces
     meters = {
-        (name, family): _meter(namespaces[name], tool, variant, family)
-        for name, tool in tools.items()
+        (name, family): _meter(request.engine.name, place, family)
+        for name, place in places.items()
         for family in request.engine.families
     }
     runner = Runner(namespaces, request.plan, meters, request.seed, served=_served(request), watch=wire.watch)
@@ -181,12 +189,12 @@ async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
 
 
 async def _run_engines(
-    request: Build, wiring: Wiring, store: Store, tools: Mapping[str, IptablesTool], stack: AsyncExitStack
+    request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack
 ) -> dict[str, Engine]:
     """Put the objects into the store and an engine into every node; when this returns, all have programmed them."""
-    engines = {
-        name: make_engine(request.engine, name, store, tool, wiring.namespaces[name]) for name, tool in tools.items()
-    }
+    cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
+    stack.push_async_callback(cluster.api.close)
+    engines = {name: make_engine(request.engine, name, place, cluster) for name, place in places.items()}
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     deadline = Deadline.after(_SYNC_SECONDS)
     for engine in engines.values():
@@ -211,16 +219,18 @@ async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) ->
 def _served(request: Build) -> Iterator[int]:
     """The ports on which proxies listen in their nodes."""
     configuration = request.engine.configuration
-    yield from (each.port for each in (configuration.healthz, configuration.metrics))
+    yield from (API_PORT, configuration.healthz.port, configuration.metrics.port)
     yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
 
 
-def _meter(netns: NetNs, tool: IptablesTool, variant: IptablesVariant, family: Family) -> Meter:
-    """The cheapest way to read the counters of this node's rules for one family."""
-    save = partial(tool.save_all, family)
-    if variant.name == "legacy":
-        return TableMeter(netns.name, TableReader(netns, family), save)
-    return TextMeter(netns.name, save)
+def _meter(engine: str, place: Place, family: Family) -> Meter:
+    """The cheapest way to read what the rules of this node counted for one family."""
+    if mode_of(engine) == "nftables":
+        nft = NftTool(place.launcher, place.netns, place.name)
+        return TraceMeter(place.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
+    is_legacy = place.tool.variant.name == "legacy"
+    reader = TableReader(place.netns, family) if is_legacy else NftTableReader(place.netns, family)
+    return TableMeter(place.netns.name, reader, partial(place.tool.save_all, family))
 
 
 @dataclass(frozen=True, slots=True)

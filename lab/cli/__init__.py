@@ -29,7 +29,9 @@ of 700 a tenth of the time of a short verb goes into looking through them."""
 
 _VERBS: Final = {
     "check": "Say every mistake of scenario files, and run nothing.",
+    "diff": "Run the same probes on several engines, and say what differs.",
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
+    "engines": "List what can be run, and where a kube-proxy can be had.",
     "graph": "Draw the wire of a scenario as text, Mermaid or SVG.",
     "init": "Write a commented scenario to begin with.",
     "judge": "Judge recorded probes again, from their evidence alone.",

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from lab.capability import Capability
-from lab.cli.color import wants_color
+from lab.cli.color import COLOR, wants_color
 from lab.client import LabProcess
 from lab.errors import CapabilityError, ExitCode
 from lab.messages import Examine, Examined, Ready
@@ -49,8 +49,8 @@ docker run --rm --cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=u
 @click.command("doctor", short_help="Say what this machine can do for a lab, and what would cure the rest.")
 @click.option("--ci", is_flag=True, help="Print the lines that let GitHub Actions, GitLab and docker run a lab.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--no-color", is_flag=True, help="No colours; nor are there where NO_COLOR is set or no terminal reads.")
-def command(*, ci: bool, output: str, no_color: bool) -> ExitCode:
+@COLOR
+def command(*, ci: bool, output: str, color: str) -> ExitCode:
     """Try everything a lab may need of this machine; say what is there, what each lack costs, and its cure.
 
     Exits with 0 where labs can be built, whatever else is missing, and with 4 where they cannot.
@@ -73,8 +73,7 @@ def command(*, ci: bool, output: str, no_color: bool) -> ExitCode:
         }
         click.echo(json.dumps(document, indent=2))
     else:
-        color = wants_color(sys.stdout, forbidden=no_color)
-        click.echo("\n".join(_lines(ready, capabilities)), color=color)
+        click.echo("\n".join(_lines(ready, capabilities)), color=wants_color(sys.stdout, color))
     return ExitCode.CAPABILITY if lacking else ExitCode.OK
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from lab.cli.color import wants_color
+from lab.cli.color import COLOR, wants_color
 from lab.errors import ExitCode
 from lab.report import exit_code, run_lines
 from lab.report.bundle import CASE, PLAN, Recorded, read_case, read_plan
@@ -25,8 +25,8 @@ __all__ = ["command"]
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE…", type=click.Path(path_type=Path, exists=True))
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("--trace", is_flag=True, help="Show the way of each packet that was traced.")
-@click.option("--no-color", is_flag=True, help="No colours; nor are there where NO_COLOR is set or no terminal reads.")
-def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, no_color: bool) -> ExitCode:
+@COLOR
+def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, color: str) -> ExitCode:
     """Judge the probes in BUNDLE… again, from their evidence alone.
 
     A directory stands for every bundle below it. `proxylab run` and pytest record them.
@@ -43,7 +43,7 @@ def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, no_color: 
         _compare(file, recorded, verdict)
         results.append(_result(recorded, _complete(file, recorded, verdict)))
     lines = run_lines(results, verbosity=int(verbose), traces=trace)
-    click.echo("\n".join(lines), color=wants_color(sys.stdout, forbidden=no_color))
+    click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
     return exit_code(results)
 
 

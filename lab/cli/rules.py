@@ -19,7 +19,7 @@ from lab.engines.embedded.iptables.restore import restore
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ClusterView
 from lab.engines.embedded.settings import ProxySettings
-from lab.engines.names import ENGINES, mode_of, version_of
+from lab.engines.names import EMBEDDED, mode_of, version_of
 
 __all__ = ["command"]
 
@@ -27,7 +27,7 @@ __all__ = ["command"]
 @click.command("rules", short_help="Print the rules that an engine would program into a node.")
 @FILE
 @click.option("--node", metavar="NAME", help="The node; without it, the scenario's first.")
-@click.option("--engine", type=click.Choice(ENGINES), default=ENGINES[0], show_default=True, help="The engine.")
+@click.option("--engine", type=click.Choice(EMBEDDED), default=EMBEDDED[0], show_default=True, help="The engine.")
 @CASE
 def command(*, file: Path, node: str | None, engine: str, case_id: str | None) -> None:
     """Print the rules that the engine would load into a node of the scenario FILE, as iptables-restore(8) reads them.

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from lab.bundles import Shelf
-from lab.cli.color import wants_color
+from lab.cli.color import COLOR, wants_color
+from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import FILES, load_all
-from lab.engines.names import ENGINES, IPTABLES, mode_of, version_of
+from lab.engines.names import mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
@@ -40,18 +41,7 @@ _COLOURS: Final = {
 
 @click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
 @FILES
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default=ENGINES[0],
-    show_default=True,
-    help="The engine to run in every node.",
-)
-@click.option(
-    "--iptables",
-    type=click.Choice(IPTABLES),
-    help="The variant of iptables that loads the rules; by default the first that works on this machine.",
-)
+@engine_options
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option(
@@ -73,14 +63,14 @@ _COLOURS: Final = {
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--no-color", is_flag=True, help="No colours; nor are there where NO_COLOR is set or no terminal reads.")
+@COLOR
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
+    /,
     *,
     files: tuple[Path, ...],
     engine: str,
-    iptables: str | None,
     names: tuple[str, ...],
     trace: bool,
     seed: int,
@@ -89,7 +79,8 @@ def command(
     verbose: bool,
     quiet: bool,
     output: str,
-    no_color: bool,
+    color: str,
+    **of_engine: Any,
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
@@ -104,15 +95,16 @@ def command(
         return ExitCode.NOTHING_SELECTED
     results = []
     shelf = None if no_bundles else Shelf(bundle_dir)
-    with (make_session or Session)(EngineChoice(engine, iptables=iptables or ""), seed) as session:
+    with (make_session or Session)(choice_of(engine, **of_engine), seed) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
             results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf))
-    if output == "json":
-        click.echo(to_json(results))
-    else:
-        lines = run_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint)
-        click.echo("\n".join(lines), color=wants_color(sys.stdout, forbidden=no_color))
+        # Before the session is closed, which may find something left: no reason to keep what was judged to oneself.
+        if output == "json":
+            click.echo(to_json(results))
+        else:
+            lines = run_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint)
+            click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
     return exit_code(results)
 
 
@@ -162,6 +154,8 @@ def _run(
     skipped, fault = None, None
     try:
         with closing(session.open(scenario)) as lab:
+            if lab.built.reused:
+                click.echo(f"{scenario.file}: on the wire of the lab before it, made as new", err=True)
             for probe in probes:
                 verdict = lab.probe(probe, trace=trace)
                 if shelf is not None:

@@ -10,13 +10,13 @@ from contextlib import closing
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
+from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import load_all
-from lab.engines.names import ENGINES, mode_of, version_of
-from lab.engines.protocol import EngineChoice
+from lab.engines.names import mode_of, version_of
 from lab.errors import ExitCode
 from lab.ip import Protocol
 from lab.scenario.cases import cases
@@ -54,11 +54,11 @@ _FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LO
               show_default=True, help="The front of a Service that is dialled.")  # fmt: skip
 @click.option("--node", help="The node that is dialled, or that the router hands the packet to.")
 @click.option("--udp", is_flag=True, help="Send a datagram; without it, the protocol of the port that is dialled.")
-@click.option("--engine", type=click.Choice(ENGINES), default=ENGINES[0], show_default=True,
-              help="The engine to run in every node.")  # fmt: skip
+@engine_options
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
+    /,
     *,
     file: Path,
     sender: str,
@@ -67,6 +67,7 @@ def command(
     node: str | None,
     udp: bool,
     engine: str,
+    **of_engine: Any,
 ) -> ExitCode:
     """Build the lab of the scenario FILE, send one packet FROM a pod or host, and tell its way there and back.
 
@@ -89,7 +90,7 @@ def command(
     if any(sender == each.name for each in scenario.nodes):
         raise click.UsageError(f"FROM: {sender!r} is a node; a packet can be traced from a pod or an outside host")
     with (
-        (make_session or Session)(EngineChoice(engine)) as session,
+        (make_session or Session)(choice_of(engine, **of_engine)) as session,
         closing(session.open(replace(scenario, probes=(probe,)))) as lab,
     ):
         click.echo(f"{scenario.file}: {probe.name}", err=True)

@@ -1,4 +1,4 @@
-"""A ``KubeProxyConfiguration`` after defaulting, as far as a proxy on Linux in mode iptables goes by it.
+"""A ``KubeProxyConfiguration`` after defaulting, as far as a proxy on Linux goes by it.
 
 Owns: ``ProxyConfiguration`` with kube-proxy's own defaults (pkg/proxy/apis/config/v1alpha1/defaults.go).
 Must not: read documents (``scenario.configuration`` does), or know what an engine makes of it.
@@ -6,13 +6,14 @@ Must not: read documents (``scenario.configuration`` does), or know what an engi
 Times are in seconds.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address
 
 from lab.ip import IPAddress, IPNetwork
 
-__all__ = ["ConntrackTimeouts", "DetectLocalMode", "ProxyConfiguration", "SocketAddress"]
+__all__ = ["ConntrackTimeouts", "DetectLocalMode", "NftablesConfiguration", "ProxyConfiguration", "SocketAddress"]
 
 
 class DetectLocalMode(StrEnum):
@@ -50,6 +51,16 @@ class ConntrackTimeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NftablesConfiguration:
+    """``nftables``: what mode nftables has of its own, where the keys of ``iptables`` do not count."""
+
+    masquerade_bit: int = 14
+    masquerade_all: bool = False
+    sync_period: float = 30
+    min_sync_period: float = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyConfiguration:
     """The configuration of every proxy in the cluster.
 
@@ -58,6 +69,7 @@ class ProxyConfiguration:
         cluster_cidrs: ``None`` where the document does not say: the lab's own pod networks. Empty: no detector.
         node_port_addresses: networks; none of a family means all local addresses.
         node_port_primary: ``nodePortAddresses: [primary]``, the node's own addresses as its Node object has them.
+        feature_gates: for the real kube-proxy, whose gates they are; the embedded engine has none.
     """
 
     detect_local_mode: DetectLocalMode = DetectLocalMode.CLUSTER_CIDR
@@ -75,3 +87,5 @@ class ProxyConfiguration:
     conntrack: ConntrackTimeouts = ConntrackTimeouts()
     healthz: SocketAddress = SocketAddress(IPv4Address("0.0.0.0"), 10256)  # noqa: S104 - as kube-proxy does
     metrics: SocketAddress = SocketAddress(IPv4Address("127.0.0.1"), 10249)
+    nftables: NftablesConfiguration = NftablesConfiguration()
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)

@@ -15,16 +15,19 @@ from typing import NamedTuple
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 
 __all__ = [
+    "ClusterEvent",
     "Endpoint",
     "EndpointPort",
     "EndpointSlice",
     "Key",
     "KubeObject",
     "LoadBalancerIngress",
+    "Namespace",
     "Node",
     "Pod",
     "PodPort",
     "Service",
+    "ServiceCIDR",
     "ServicePort",
     "ServiceType",
     "TrafficPolicy",
@@ -37,7 +40,7 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 class Key(NamedTuple):
-    """Where an object stands in the store. Nodes have an empty namespace."""
+    """Where an object stands in the store. What belongs to the whole cluster has an empty namespace."""
 
     kind: str
     namespace: str
@@ -217,4 +220,55 @@ class Pod:
         return Key("Pod", self.namespace, self.name)
 
 
-KubeObject = Service | EndpointSlice | Node | Pod
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A v1 Namespace."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """The object's place in the store."""
+        return Key("Namespace", "", self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceCIDR:
+    """A networking.k8s.io/v1 ServiceCIDR: where cluster IPs come from (KEP-1880)."""
+
+    name: str = "kubernetes"
+    cidrs: tuple[IPNetwork, ...]
+
+    @property
+    def key(self) -> Key:
+        """The object's place in the store."""
+        return Key("ServiceCIDR", "", self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEvent:
+    """An events.k8s.io/v1 Event: what a component of the cluster has to say about an object.
+
+    ``regarding`` names that object by kind, namespace and name. ``count`` is how often it was said (``series.count``).
+    """
+
+    namespace: str = "default"
+    name: str
+    regarding: Key
+    reason: str
+    note: str = ""
+    type: str = "Normal"
+    action: str = ""
+    reporter: str = ""
+    reporting_instance: str = ""
+    time: str = ""
+    count: int = 1
+
+    @property
+    def key(self) -> Key:
+        """The object's place in the store."""
+        return Key("Event", self.namespace, self.name)
+
+
+KubeObject = Service | EndpointSlice | Node | Pod | Namespace | ServiceCIDR | ClusterEvent

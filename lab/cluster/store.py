@@ -31,11 +31,15 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change. ``object`` is the new state, or the last one before a deletion."""
+    """One change. ``object`` is the new state, or the last one before a deletion.
+
+    ``previous`` is the state that a modification replaced: a watch with a selector must know whether it was selected.
+    """
 
     type: EventType
     object: KubeObject
     revision: int
+    previous: KubeObject | None = None
 
 
 class CompactedError(LookupError):
@@ -123,11 +127,12 @@ class Store:
 
     def _commit(self, kind: EventType, obj: KubeObject) -> int:
         self._revision += 1
+        previous = self._objects[obj.key][0] if kind is EventType.MODIFIED else None
         if kind is EventType.DELETED:
             del self._objects[obj.key]
         else:
             self._objects[obj.key] = (obj, self._revision)
-        event = Event(kind, obj, self._revision)
+        event = Event(kind, obj, self._revision, previous)
         self._events.append(event)
         for callback in tuple(self._subscribers):
             callback(event)

@@ -127,5 +127,4 @@ class HealthChecks:
         self._standing = wanted
 
     def _ways(self, route: Route) -> list[int]:
-        devices = [] if route.unreachable else [hop.device for hop in route.hops] or [route.device]
-        return [self._indexes[device] for device in devices]
+        return [self._indexes[device] for device in route.devices]

@@ -1,25 +1,46 @@
 """A small HTTP/1.1 server on sockets that are handed in.
 
-Owns: ``HttpServer``, which asks a function for the answer to each request.
+Owns: ``HttpServer``, which asks a function for the answer to each request: a body, or a stream of pieces.
 Must not: parse HTTP itself (h11 does), or open sockets (``control.listen`` does).
+
+No client can disturb another, or the server: what a client may send is bounded, a client that is silent for long is
+left, and so is one that does not read. While it is not reading, nothing is made for it: a stream is asked for its next
+piece only when the last one has been written to the kernel.
 
 h11 is imported when the first client comes: most labs have none, and all of them pay for what is loaded at the start.
 """
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import h11
 
-__all__ = ["Answer", "Handler", "HttpServer"]
+__all__ = ["Answer", "Handler", "HttpRequest", "HttpServer", "Stream"]
 
 _PATIENCE: Final = 10.0
 """Seconds within which a client must have sent its next request."""
+
+_STALLED: Final = 30.0
+"""Seconds within which a client must have made room for the next piece."""
+
+_BODY_LIMIT: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """What a client asks for. Names of headers are in lower case."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +52,16 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Handler = Callable[[str], Answer]
-"""From the path of a request, without its query, to the answer."""
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a client gets piece by piece, in chunks. The generator is closed when the client goes."""
+
+    status: int
+    pieces: AsyncGenerator[bytes, None]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[HttpRequest], Answer | Stream]
 
 
 class HttpServer:
@@ -50,12 +79,14 @@ class HttpServer:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             from h11 import RemoteProtocolError  # noqa: PLC0415
 
-            with suppress(ConnectionError, TimeoutError, RemoteProtocolError):
-                try:
-                    await _converse(reader, writer, handler)
-                finally:
+            try:
+                with suppress(ConnectionError, TimeoutError, RemoteProtocolError):
+                    await _Conversation(reader, writer, handler).run()
                     writer.close()
-                    await writer.wait_closed()
+                    await asyncio.wait_for(writer.wait_closed(), _STALLED)
+            finally:
+                # Closing waits for what is still to be written, and a client that does not read never takes it.
+                writer.transport.abort()
 
         def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.create_task(serve(reader, writer))
@@ -73,41 +104,103 @@ class HttpServer:
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
-async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
-    import h11  # noqa: PLC0415
+class _Conversation:
+    """One connection: one request after the other."""
 
-    connection = h11.Connection(h11.SERVER)
-    while True:
-        async with asyncio.timeout(_PATIENCE):
-            target = await _request(connection, reader)
-        if target is None:
-            return
-        answer = handler(target.partition("?")[0])
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
+        import h11  # noqa: PLC0415
+
+        self._reader = reader
+        self._writer = writer
+        self._handler = handler
+        self._connection = h11.Connection(h11.SERVER)
+        self._head_only = False
+
+    async def run(self) -> None:
+        """Answer until the client or the protocol ends it."""
+        import h11  # noqa: PLC0415
+
+        while True:
+            async with asyncio.timeout(_PATIENCE):
+                request = await self._request()
+            if request is None:
+                return
+            match self._handler(request):
+                case Answer() as answer:
+                    await self._send_whole(answer)
+                case Stream() as stream:
+                    await self._send_stream(stream)
+            if self._connection.our_state is not h11.DONE or self._connection.their_state is not h11.DONE:
+                return
+            self._connection.start_next_cycle()
+
+    async def _request(self) -> HttpRequest | None:
+        """The next request, once all of it has come; ``None`` when the client has gone."""
+        import h11  # noqa: PLC0415
+
+        head: h11.Request | None = None
+        body = bytearray()
+        while True:
+            event = self._connection.next_event()
+            match event:
+                case h11.Request():
+                    head, self._head_only = event, event.method == b"HEAD"
+                case h11.Data():
+                    body += event.data
+                    if len(body) > _BODY_LIMIT:
+                        await self._send_whole(Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE))
+                        return None
+                case h11.EndOfMessage() if head is not None:
+                    return _read(head, bytes(body))
+                case h11.ConnectionClosed() | h11.PAUSED:
+                    return None
+                case _:
+                    self._connection.receive_data(await self._reader.read(65536))
+
+    async def _send_whole(self, answer: Answer) -> None:
+        import h11  # noqa: PLC0415
+
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
-        for event in (
-            h11.Response(status_code=answer.status, headers=headers),
-            h11.Data(data=answer.body),
-            h11.EndOfMessage(),
-        ):
-            writer.write(connection.send(event) or b"")
-        await writer.drain()
-        if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
-            return
-        connection.start_next_cycle()
+        events: list[h11.Event] = [h11.Response(status_code=answer.status, headers=headers)]
+        if not self._head_only:
+            events.append(h11.Data(data=answer.body))
+        await self._write(b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage())))
+
+    async def _send_stream(self, stream: Stream) -> None:
+        """Send pieces until there are no more, or until the client has gone, which shows by its end of the stream."""
+        import h11  # noqa: PLC0415
+
+        async with aclosing(stream.pieces) as pieces:
+            headers = [*stream.headers.items(), ("Transfer-Encoding", "chunked")]
+            await self._write(self._connection.send(h11.Response(status_code=stream.status, headers=headers)) or b"")
+            gone = asyncio.create_task(self._reader.read(1))
+            try:
+                while not self._head_only:
+                    piece = asyncio.create_task(anext(pieces, None))
+                    try:
+                        await asyncio.wait({gone, piece}, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        if not piece.done():
+                            piece.cancel()
+                            await asyncio.gather(piece, return_exceptions=True)
+                    if piece.cancelled() or gone.done():  # whoever speaks during a stream breaks the protocol
+                        raise ConnectionAbortedError
+                    data = piece.result()
+                    if data is None:
+                        break
+                    await self._write(self._connection.send(h11.Data(data=data)) or b"")
+            finally:
+                gone.cancel()
+                await asyncio.gather(gone, return_exceptions=True)
+        await self._write(self._connection.send(h11.EndOfMessage()) or b"")
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        async with asyncio.timeout(_STALLED):
+            await self._writer.drain()
 
 
-async def _request(connection: "h11.Connection", reader: asyncio.StreamReader) -> str | None:
-    """The target of the next request, once all of it has come; ``None`` when the client has gone."""
-    import h11  # noqa: PLC0415
-
-    target = None
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(65536))
-        elif isinstance(event, h11.Request):
-            target = event.target.decode("ascii", errors="replace")
-        elif isinstance(event, h11.EndOfMessage):
-            return target
-        elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
-            return None
+def _read(head: "h11.Request", body: bytes) -> HttpRequest:
+    path, _, query = head.target.decode("ascii", errors="replace").partition("?")
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+    return HttpRequest(head.method.decode("ascii"), path, query, headers, body)

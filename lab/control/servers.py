@@ -4,16 +4,19 @@ Owns: ``NodeServers``: which addresses are served, and by whom.
 Must not: know what the answers mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from lab.control.http import Handler, HttpServer
+from lab.control.http import Answer, HttpRequest, HttpServer
 from lab.control.listen import listen_inside
 from lab.ip import IPAddress
 from lab.kernel.netns import NetNs
 
-__all__ = ["NodeServers"]
+__all__ = ["NodeServers", "PathHandler"]
 
 Place = tuple[IPAddress, int]
+
+PathHandler = Callable[[str], Answer]
+"""From the path of a request, without its query, to the answer."""
 
 
 class NodeServers:
@@ -23,7 +26,7 @@ class NodeServers:
         self._netns = netns
         self._servers: dict[Place, HttpServer] = {}
 
-    async def serve(self, wanted: Mapping[Place, Handler]) -> tuple[str, ...]:
+    async def serve(self, wanted: Mapping[Place, PathHandler]) -> tuple[str, ...]:
         """Serve these places and no others. Whoever is served already goes on, by the handler it has.
 
         Returns:
@@ -40,9 +43,13 @@ class NodeServers:
             except OSError as error:
                 failed.append(f"cannot listen on {place[0]} port {place[1]}: {error.strerror}")
             else:
-                self._servers[place] = await HttpServer.on(listening, handler)
+                self._servers[place] = await HttpServer.on(listening, _by_path(handler))
         return tuple(failed)
 
     async def close(self) -> None:
         """Serve nothing any more."""
         await self.serve({})
+
+
+def _by_path(handler: PathHandler) -> Callable[[HttpRequest], Answer]:
+    return lambda request: handler(request.path)

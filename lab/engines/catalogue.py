@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
-from lab.cluster.store import Store
 from lab.control.servers import NodeServers
 from lab.engines.embedded.around import Node, NodeWork, proxy_sysctls
 from lab.engines.embedded.iptables.legacy import V1_23
@@ -21,7 +20,9 @@ from lab.engines.embedded.pace import Periods
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.sync import EmbeddedEngine
 from lab.engines.embedded.udp import UdpReconciler
-from lab.engines.names import ENGINES
+from lab.engines.ground import Cluster, Place
+from lab.engines.kubeproxy.make import make_kube_proxy
+from lab.engines.names import read_engine
 from lab.engines.protocol import Engine, EngineChoice
 from lab.errors import InternalError
 from lab.ip import Family, Protocol
@@ -75,14 +76,13 @@ class _Flows:
 def _embedded_iptables(
     choice: EngineChoice,
     node: str,
-    store: Store,
-    tool: IptablesTool,
-    netns: NetNs,
+    place: Place,
+    cluster: Cluster,
     *,
     shape: Shape = CURRENT,
     forget_stale_udp: Literal["always", "1.36"] = "always",
 ) -> Engine:
-    configuration, families = choice.configuration, choice.families
+    configuration, families, netns = choice.configuration, choice.families, place.netns
     settings = ProxySettings.of(configuration, choice.cluster_cidrs)
     counters = ensure_counters(netns, (INVALID_COUNTER, LOCALHOST_COUNTER)) if shape is CURRENT else False
     settings = replace(settings, packet_counters=counters, forget_stale_udp=forget_stale_udp)
@@ -102,8 +102,8 @@ def _embedded_iptables(
     )
     return EmbeddedEngine(
         node,
-        store,
-        _ToolLoader(tool),
+        cluster.store,
+        _ToolLoader(place.tool),
         settings,
         families=families,
         interface_addresses=lambda: read_addresses(netns) if settings.node_port_addresses else (),
@@ -113,22 +113,25 @@ def _embedded_iptables(
     )
 
 
-_Maker = Callable[[EngineChoice, str, Store, IptablesTool, NetNs], Engine]
+_Maker = Callable[[EngineChoice, str, Place, Cluster], Engine]
 
 _MAKERS: Final[Mapping[str, _Maker]] = {
     "embedded/iptables": _embedded_iptables,
     "embedded@v1.23/iptables": partial(_embedded_iptables, shape=V1_23),
     "embedded@v1.34/iptables": partial(_embedded_iptables, forget_stale_udp="1.36"),
+    "kube-proxy/iptables": make_kube_proxy,
+    "kube-proxy/nftables": make_kube_proxy,
 }
 
 
-def make_engine(choice: EngineChoice, node: str, store: Store, tool: IptablesTool, netns: NetNs) -> Engine:
-    """The engine of that choice for one node, not yet started.
+def make_engine(choice: EngineChoice, node: str, place: Place, cluster: Cluster) -> Engine:
+    """The engine of that choice for the node of that name, not yet started.
 
     Raises:
-        InternalError: there is no engine of that name; who asks the user for one checks it against ``names.ENGINES``.
+        InternalError: there is no engine of that name; who asks the user for one checks it by ``names.read_engine``.
     """
-    maker = _MAKERS.get(choice.name)
-    if maker is None:
-        raise InternalError(f"no engine {choice.name!r}; there are {', '.join(ENGINES)}")
-    return maker(choice, node, store, tool, netns)
+    try:
+        name = read_engine(choice.name)
+    except ValueError as error:
+        raise InternalError(str(error)) from error
+    return _MAKERS[str(replace(name, version="")) if name.is_upstream else choice.name](choice, node, place, cluster)

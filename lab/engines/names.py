@@ -1,23 +1,93 @@
 """The names by which a user asks for an engine.
 
-Owns: ``ENGINES`` and ``IPTABLES``, for the command line and for pytest, which must not load an engine to know its name.
-Must not: import anything. ``catalogue`` makes the engine of each name.
+Owns: ``EngineName`` and the names there are, for the command line and for pytest, which must not load an engine to know
+its name.
+Must not: import an engine. ``catalogue`` makes the engine of each name.
+
+A name is ``WHOSE/MODE`` or ``WHOSE@VERSION/MODE``: ``embedded/iptables``, ``kube-proxy@v1.34.2/nftables``. Of
+kube-proxy a version may leave its patch out (``kube-proxy@v1.34/iptables``); the newest that can be had is meant then.
 """
 
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["ENGINES", "IPTABLES", "mode_of", "version_of"]
+__all__ = [
+    "EMBEDDED",
+    "ENGINES",
+    "IPTABLES",
+    "KUBE_PROXY",
+    "NFT_TABLE",
+    "EngineName",
+    "mode_of",
+    "read_engine",
+    "version_of",
+]
 
-ENGINES: Final = ("embedded/iptables", "embedded@v1.23/iptables", "embedded@v1.34/iptables")
-"""The first of them runs where nobody asks for one.
+KUBE_PROXY: Final = "kube-proxy"
+
+ENGINES: Final = (
+    "embedded/iptables",
+    "embedded@v1.23/iptables",
+    "embedded@v1.34/iptables",
+    "kube-proxy/iptables",
+    "kube-proxy/nftables",
+)
+"""The first of them runs where nobody asks for one. Those of kube-proxy may have any version in addition.
 
 Of ``embedded``, a version stands for those that behaved like it: ``v1.23`` for all before 1.24, with their KUBE-XLB-
 chains; ``v1.34`` for 1.32 to 1.36, which forget UDP flows only of Services that still have an endpoint. Without a
 version it is what 1.36 writes, and no UDP flow outlives its endpoint.
 """
 
+EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
+"""Those whose rules can be written down without running anything."""
+
+NFT_TABLE: Final = "kube-proxy"
+"""The table of mode nftables, in each family."""
+
 IPTABLES: Final = ("legacy", "nft")
 """The variants of iptables. Where nobody asks for one, the first that works on this machine loads the rules."""
+
+_NAME: Final = re.compile(r"(?P<whose>[a-z-]+)(?:@(?P<version>[^/@]+))?/(?P<mode>[a-z]+)")
+_VERSION: Final = re.compile(r"v1\.[1-9][0-9](?:\.[0-9]+)?(?:-[0-9A-Za-z.-]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineName:
+    """A name, taken apart. ``version`` is empty where none is asked for."""
+
+    whose: str
+    version: str
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.whose}{self.version and '@'}{self.version}/{self.mode}"
+
+    @property
+    def is_upstream(self) -> bool:
+        """Whether it is the real kube-proxy, whose binary must be had from somewhere."""
+        return self.whose == KUBE_PROXY
+
+
+def read_engine(text: str) -> EngineName:
+    """Take a name apart.
+
+    Raises:
+        ValueError: there is no such engine; says what there is.
+    """
+    parts = _NAME.fullmatch(text)
+    if parts is not None:
+        name = EngineName(parts["whose"], parts["version"] or "", parts["mode"])
+        without_version = str(EngineName(name.whose, "", name.mode))
+        if text in ENGINES or (name.is_upstream and without_version in ENGINES and _VERSION.fullmatch(name.version)):
+            return name
+        if name.is_upstream and without_version in ENGINES:
+            raise ValueError(f"{name.version!r} is no version of kube-proxy; write it as v1.34 or v1.34.2")
+    close = get_close_matches(text, ENGINES, n=1)
+    meant = f"; did you mean {close[0]}?" if close else "."
+    raise ValueError(f"there is no engine {text!r}{meant} There are {', '.join(ENGINES)}, and kube-proxy@VERSION/MODE")
 
 
 NEWEST: Final = (1, 36)

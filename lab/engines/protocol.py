@@ -1,9 +1,10 @@
 """The one protocol every engine keeps.
 
-Owns: ``Engine`` and ``EngineChoice``.
+Owns: ``Engine``, ``EngineChoice`` and ``Upstream``.
 Must not: know whose engine it is. A scenario speaks of modes and versions only.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,7 +12,24 @@ from lab.cluster.configuration import ProxyConfiguration
 from lab.ip import Family, IPNetwork
 from lab.timing import Deadline
 
-__all__ = ["Engine", "EngineChoice"]
+__all__ = ["Engine", "EngineChoice", "Upstream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A kube-proxy that is there to be run.
+
+    Attributes:
+        binary: its path, absolute.
+        version: as it says itself, such as ``v1.34.2``.
+        flags: further ones for its command line.
+        feature_gates: those that are to be switched, on top of what the scenario's configuration says.
+    """
+
+    binary: str
+    version: str
+    flags: tuple[str, ...] = ()
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +41,7 @@ class EngineChoice:
         cluster_cidrs: the pod networks, by which a proxy tells pods from others unless ``configuration`` has its own.
         configuration: the scenario's ``KubeProxyConfiguration``, or kube-proxy's defaults.
         families: those of the cluster's network; each has rules of its own.
+        upstream: what runs where the engine is the real kube-proxy.
         iptables: which variant of iptables loads the rules; empty for whichever works best on this machine.
     """
 
@@ -31,6 +50,7 @@ class EngineChoice:
     configuration: ProxyConfiguration = field(default_factory=ProxyConfiguration)
     iptables: str = ""
     families: tuple[Family, ...] = (Family.IPV4,)
+    upstream: Upstream | None = None
 
 
 class Engine(Protocol):

@@ -46,6 +46,7 @@ class Cleanup:
 
     def follow(self, lab: str, namespaces: Iterable[NetNs]) -> None:
         """Give each namespace of a lab a number; to be called while they are still held."""
+        self._names = self._left()  # of those that are gone meanwhile there is nothing to remember
         for netns in namespaces:
             self._last += 1
             asked = nla.integer(_NETNSA_NSID, self._last) + nla.integer(_NETNSA_FD, netns.fd)

@@ -36,13 +36,17 @@ class Dump:
         self._socket.close()
 
     def all(self, kind: int, body: bytes) -> list[bytes]:
-        """The body of every object of a dump, of which none was missed. Raises ``OSError``."""
+        """The body of every object of a dump, of which none was missed.
+
+        Raises:
+            OSError: the kernel's errno; EINTR where objects changed in the midst of every round.
+        """
         for _ in range(_ROUNDS):
             self._send(kind, _NLM_F_DUMP, body)
             found, interrupted = self._gather()
             if not interrupted:
-                break
-        return found
+                return found
+        raise OSError(errno.EINTR, "what was dumped changed all the time")
 
     def ask(self, kind: int, body: bytes) -> int:
         """Carry out one request and return the kernel's errno, or 0."""
@@ -62,9 +66,12 @@ class Dump:
         while True:
             for kind, flags, _, content in messages(self._socket.recv(_MOST)):
                 interrupted = interrupted or bool(flags & _NLM_F_DUMP_INTR)
-                if kind == _NLMSG_DONE:
+                if kind in (_NLMSG_DONE, _NLMSG_ERROR):
+                    # A dump that fails on the way ends like any other, with its errno (netlink_dump_done).
+                    code = -struct.unpack_from("=i", content)[0]
+                    if code:
+                        raise OSError(code, os.strerror(code))
+                    if kind == _NLMSG_ERROR:
+                        raise OSError(errno.EPROTO, "a dump was acknowledged and not made")
                     return found, interrupted
-                if kind == _NLMSG_ERROR:
-                    code = -struct.unpack_from("=i", content)[0] or errno.EPROTO
-                    raise OSError(code, os.strerror(code))
                 found.append(content)

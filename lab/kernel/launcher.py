@@ -4,15 +4,16 @@ Owns: ``Launcher``, by which the lab process has commands run, and ``Completed``
 Must not: fork or start anything itself; the launcher child (``kernel.launcher_child``) does.
 
 Standard input and output are memfds (memfd_create(2)): a command never blocks on a full pipe, and its whole answer is
-read when it has ended.
+read when it has ended. One that runs on (``kernel.running``) speaks through a pipe instead.
 """
 
 import asyncio
 import contextlib
 import json
 import os
+import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from lab.kernel.commands import MARK, Command
 from lab.kernel.launcher_child import ENDED, MESSAGE_LIMIT
 from lab.kernel.netns import NetNs
 from lab.kernel.origins import here
+from lab.kernel.running import Running
 from lab.timing import Deadline
 
 __all__ = ["Completed", "Launcher"]
@@ -83,18 +85,61 @@ class Launcher:
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
-            request = {
-                "argv": list(argv),
-                "place": place,
-                "hostname": netns.name,
-                "fed": fed,
-                "environment": {**_ENVIRONMENT, **(environment or {})},
-            }
+            request = _request(netns, argv, place, environment, fed=fed)
             status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
             for fd in files:
                 os.close(fd)
+
+    async def start(
+        self,
+        netns: NetNs,
+        argv: Sequence[str],
+        *,
+        place: str,
+        heard: Callable[[str], None],
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+    ) -> Running:
+        """Start one command in ``netns`` that runs on.
+
+        Args:
+            netns: the namespace it runs in.
+            argv: the command.
+            place: whose mount and UTS namespaces it runs in.
+            heard: called with each line that it says, on standard output or standard error.
+            stdin: what it may read.
+            environment: on top of the launcher's own.
+
+        Raises:
+            InternalError: when the launcher is gone.
+        """
+        made_by = here()
+        given = os.memfd_create("stdin", os.MFD_CLOEXEC)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        try:
+            _write_all(given, stdin)
+            os.lseek(given, 0, os.SEEK_SET)
+            request = _request(netns, argv, place, environment)
+            number = self._numbered(request, made_by)
+            async with self._room:
+                self._send({"run": number, **request}, (netns.fd, given, writing, writing))
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(given)
+            os.close(writing)
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = ended
+        ended.add_done_callback(lambda _: self._waiting.pop(number, None))
+
+        def send_signal(which: int) -> None:
+            if not ended.done():
+                self._send({"kill": number, "signal": which}, ())
+
+        return Running(reading, heard, ended, send_signal)
 
     def forget(self, places: Sequence[str]) -> None:
         """Let go of the mount and UTS namespaces of ``places``."""
@@ -110,10 +155,7 @@ class Launcher:
     async def _start_and_wait(
         self, request: dict[str, Any], made_by: str, fds: Sequence[int], deadline: Deadline
     ) -> int:
-        self._number += 1
-        number = self._number
-        words = " ".join(request["argv"])[:_LONGEST_WORDS].partition("\0")[0]
-        request["environment"][MARK] = str(Command(number, request["place"], made_by, words))
+        number = self._numbered(request, made_by)
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         try:
@@ -122,13 +164,20 @@ class Launcher:
                 try:
                     return await ended
                 except asyncio.CancelledError:  # of the deadline, or of whoever wanted this command
-                    self._send({"kill": number}, ())
+                    self._send({"kill": number, "signal": signal.SIGKILL}, ())
                     raise
         except TimeoutError:
             command = " ".join(request["argv"])
             raise TimeoutError(f"{command} in {request['hostname']} did not end in time and was killed") from None
         finally:
             self._waiting.pop(number, None)
+
+    def _numbered(self, request: dict[str, Any], made_by: str) -> int:
+        """Give a command its number, and the mark by which its children are known."""
+        self._number += 1
+        words = " ".join(request["argv"])[:_LONGEST_WORDS].partition("\0")[0]
+        request["environment"][MARK] = str(Command(self._number, request["place"], made_by, words))
+        return self._number
 
     def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         data = json.dumps(message).encode()
@@ -149,7 +198,7 @@ class Launcher:
         if not message:
             asyncio.get_running_loop().remove_reader(self._channel)
             self.gone.set()
-            for ended in self._waiting.values():
+            for ended in tuple(self._waiting.values()):
                 if not ended.done():
                     ended.set_exception(InternalError("the launcher ended"))
             return
@@ -157,6 +206,18 @@ class Launcher:
         ended_now = self._waiting.get(number)
         if ended_now is not None and not ended_now.done():
             ended_now.set_result(status)
+
+
+def _request(
+    netns: NetNs, argv: Sequence[str], place: str, environment: Mapping[str, str] | None, *, fed: bool = False
+) -> dict[str, Any]:
+    return {
+        "argv": list(argv),
+        "place": place,
+        "hostname": netns.name,
+        "fed": fed,
+        "environment": {**_ENVIRONMENT, **(environment or {})},
+    }
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -103,8 +103,8 @@ def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, 
     match json.loads(data):
         case {"run": int(number)} as request:
             running[_start(request, fds, places)] = number
-        case {"kill": int(number)}:
-            _kill(number, running)
+        case {"kill": int(number), "signal": int(which)}:
+            _kill(number, which, running)
         case {"forget": str(name)} if name in places:
             place = places.pop(name)
             os.close(place.mounts)
@@ -114,8 +114,8 @@ def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, 
     return True
 
 
-def _kill(number: int, running: dict[int, int]) -> None:
-    """Kill one command with all its children, if it still runs, wherever they have gone.
+def _kill(number: int, which: int, running: dict[int, int]) -> None:
+    """Send a signal to one command with all its children, if it still runs, wherever they have gone.
 
     Those that a dying process has started meanwhile are found the next time round; the dead start none.
     """
@@ -127,7 +127,7 @@ def _kill(number: int, running: dict[int, int]) -> None:
                 break
             for each in found:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGKILL)
+                    os.kill(each, which)
             killed |= found
 
 

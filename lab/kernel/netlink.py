@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.errors import CapabilityError, InternalError, LabError
+from lab.kernel.dumps import Dump
 from lab.kernel.framing import HEADER, attributes, messages
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.requests import RTM_GETLINK, Request
@@ -24,9 +25,7 @@ __all__ = ["RouteSocket", "ask"]
 # include/uapi/linux/netlink.h
 _NLM_F_REQUEST: Final = 0x1
 _NLM_F_ACK: Final = 0x4
-_NLM_F_DUMP: Final = 0x300
 _NLMSG_ERROR: Final = 2
-_NLMSG_DONE: Final = 3
 _SOL_NETLINK: Final = 270
 _NETLINK_CAP_ACK: Final = 10
 _NETLINK_EXT_ACK: Final = 11
@@ -113,12 +112,11 @@ def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fal
     found: list[bytes] = []
     with asking:
         asking.settimeout(_PATIENCE)
-        flags = _NLM_F_REQUEST | (_NLM_F_DUMP if dump else _NLM_F_ACK)
-        asking.send(HEADER.pack(HEADER.size + len(body), kind, flags, 1, 0) + body)
+        if dump:
+            return Dump(asking).all(kind, body)
+        asking.send(HEADER.pack(HEADER.size + len(body), kind, _NLM_F_REQUEST | _NLM_F_ACK, 1, 0) + body)
         while True:
             for answer, _, _, content in messages(asking.recv(1 << 18)):
-                if answer == _NLMSG_DONE:
-                    return found
                 if answer == _NLMSG_ERROR:
                     code = -struct.unpack_from("=i", content)[0]
                     if code:

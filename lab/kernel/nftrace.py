@@ -7,12 +7,11 @@ Must not: mark packets, or read what a rule says. Its text comes from the tool t
 
 import socket
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from lab.kernel import attributes as nla
 from lab.kernel.dumps import Dump
-from lab.kernel.framing import attributes, messages, nested
+from lab.kernel.framing import ATTRIBUTE, attributes, messages, nested
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.nftables import open_netfilter
 
@@ -23,7 +22,10 @@ _SOL_NETLINK: Final = 270
 _ADD_MEMBERSHIP: Final = 1
 _GET_RULE: Final = 10 << 8 | 7
 _TRACE: Final = 10 << 8 | 17
+_GET_CHAIN: Final = 10 << 8 | 4
 _RULE_TABLE, _RULE_CHAIN, _RULE_HANDLE = 1, 2, 3
+_CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK = 1, 3, 4
+_HOOK_NUMBER, _HOOK_PRIORITY = 1, 2
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _IDENTITY = 1, 2, 3, 4, 5, 6
 _NETWORK, _TRANSPORT, _IN_INDEX, _OUT_INDEX, _MARK, _POLICY = 8, 9, 10, 12, 14, 16
 _KINDS: Final = {1: "policy", 2: "return", 3: "rule"}
@@ -40,10 +42,17 @@ _VERDICTS: Final = {
     3: "queue",
 }
 _BUFFER: Final = 1 << 20
+_MOST_KNOWN: Final = 10_000
+
+# Where a report has the packet's identity (nft_trace_notify): behind its nfgenmsg and two numbers.
+_ID_AT: Final = 4 + 8 + 8 + 4
+_ID_BYTES: Final = 4
+_ID_HEAD: Final = ATTRIBUTE.pack(8, _IDENTITY)
+_ROOM: Final = 64 << 20
+_SO_RCVBUFFORCE: Final = 33  # include/uapi/asm-generic/socket.h
 
 
-@dataclass(frozen=True, slots=True)
-class NftEvent:
+class NftEvent(NamedTuple):
     """One report.
 
     Attributes:
@@ -74,10 +83,11 @@ class NftTrace:
 
     def __init__(self, netns: NetNs) -> None:
         """Hear reports from now on. Raises ``OSError`` where the kernel does not let this process."""
+        self._known: dict[bytes, NftEvent] = {}
         with inside(netns):
             self._socket = open_netfilter()
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            self._enlarge()
             # A report is sent to all but port 0, which is what a socket has before it is bound.
             self._socket.bind((0, 0))
             self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
@@ -85,6 +95,17 @@ class NftTrace:
         except OSError:
             self._socket.close()
             raise
+
+    def fileno(self) -> int:
+        """The socket's descriptor, which is readable when there is something to be read."""
+        return self._socket.fileno()
+
+    def _enlarge(self) -> None:
+        """As large a buffer as may be had: root's is not bound to net.core.rmem_max (socket(7))."""
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _ROOM)
+        except PermissionError:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
 
     def read(self) -> list[NftEvent]:
         """What has been reported since this was last asked, in order. Never waits.
@@ -98,21 +119,35 @@ class NftTrace:
                 data = self._socket.recv(_BUFFER)
             except BlockingIOError:
                 return found
-            found += (_event(body) for kind, _, _, body in messages(data) if kind == _TRACE)
+            found += (self._report(body) for kind, _, _, body in messages(data) if kind == _TRACE)
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
 
+    def _report(self, body: bytes) -> NftEvent:
+        """One report. Most are, but for the packet's identity, what others were too, and are read once."""
+        if body[_ID_AT - ATTRIBUTE.size : _ID_AT] != _ID_HEAD:
+            return _event(body)
+        rest = body[:_ID_AT] + body[_ID_AT + _ID_BYTES :]
+        known = self._known.get(rest)
+        if known is None:
+            known = _event(body)
+            if not known.headers and len(self._known) < _MOST_KNOWN:
+                self._known[rest] = known
+            return known
+        return known._replace(identity=_number(body[_ID_AT : _ID_AT + _ID_BYTES]))
+
 
 class RuleOrder:
-    """Which rule of its chain, counted from 1, a report is about, in one namespace."""
+    """Which rule of its chain, counted from 1, a report is about, and where that chain hangs; in one namespace."""
 
     def __init__(self, netns: NetNs) -> None:
         with inside(netns):
             opened = open_netfilter()
         self._dump = Dump(opened)
         self._numbers: dict[tuple[int, str, str], dict[int, int]] = {}
+        self._hooks: dict[tuple[int, str, str], tuple[int, int]] = {}
 
     def number(self, event: NftEvent) -> int:
         """The number of the report's rule; 0 if it is about none, or about one that is gone. Raises ``OSError``."""
@@ -124,9 +159,16 @@ class RuleOrder:
             self._numbers[where] = {handle: number for number, handle in enumerate(handles, 1)}
         return self._numbers[where].get(event.handle, 0)
 
+    def hook(self, event: NftEvent) -> tuple[int, int]:
+        """The hook of the report's base chain and its priority there; zeros if it is gone. Raises ``OSError``."""
+        if not self._hooks:
+            self._hooks = dict(map(_hook, self._dump.all(_GET_CHAIN, bytes(4))))
+        return self._hooks.get((event.family, event.table, event.chain), (0, 0))
+
     def forget(self) -> None:
         """Read chains anew when they are next asked for."""
         self._numbers.clear()
+        self._hooks.clear()
 
     def close(self) -> None:
         """Close the socket."""
@@ -160,6 +202,15 @@ def _event(body: bytes) -> NftEvent:
         in_index=_number(found.get(_IN_INDEX, b"")),
         out_index=_number(found.get(_OUT_INDEX, b"")),
     )
+
+
+def _hook(body: bytes) -> tuple[tuple[int, str, str], tuple[int, int]]:
+    """Family, table and name of a chain, and where it hangs; zeros for a chain that only others call."""
+    found = nested(body, 4)
+    hook = nested(found.get(_CHAIN_HOOK, b""))
+    priority = int.from_bytes(hook.get(_HOOK_PRIORITY, b""), "big", signed=True)
+    where = (body[0], _text(found.get(_CHAIN_TABLE, b"")), _text(found.get(_CHAIN_NAME, b"")))
+    return where, (_number(hook.get(_HOOK_NUMBER, b"")), priority)
 
 
 def _verdict(found: dict[int, bytes]) -> str:

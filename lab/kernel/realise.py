@@ -34,7 +34,7 @@ from lab.kernel.requests import (
     set_up,
 )
 from lab.kernel.sysctl import write_sysctls
-from lab.plan.model import Device, LinkEnd, Namespace, Plan, Route, ends_by_namespace
+from lab.plan.model import Device, LinkEnd, Namespace, Plan, ends_by_namespace
 
 __all__ = ["Wiring", "realise"]
 
@@ -101,9 +101,6 @@ def _furnishing(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Request]:
         except KeyError:
             raise InternalError(f"the plan names {namespace.name}/{device}, which it does not make") from None
 
-    def indexes(route: Route) -> list[int]:
-        return [index(hop.device) for hop in route.hops] or [index(route.device)]
-
     return [
         set_loopback_up(),
         *(add_vxlan(vxlan, index(vxlan.underlay)) for vxlan in namespace.vxlans),
@@ -114,6 +111,6 @@ def _furnishing(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Request]:
         *(set_up(device) for device in tops),
         *(add_neighbour(neighbour, index(neighbour.device)) for neighbour in namespace.neighbours),
         *(add_forwarding_entry(entry, index(entry.device)) for entry in namespace.forwarding),
-        *(add_route(route, *indexes(route)) for route in namespace.routes),
+        *(add_route(route, *map(index, route.devices)) for route in namespace.routes),
         *(add_rule(rule) for rule in namespace.rules),
     ]

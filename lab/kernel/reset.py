@@ -15,6 +15,7 @@ forwarding entries  those that bridges have learnt: to somebody unknown a bridge
 routes              those that errands and balancers have moved or added
 ==================  ===========================================================================================
 
+An association of SCTP that outlives its sockets is seen and not ended: such a wire is given up.
 What TCP learns of a peer's path is never kept (net.ipv4.tcp_no_metrics_save): only the machine's root may delete it.
 What devices and protocols have counted stays counted; whoever reads such a counter compares two readings.
 """
@@ -27,7 +28,7 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from lab.ip import Family
 from lab.kernel.framing import nested
@@ -39,7 +40,7 @@ from lab.kernel.sysctl import read_sysctl, write_sysctls
 from lab.kernel.wipe import RuleWiper
 from lab.plan.model import Device, Namespace, Role, Route, Sysctl, ends_by_namespace
 
-__all__ = ["NotAsNewError", "Renewal", "end_connections"]
+__all__ = ["Left", "NotAsNewError", "Renewal", "end_connections"]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nfnetlink_conntrack.h
 _NETLINK_ROUTE: Final = 0
@@ -90,12 +91,23 @@ class NotAsNewError(Exception):
     """Something is left in a wire that is not known how to take away; the wire must be given up."""
 
 
-class _Left(NamedTuple):
-    """What a namespace's own statistics say is left in it (sockstat and sockstat6, proc(5))."""
+class Left(NamedTuple):
+    """What a namespace's own statistics say is left in it."""
 
     sockets: int
     waiting: int
     fragments: int
+    associations: int
+
+    @classmethod
+    def read(cls, sockstat: bytes, associations: bytes) -> Self:
+        """From sockstat and sockstat6 (proc(5)), and from sctp/assocs: a headline, and a line for each association."""
+        return cls(
+            sum(map(int, re.findall(rb"^(?:TCP|UDP)6?: inuse (\d+)", sockstat, re.MULTILINE))),
+            sum(map(int, re.findall(rb"^TCP: .*\btw (\d+)", sockstat, re.MULTILINE))),
+            sum(map(int, re.findall(rb"^FRAG6?: inuse (\d+)", sockstat, re.MULTILINE))),
+            max(0, len(associations.splitlines()) - 1),
+        )
 
 
 class Renewal:
@@ -125,13 +137,16 @@ class Renewal:
         for name, wiper in self._wipers.items():
             wiper.wipe(legacy)
             self._restore_sysctls(name)
+        # Everywhere first: a connection that is ended says so (RST), and whoever forwards that learns neighbours.
+        for namespace in self._wiring.plan.namespaces:
+            if namespace.role is not Role.SEGMENT:
+                end_connections(self._wiring.namespaces[namespace.name])
         for namespace in self._wiring.plan.namespaces:
             netns = self._wiring.namespaces[namespace.name]
             self._forget_neighbours(netns)
             self._wiring.routes[namespace.name].send([forget_forwarding(bridge) for bridge in namespace.bridges])
             if namespace.role is Role.SEGMENT:
                 continue
-            end_connections(netns)
             _flush_route_exceptions(netns)
             self._renew_routes(namespace)
         for name in self._nodes:  # when nobody has anything left to say that could be tracked
@@ -163,7 +178,7 @@ class Renewal:
             for route in _static_routes(self._wiring.namespaces[namespace.name])
             if (route.destination, route.table) not in planned
         ]
-        renewed = [replace_route(route, *(indexes[device] for device in _devices(route))) for route in namespace.routes]
+        renewed = [replace_route(route, *(indexes[device] for device in route.devices)) for route in namespace.routes]
         self._wiring.routes[namespace.name].send([*added, *renewed])
 
     def _forget_neighbours(self, netns: NetNs) -> None:
@@ -195,13 +210,6 @@ def _static_routes(netns: NetNs) -> Iterator[Route]:
             yield Route(ip_network((where, length)), "", table=int.from_bytes(found[_RTA_TABLE], sys.byteorder))
 
 
-def _devices(route: Route) -> Sequence[str]:
-    """The devices whose indexes a request for that route names."""
-    if route.unreachable:
-        return ()
-    return [hop.device for hop in route.hops] or [route.device]
-
-
 def _flush_route_exceptions(netns: NetNs) -> None:
     """Forget IPv4's: the write is the order."""
     with inside(netns):
@@ -220,35 +228,32 @@ def end_connections(netns: NetNs) -> None:
     Raises:
         NotAsNewError: some could not be ended, are still held, or packets wait for their fragments.
     """
-    if _left(netns) == (0, 0, 0):
+    if not any(_left(netns)):
         return
     for family in (socket.AF_INET, socket.AF_INET6):
         head = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, _NOT_LISTENING)
         for answer in _try(netns, _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, head + bytes(48), dump=True):
             _try(netns, _NETLINK_SOCK_DIAG, _SOCK_DESTROY, head + answer[_DIAG_SOCKET_ID])
     left = _left(netns)
-    if left != (0, 0, 0):
+    if any(left):
         raise NotAsNewError(
             f"{netns.name}: {left.sockets} sockets, {left.waiting} connections in TIME_WAIT, "
-            f"{left.fragments} packets that wait for their fragments"
+            f"{left.fragments} packets that wait for their fragments, {left.associations} associations of SCTP"
         )
 
 
-def _left(netns: NetNs) -> _Left:
-    texts = []
+def _left(netns: NetNs) -> Left:
     with inside(netns):
-        for name in ("sockstat", "sockstat6"):
-            try:
-                fd = os.open(f"/proc/thread-self/net/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue  # a kernel without IPv6
-            try:
-                texts.append(os.read(fd, 1 << 12))
-            finally:
-                os.close(fd)
-    said = b"".join(texts)
-    return _Left(
-        sum(map(int, re.findall(rb"^(?:TCP|UDP)6?: inuse (\d+)", said, re.MULTILINE))),
-        sum(map(int, re.findall(rb"^TCP: .*\btw (\d+)", said, re.MULTILINE))),
-        sum(map(int, re.findall(rb"^FRAG6?: inuse (\d+)", said, re.MULTILINE))),
-    )
+        return Left.read(_statistics("sockstat") + _statistics("sockstat6"), _statistics("sctp/assocs"))
+
+
+def _statistics(name: str) -> bytes:
+    """The beginning of a file of the thread's namespace; nothing where the kernel lacks what it tells of."""
+    try:
+        fd = os.open(f"/proc/thread-self/net/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.read(fd, 1 << 12)
+    finally:
+        os.close(fd)

@@ -113,7 +113,7 @@ class IptablesTool:
         self._launcher = launcher
         self._netns = netns
         self._place = place
-        self._variant = variant
+        self.variant = variant
         self._fed = False  # most texts fit, and holding input back costs a process
 
     async def load(self, family: Family, text: str) -> None:
@@ -123,7 +123,7 @@ class IptablesTool:
             RestoreRefusedError: a table was refused, with the words of iptables-restore; tables before it are loaded.
             CapabilityError: a table does not fit into one transaction, with all the room that this machine allows.
         """
-        argv = (self._variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
+        argv = (self.variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
         done = await self._restore(argv, text)
         if _is_too_long(done) and not self._fed:
             # Nothing of the table was loaded, and tables before it are as the text says: it may be said again.
@@ -160,7 +160,7 @@ class IptablesTool:
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
-        argv = (self._variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
+        argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
         return (await _run(self._launcher, self._netns, self._place, argv, b"")).status == 0
 
     def drop_nft_table(self, family: Family, name: str) -> bool:
@@ -186,7 +186,7 @@ class IptablesTool:
         Raises:
             EngineError: iptables-save failed.
         """
-        command = self._variant.command(family, "save")
+        command = self.variant.command(family, "save")
         saved = await together(
             _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
             for table in _TABLES

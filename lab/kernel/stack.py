@@ -14,10 +14,11 @@ It sends through raw sockets (raw(7)), whose packets pass OUTPUT as a program's 
 In OUTPUT the kernel tells no time. Whatever has left since the tap was last told to ``settle`` bears the time of that.
 """
 
+import errno
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack
 from typing import Final
 
 from lab.errors import CapabilityError
@@ -48,25 +49,27 @@ class StackTap:
 
         Raises:
             CapabilityError: the kernel has no nf_tables or no NFNETLINK_LOG for this namespace.
+            OSError: it gives no socket to send by. In either case nothing stays open.
         """
         self.place = place
         self.device = device
         self._settled_at = time.time_ns()
         self._mouths: dict[int, socket.socket] = {}
-        try:
-            self._log = PacketLog(netns, _LOG_GROUP)
+        with ExitStack() as opened:
             try:
+                self._log = PacketLog(netns, _LOG_GROUP)
+                opened.callback(self._log.close)
                 self._table = OwnTable(netns, _TABLE, _CHAINS)
+                opened.callback(self._table.close)
                 self._table.append([[expression("log", nla.short(1, _LOG_GROUP))]])
-                self._open_mouths(netns)
-            except OSError:
-                self._log.close()
-                raise
-        except OSError as error:
-            raise CapabilityError(
-                f"seeing what the programs of a node send and get ({error})",
-                "as root: 'modprobe -a nf_tables nft_log nfnetlink_log'",
-            ) from error
+            except OSError as error:
+                raise CapabilityError(
+                    f"seeing what the programs of a node send and get ({error})",
+                    "as root: 'modprobe -a nf_tables nft_log nfnetlink_log'",
+                ) from error
+            opened.callback(self._close_mouths)
+            self._open_mouths(netns)
+            opened.pop_all()
         self.buffer_bytes = self._log.buffer_bytes
 
     def fileno(self) -> int:
@@ -104,16 +107,22 @@ class StackTap:
         """Close all sockets; the chains go with theirs."""
         self._table.close()
         self._log.close()
-        for mouth in self._mouths.values():
-            mouth.close()
+        self._close_mouths()
 
     def _open_mouths(self, netns: NetNs) -> None:
         with inside(netns):
             for version, family in _SOCKET_FAMILY.items():
-                # A kernel without IPv6 has no packet of it to send either.
-                with suppress(OSError):
+                try:
                     kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
                     self._mouths[version] = socket.socket(family, kind, socket.IPPROTO_RAW)
+                except OSError as error:
+                    if error.errno != errno.EAFNOSUPPORT:
+                        raise
+                    # A kernel without IPv6 has no packet of it to send either.
+
+    def _close_mouths(self) -> None:
+        for mouth in self._mouths.values():
+            mouth.close()
 
     def _frame(self, logged: Logged) -> Frame:
         header = _NO_LINK_HEADER.get(logged.packet[0] >> 4, b"")

@@ -23,6 +23,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from heapq import merge
+from operator import itemgetter
 from typing import Final
 
 from lab.errors import CapabilityError
@@ -46,9 +48,14 @@ _META_NFTRACE: Final = 12
 _META_L4PROTO: Final = 16
 _GROUP: Final = 0  # the group that legacy iptables traces to
 _LEGACY: Final = "TRACE: "
+_OURS: Final = "proxylab entry"  # rules under test may log to the group, too
 
-# The order in which a packet meets the hooks, by the names that iptables gives their chains.
-_STAGES: Final = {"PREROUTING": 0, "OUTPUT": 0, "INPUT": 1, "FORWARD": 1, "POSTROUTING": 2}
+# Where iptables hangs its chains: the number of the hook, and the table's priority there (enum nf_ip_hook_priorities in
+# include/uapi/linux/netfilter_ipv4.h). A packet meets hooks in the order of their numbers, and tables in theirs.
+_HOOKS: Final = {"PREROUTING": 0, "INPUT": 1, "FORWARD": 2, "OUTPUT": 3, "POSTROUTING": 4}
+_PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+_SOURCE_NAT: Final = 100
+_SOURCE_HOOKS: Final = frozenset({"INPUT", "POSTROUTING"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,10 @@ class _Passage:
     events: list[NftEvent] = field(default_factory=list)
 
 
+_Where = tuple[int, int]
+"""Hook and priority, by which steps of both kinds of rules fall into one order."""
+
+
 class Tracer:
     """Traces packets in one node. Silent until armed."""
 
@@ -120,13 +131,14 @@ class Tracer:
                 self._trace = NftTrace(netns)
                 opened.callback(self._trace.close)
                 self._table = OwnTable(netns, _TABLE, _CHAINS)
+                opened.callback(self._table.close)
+                self._order = RuleOrder(netns)
             except OSError as error:
                 raise CapabilityError(
                     f"tracing of packets in a network namespace ({error})",
                     "as root: 'modprobe -a nf_tables nfnetlink_log nft_log'",
                 ) from error
             opened.pop_all()
-        self._order = RuleOrder(netns)
 
     def arm(self, matches: Sequence[Match]) -> None:
         """Trace packets of any of ``matches`` from now on. What was told before is forgotten."""
@@ -153,10 +165,8 @@ class Tracer:
         self._order.forget()
         events: list[TraceEvent] = []
         for passage in _passages(logged, told_by_nft):
-            told = [*_legacy_events(passage.legacy), *self._nft_events(passage)]
-            if passage.legacy and passage.events:
-                told.sort(key=lambda event: _STAGES.get(event.chain, 0))
-            events += (_entry(passage.entry), *told)
+            told = merge(_legacy_events(passage.legacy), self._nft_events(passage), key=itemgetter(0))
+            events += (_entry(passage.entry), *(event for _, event in told))
         return events
 
     def close(self) -> None:
@@ -166,23 +176,29 @@ class Tracer:
         self._trace.close()
         self._log.close()
 
-    def _nft_events(self, passage: _Passage) -> Iterator[TraceEvent]:
+    def _nft_events(self, passage: _Passage) -> Iterator[tuple[_Where, TraceEvent]]:
         entry = passage.entry
         packet, mark, in_index, out_index = entry.packet, entry.mark, entry.in_index, entry.out_index
+        where = (0, 0)
         for event in passage.events:
             if event.headers:
+                if passage.legacy:
+                    where = self._order.hook(event)
                 packet = event.headers + entry.packet[len(event.headers) :]
                 in_index, out_index = event.in_index, event.out_index
-            yield TraceEvent(
-                table=event.table,
-                chain=event.chain,
-                kind=event.kind,
-                number=self._order.number(event),
-                verdict=event.verdict,
-                packet=packet,
-                mark=mark,
-                in_index=in_index,
-                out_index=out_index,
+            yield (
+                where,
+                TraceEvent(
+                    table=event.table,
+                    chain=event.chain,
+                    kind=event.kind,
+                    number=self._order.number(event),
+                    verdict=event.verdict,
+                    packet=packet,
+                    mark=mark,
+                    in_index=in_index,
+                    out_index=out_index,
+                ),
             )
             mark = event.mark  # it is told as the rule left it
 
@@ -194,9 +210,9 @@ def _passages(logged: Sequence[Logged], told: Sequence[NftEvent]) -> list[_Passa
     """
     passages: list[_Passage] = []
     for line in logged:
-        if not line.prefix.startswith(_LEGACY):
+        if line.prefix == _OURS:
             passages.append(_Passage(line))
-        elif passages:
+        elif passages and line.prefix.startswith(_LEGACY):
             passages[-1].legacy.append(line)
     by_identity: dict[int, _Passage] = {}
     opened = iter(passages)
@@ -222,10 +238,14 @@ def _entry(entry: Logged) -> TraceEvent:
     )
 
 
-def _legacy_events(lines: Sequence[Logged]) -> Iterator[TraceEvent]:
+def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent]]:
+    where = (0, 0)
     for line in lines:
         table, chain, kind, place = line.prefix.removeprefix(_LEGACY).strip().split(":")
-        yield TraceEvent(
+        if chain in _HOOKS:
+            to_source = table == "nat" and chain in _SOURCE_HOOKS
+            where = (_HOOKS[chain], _SOURCE_NAT if to_source else _PRIORITIES.get(table, 0))
+        event = TraceEvent(
             table=table,
             chain=chain,
             kind=kind,
@@ -236,6 +256,7 @@ def _legacy_events(lines: Sequence[Logged]) -> Iterator[TraceEvent]:
             out_index=line.out_index,
             at_ns=line.at_ns,
         )
+        yield where, event
 
 
 def _tracing(match: Match) -> Iterator[bytes]:
@@ -247,4 +268,4 @@ def _tracing(match: Match) -> Iterator[bytes]:
         yield from equal(expression("payload", register, *place), wanted.value)
     yield expression("immediate", register, nla.nested(2, nla.raw(1, b"\1")))
     yield expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER_1))
-    yield expression("log", nla.short(1, _GROUP))
+    yield expression("log", nla.short(1, _GROUP), nla.text(2, _OURS))

@@ -122,6 +122,18 @@ class TableReader:
         """The socket, by which tables can be replaced too (``kernel.wipe``)."""
         return self._socket.fileno()
 
+    def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
+        """Every entry, in the table's order: ``walk`` of this module."""
+        return walk(snapshot)
+
+    def packets_at(self, entries: bytes, counters_at: int) -> int:
+        """How many packets the entry whose counters stand there has counted."""
+        return packets_at(entries, counters_at)
+
+    def volatile(self, entry: Entry) -> slice:
+        """The bytes of an entry that change without its rule being changed."""
+        return slice(entry.counters_at, entry.counters_at + _COUNTERS.size)
+
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()

@@ -34,6 +34,7 @@ class Sender:
     mac: str
     next_hop_mac: str
     port: int | None = None
+    mtu: int = 1500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

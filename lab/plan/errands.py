@@ -25,6 +25,7 @@ Place = TypeVar("Place", bound=Namespace | PodPlace)
 
 _Dialled = tuple[IPAddress, int, Protocol]
 
+_ETHERNET_MTU: Final = 1500
 _NO_MAC: Final = "00:00:00:00:00:00"
 _LOOPBACK: Final[Mapping[Family, IPAddress]] = {
     Family.IPV4: IPv4Address("127.0.0.1"),
@@ -125,6 +126,7 @@ class _Resolver:
             mac=hop.out.mac,
             next_hop_mac=hop.into.mac,
             port=source.port,
+            mtu=hop.out.mtu or _ETHERNET_MTU,
         )
 
     def _stack_sender(self, probe: Probe, name: str, namespace: str, destination: IPAddress) -> Sender:

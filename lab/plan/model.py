@@ -139,6 +139,13 @@ class Route:
     unreachable: bool = False
     table: int = MAIN_TABLE
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Every device that the route leads to, in the order in which a request for it names them."""
+        if self.unreachable:
+            return ()
+        return tuple(hop.device for hop in self.hops) or (self.device,)
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:

@@ -5,6 +5,7 @@ Must not: import a run's own rooms before an item runs.
 """
 
 import platform
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
-from lab.pytest_plugin.options import bundle_directory, iptables, seed
+from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
 from lab.scenario.model import Probe
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ __all__ = ["hold", "lab_of_file", "lab_open", "lab_sessions", "lab_shelf", "lab_
 @pytest.fixture(scope="session")
 def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Session]]":
     """The session on an engine: a lab process of this pytest process, which is an xdist worker or the only one."""
-    from lab.engines.protocol import EngineChoice  # noqa: PLC0415 - a run's own rooms
+    from lab.binaries.upstream import upstream_for  # noqa: PLC0415 - a run's own rooms
+    from lab.engines.protocol import EngineChoice  # noqa: PLC0415
     from lab.session import Session  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -36,11 +38,16 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
 
         def on(engine: str) -> Session:
             if engine not in sessions:
-                choice = EngineChoice(engine, iptables=iptables(pytestconfig))
+                upstream = upstream_for(engine, kube_proxy(pytestconfig), _tell)
+                choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
                 sessions[engine] = stack.enter_context(Session(choice, seed(pytestconfig)))
             return sessions[engine]
 
         yield on
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 class _Labs:

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from lab.engines.names import ENGINES, IPTABLES
+from lab.engines.names import ENGINES, IPTABLES, read_engine
 
-__all__ = ["add_options", "bundle_directory", "engines", "iptables", "is_required", "repeats", "seed"]
+__all__ = ["add_options", "bundle_directory", "engines", "iptables", "is_required", "kube_proxy", "repeats", "seed"]
 
 _BUNDLES: Final = ".proxylab/bundles"
 _MOST_REPEATS: Final = 10_000
@@ -33,6 +33,12 @@ def add_options(parser: pytest.Parser) -> None:
         "--lab-iptables",
         metavar="VARIANT",
         help=f"the variant of iptables that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
+    )
+    group.addoption(
+        "--lab-kube-proxy",
+        metavar="WHERE",
+        help="where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
+        "module:VERSION (default: what `proxylab engines` lists)",
     )
     group.addoption(
         "--lab-repeat", metavar="N", help="run every probe so many times, each time in a lab of its own (default: 1)"
@@ -56,6 +62,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
     parser.addini("lab_iptables", "as --lab-iptables", type="string")
+    parser.addini("lab_kube_proxy", "as --lab-kube-proxy", type="string")
     parser.addini("lab_repeat", "as --lab-repeat", type="string")
     parser.addini("lab_seed", "as --lab-seed", type="string")
     parser.addini("lab_bundle_dir", "as --lab-bundle-dir", type="string")
@@ -67,8 +74,10 @@ def engines(config: pytest.Config) -> tuple[str, ...]:
     """The engines that were asked for, each once. Raises ``UsageError`` for a name that is none."""
     given = config.getoption("lab_engine") or os.environ.get("LAB_ENGINE", "").split() or config.getini("lab_engine")
     for name in given:
-        if name not in ENGINES:
-            raise pytest.UsageError(f"--lab-engine: no engine is named {name!r}; there are {', '.join(ENGINES)}")
+        try:
+            read_engine(name)
+        except ValueError as error:
+            raise pytest.UsageError(f"--lab-engine: {error}") from None
     return tuple(dict.fromkeys(given)) or ENGINES[:1]
 
 
@@ -78,6 +87,11 @@ def iptables(config: pytest.Config) -> str:
     if given and given not in IPTABLES:
         raise pytest.UsageError(f"--lab-iptables: {given!r} is no variant; there are {', '.join(IPTABLES)}")
     return given
+
+
+def kube_proxy(config: pytest.Config) -> str:
+    """Where the real kube-proxy is to be taken from, or nothing."""
+    return _one(config, "kube_proxy")
 
 
 def repeats(config: pytest.Config) -> int:

@@ -1,15 +1,16 @@
 """The wire of a lab as a picture of text: a tree, or Mermaid.
 
-Owns: what a picture shows (``things`` and ``segments``), for ``svg`` too, and its two forms of text.
+Owns: what a picture shows (``things``, ``segments``, ``tunnels`` and ``fronted``), for ``svg`` too, and its two forms
+of text.
 Must not: know scenarios; a plan has everything.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lab.plan.model import Plan, Role
 
-__all__ = ["Thing", "mermaid_lines", "segments", "text_lines", "things"]
+__all__ = ["Group", "Thing", "fronted", "mermaid_lines", "segments", "text_lines", "things", "tunnels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,20 @@ class Thing:
     role: Role
     about: str
     on: str
+
+    @property
+    def title(self) -> str:
+        """What it is called in a picture."""
+        return self.name if self.name == str(self.role) else f"{self.role} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that something joins which is no segment: a tunnel, or the balancer before them. ``about`` is by node."""
+
+    title: str
+    about: str
+    nodes: Mapping[str, str]
 
 
 def things(plan: Plan) -> list[Thing]:
@@ -36,6 +51,25 @@ def things(plan: Plan) -> list[Thing]:
 def segments(found: Iterable[Thing]) -> tuple[str, ...]:
     """The segments that anything stands on, those of outside hosts first."""
     return tuple(dict.fromkeys(name for thing in found if thing.role is not Role.POD for name in thing.on.split()))
+
+
+def tunnels(plan: Plan) -> tuple[Group, ...]:
+    """The overlays between nodes, with the address of each node's end."""
+    ends: dict[tuple[str, str], dict[str, str]] = {}
+    for namespace in plan.namespaces:
+        for vxlan in namespace.vxlans:
+            own = [str(each.interface.ip) for each in namespace.addresses if each.device == vxlan.device]
+            tunnel = (f"tunnel {vxlan.device}", f"VXLAN {vxlan.vni}, port {vxlan.port}")
+            ends.setdefault(tunnel, {})[namespace.name] = " ".join(own)
+    return tuple(Group(title, about, nodes) for (title, about), nodes in ends.items())
+
+
+def fronted(plan: Plan) -> tuple[Group, ...]:
+    """The balancers, each with the nodes that it sends to."""
+    return tuple(
+        Group(f"balancer {each.name}", " ".join(map(str, each.pool)), dict.fromkeys(each.nodes, ""))
+        for each in plan.balancers
+    )
 
 
 def _about(plan: Plan, name: str) -> str:
@@ -59,15 +93,18 @@ def _segment(plan: Plan, name: str) -> str:
 
 
 def text_lines(plan: Plan) -> Iterator[str]:
-    """A tree: segments, what stands on each, and pods under their nodes."""
+    """A tree: segments, what stands on each, and pods under their nodes; then tunnels and balancers."""
     found = things(plan)
     for segment in segments(found):
         yield f"segment {segment}"
         for thing in (each for each in found if each.role is not Role.POD and segment in each.on.split()):
-            yield f"├─ {thing.role} {thing.name} {thing.about}".rstrip()
+            yield f"├─ {thing.title} {thing.about}".rstrip()
             if thing.role is Role.NODE and thing.on.split()[0] == segment:
                 pods = [each for each in found if each.role is Role.POD and each.on == thing.name]
                 yield from (f"│  ├─ pod {pod.name} {pod.about}" for pod in pods)
+    for group in (*tunnels(plan), *fronted(plan)):
+        yield f"{group.title} {group.about}"
+        yield from (f"├─ node {node} {about}".rstrip() for node, about in group.nodes.items())
 
 
 def mermaid_lines(plan: Plan) -> Iterator[str]:
@@ -78,7 +115,7 @@ def mermaid_lines(plan: Plan) -> Iterator[str]:
     for number, segment in enumerate(segments(found)):
         yield f'  s{number}(["segment {segment}"])'
     for thing in found:
-        yield f'  {ids[thing.role is Role.POD, thing.name]}["{thing.role} {thing.name}<br/>{thing.about}"]'
+        yield f'  {ids[thing.role is Role.POD, thing.name]}["{thing.title}<br/>{thing.about}"]'
     for thing in found:
         own = ids[thing.role is Role.POD, thing.name]
         if thing.role is Role.POD:
@@ -87,3 +124,10 @@ def mermaid_lines(plan: Plan) -> Iterator[str]:
             if thing.role is not Role.POD and segment in thing.on.split():
                 pair = (own, f"s{number}") if thing.role is not Role.NODE else (f"s{number}", own)
                 yield f"  {pair[0]} --- {pair[1]}"
+    for number, tunnel in enumerate(tunnels(plan)):
+        yield f'  t{number}{{{{"{tunnel.title}<br/>{tunnel.about}"}}}}'
+        yield from (f'  {ids[False, node]} -. "{about}" .- t{number}' for node, about in tunnel.nodes.items())
+    for number, balancer in enumerate(fronted(plan)):
+        yield f'  b{number}[/"{balancer.title}<br/>{balancer.about}"\\]'
+        yield from (f"  {ids[False, router.name]} --- b{number}" for router in found if router.role is Role.ROUTER)
+        yield from (f"  b{number} -.-> {ids[False, node]}" for node in balancer.nodes)

@@ -3,8 +3,8 @@
 Owns: where each box and line of the picture is.
 Must not: decide what is shown (``drawing`` does).
 
-From top to bottom: outside hosts, their segment, the router, the other segments, nodes and hosts that stand on them,
-and under each node its pods, three in a row.
+From top to bottom: outside hosts, their segment, the router with its balancers, the other segments and the tunnels,
+nodes and hosts that stand on them, and under each node its pods, three in a row.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from typing import Final
 
 from lab.plan.model import Plan, Role
 from lab.plan.names import OUTSIDE
-from lab.report.drawing import Thing, segments, things
+from lab.report.drawing import Group, Thing, fronted, segments, things, tunnels
 
 __all__ = ["svg"]
 
@@ -25,9 +25,11 @@ _DOWN: Final = 34
 _BUS: Final = 16
 _IN_A_ROW: Final = 3
 _FILLS: Final = {Role.HOST: "#fde8d7", Role.ROUTER: "#e6e6e6", Role.NODE: "#d7e6fd", Role.POD: "#dcf3dc"}
+_BALANCER_FILL: Final = "#fdf5c9"
 _STYLE: Final = (
     "text{font:13px sans-serif;text-anchor:middle}.about{font-size:11px;fill:#444}"
     ".name{text-anchor:start;font-size:11px}rect{stroke:#666}.wire{stroke:#888}.segment{stroke:#333;stroke-width:3}"
+    ".tunnel{stroke:#333;stroke-width:3;stroke-dasharray:9 5}.balanced{stroke:#a80;stroke-dasharray:4 4}"
 )
 
 
@@ -38,40 +40,69 @@ def svg(plan: Plan) -> str:
     inside = [each for each in found if each.role is Role.NODE or (each.role is Role.HOST and each.on != OUTSIDE)]
     pods = {node.name: [each for each in found if each.role is Role.POD and each.on == node.name] for node in inside}
     spans = [max(1, min(_IN_A_ROW, len(pods[each.name]))) for each in inside]
-    picture = _Picture(_SIDE + _STEP * max(sum(spans), len(outside), 1))
-    for number, host in enumerate(outside):
-        picture.box(host, _SIDE + number * _STEP)
+    balancers = fronted(plan)
+    picture = _Picture(_SIDE + _STEP * max(sum(spans), len(outside), 1 + len(balancers)))
     if outside:
-        picture.down(_HEIGHT + _DOWN)
-        picture.bus(OUTSIDE)
-        for number, _ in enumerate(outside):
-            picture.rise(_SIDE + number * _STEP + _WIDTH // 2, OUTSIDE, picture.y - _DOWN)
-        picture.down(_DOWN)
+        _draw_outside(picture, outside)
+    left = (picture.width + _SIDE - _STEP * (1 + len(balancers))) // 2
+    bottom = picture.y + _HEIGHT
     for router in (each for each in found if each.role is Role.ROUTER):
-        left = (picture.width - _WIDTH) // 2
-        picture.box(router, left)
+        picture.thing(router, left)
         if outside:
             picture.rise(left + _WIDTH // 2, OUTSIDE, picture.y)
-        bottom = picture.y + _HEIGHT
+        ways = _draw_balancers(picture, balancers, left)
         picture.down(_HEIGHT + _DOWN)
         for number, segment in enumerate(each for each in segments(found) if each != OUTSIDE):
             picture.bus(segment)
             picture.rise(left + _WIDTH // 2 + 8 * number, segment, bottom)
             picture.down(_BUS)
+    for tunnel in tunnels(plan):
+        picture.bus(tunnel.title, f"{tunnel.title} ({tunnel.about})", "tunnel")
+        picture.down(_BUS)
     picture.down(_DOWN - _BUS)
-    _draw_inside(picture, inside, spans, pods)
+    top = picture.y
+    middles = _draw_inside(picture, inside, spans, pods)
+    for node, x in ways:
+        picture.line(x, bottom, middles[node], top, "balanced")
+    for number, tunnel in enumerate(tunnels(plan), 1):
+        for node in tunnel.nodes:
+            picture.rise(middles[node] - 8 * number, tunnel.title, top)
     return picture.text()
+
+
+def _draw_outside(picture: "_Picture", hosts: Sequence[Thing]) -> None:
+    """Hosts behind the router, and their segment."""
+    for number, host in enumerate(hosts):
+        picture.thing(host, _SIDE + number * _STEP)
+    picture.down(_HEIGHT + _DOWN)
+    picture.bus(OUTSIDE)
+    for number, _ in enumerate(hosts):
+        picture.rise(_SIDE + number * _STEP + _WIDTH // 2, OUTSIDE, picture.y - _DOWN)
+    picture.down(_DOWN)
+
+
+def _draw_balancers(picture: "_Picture", balancers: Sequence[Group], left: int) -> list[tuple[str, int]]:
+    """The balancers, beside the router at ``left``, whose part they are; each node that one sends to, and x."""
+    ways: list[tuple[str, int]] = []
+    for balancer in balancers:
+        middle = picture.y + _HEIGHT // 2
+        picture.line(left + _WIDTH, middle, left + _STEP, middle)
+        left += _STEP
+        picture.box(balancer.title, balancer.about, _BALANCER_FILL, left)
+        ways += [(node, left + _WIDTH // 2) for node in balancer.nodes]
+    return ways
 
 
 def _draw_inside(
     picture: "_Picture", inside: Sequence[Thing], spans: Sequence[int], pods: dict[str, list[Thing]]
-) -> None:
-    """Nodes and hosts on their segments, and the pods below."""
+) -> dict[str, int]:
+    """Nodes and hosts on their segments, and the pods below; where the middle of each is."""
     left, top = _SIDE, picture.y
+    middles: dict[str, int] = {}
     for thing, span in zip(inside, spans, strict=True):
-        middle = left + (span * _STEP - _SIDE) // 2
+        middle = middles[thing.name] = left + (span * _STEP - _SIDE) // 2
         picture.y = top
-        picture.box(thing, middle - _WIDTH // 2)
+        picture.thing(thing, middle - _WIDTH // 2)
         for number, segment in enumerate(thing.on.split()):
             picture.rise(middle + 8 * number, segment, top)
         picture.down(_HEIGHT + _DOWN)
@@ -81,8 +112,9 @@ def _draw_inside(
                 picture.line(middle, top + _HEIGHT, x + _WIDTH // 2, picture.y)
             elif number % span == 0:
                 picture.down(_HEIGHT + 8)
-            picture.box(pod, x)
+            picture.thing(pod, x)
         left += span * _STEP
+    return middles
 
 
 class _Picture:
@@ -102,11 +134,12 @@ class _Picture:
     def line(self, x1: int, y1: int, x2: int, y2: int, kind: str = "wire") -> None:
         self._lines.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{kind}"/>')
 
-    def bus(self, segment: str) -> None:
-        """A segment, from side to side."""
-        self._buses[segment] = self.y
-        self.line(_SIDE // 2, self.y, self.width - _SIDE // 2, self.y, "segment")
-        self._boxes.append(f'<text x="{_SIDE // 2}" y="{self.y - 4}" class="name">segment {escape(segment)}</text>')
+    def bus(self, name: str, label: str = "", kind: str = "segment") -> None:
+        """A segment, or what joins nodes like one, from side to side."""
+        self._buses[name] = self.y
+        self.line(_SIDE // 2, self.y, self.width - _SIDE // 2, self.y, kind)
+        text = escape(label or f"segment {name}")
+        self._boxes.append(f'<text x="{_SIDE // 2}" y="{self.y - 4}" class="name">{text}</text>')
         self.lowest = max(self.lowest, self.y)
 
     def rise(self, x: int, segment: str, y: int) -> None:
@@ -114,12 +147,13 @@ class _Picture:
         if segment in self._buses:
             self.line(x, self._buses[segment], x, y)
 
-    def box(self, thing: Thing, left: int) -> None:
+    def thing(self, thing: Thing, left: int) -> None:
+        self.box(thing.title, thing.about, _FILLS[thing.role], left)
+
+    def box(self, title: str, about: str, fill: str, left: int) -> None:
         middle = left + _WIDTH // 2
-        self._boxes.append(
-            f'<rect x="{left}" y="{self.y}" width="{_WIDTH}" height="{_HEIGHT}" rx="5" fill="{_FILLS[thing.role]}"/>'
-        )
-        for text, kind, down, size in ((f"{thing.role} {thing.name}", "", 19, 7.2), (thing.about, "about", 36, 6.2)):
+        self._boxes.append(f'<rect x="{left}" y="{self.y}" width="{_WIDTH}" height="{_HEIGHT}" rx="5" fill="{fill}"/>')
+        for text, kind, down, size in ((title, "", 19, 7.2), (about, "about", 36, 6.2)):
             squeezed = (
                 f' textLength="{_WIDTH - 8}" lengthAdjust="spacingAndGlyphs"' if len(text) * size > _WIDTH else ""
             )

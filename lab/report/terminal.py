@@ -5,12 +5,14 @@ Must not: print, know escape codes, or decide whether there is colour (the calle
 
 The lines of a run, top to bottom: a line for each scenario, with ``-v`` one for each of its probes; the traces, if any
 were made; the explanation of each probe that failed or stayed inconclusive; each scenario that was skipped, with the
-cure, and each that ended in an error; one line that sums up.
+cure, and each that ended in an error; what took longest, and a table of scenarios and engines, where there are many;
+one line that sums up.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from lab.report.matrix import Painter, glance, slowest
 from lab.verdict.columns import wrapped
 from lab.verdict.explain import briefly, explain
 from lab.verdict.journey import journey
@@ -18,9 +20,6 @@ from lab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResul
 from lab.verdict.words import amount
 
 __all__ = ["Painter", "run_lines"]
-
-Painter = Callable[[str, Judgement], str]
-"""Colours a word by what it says. Alignment is done before, so a painter may add what has no width."""
 
 _ORDER = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS, Judgement.SKIP)
 _PARTICIPLES = {
@@ -58,6 +57,8 @@ def run_lines(
     if verbosity >= 0:
         for block in (*(_journeys(results) if traces else ()), *_blocks(results, paint)):
             lines += ["", *block]
+        for block in (slowest(results), glance(results, paint)):
+            lines += ["", *block] if block else []
         lines.append("")
     lines.append(_summary(results))
     return lines

@@ -139,6 +139,8 @@ def _node(name: str, shape: NodeShape, place: Place) -> Node:
     return Node(
         name=name,
         labels=shape.labels,
+        taints=tuple(shape.taints),
+        terminating=shape.terminating,
         sysctls=shape.sysctls,
         internal_ips=tuple(shape.internal_ips),
         addresses=tuple(NodeAddress(each.device, each.address) for each in shape.addresses),

@@ -7,13 +7,26 @@ Must not: know an engine.
 from collections.abc import Sequence
 from ipaddress import IPv6Address
 
-from lab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, ProxyConfiguration, SocketAddress
+from lab.cluster.configuration import (
+    ConntrackTimeouts,
+    DetectLocalMode,
+    NftablesConfiguration,
+    ProxyConfiguration,
+    SocketAddress,
+)
 from lab.ip import IPAddress, IPNetwork
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
 from lab.scenario.problems import Problems
 from lab.scenario.schema.base import ignored_keys
-from lab.scenario.schema.kubeproxy import PRIMARY, ConntrackShape, DetectLocalShape, IptablesShape, KubeProxyShape
+from lab.scenario.schema.kubeproxy import (
+    PRIMARY,
+    ConntrackShape,
+    DetectLocalShape,
+    IptablesShape,
+    KubeProxyShape,
+    NftablesShape,
+)
 from lab.scenario.validation import validated
 
 __all__ = ["CONFIGURATION_VERSION", "read_configuration"]
@@ -61,11 +74,16 @@ def _check(shape: KubeProxyShape, place: Place, problems: Problems) -> None:
     families = [network.version for network in shape.cluster_cidr or ()]
     if len(families) > len(set(families)):
         problems.add(place["clusterCIDR"].spot, "has two networks of one family", allowed="one of each at most")
-    iptables = shape.iptables or IptablesShape()
-    sync, least = iptables.sync_period or _DEFAULT.sync_period, iptables.min_sync_period or _DEFAULT.min_sync_period
-    if least > sync:
-        spot = place["iptables"]["minSyncPeriod"].spot
-        problems.add(spot, f"{least:g} s is longer than the syncPeriod of {sync:g} s")
+    sections: dict[str, NftablesShape] = {
+        "iptables": shape.iptables or IptablesShape(),
+        "nftables": shape.nftables or NftablesShape(),
+    }
+    for key, section in sections.items():
+        sync = section.sync_period or _DEFAULT.sync_period
+        least = section.min_sync_period or _DEFAULT.min_sync_period
+        if least > sync:
+            spot = place[key]["minSyncPeriod"].spot
+            problems.add(spot, f"{least:g} s is longer than the syncPeriod of {sync:g} s")
 
 
 def _configuration(shape: KubeProxyShape) -> ProxyConfiguration:
@@ -90,6 +108,18 @@ def _configuration(shape: KubeProxyShape) -> ProxyConfiguration:
         conntrack=_conntrack(shape.conntrack or ConntrackShape()),
         healthz=shape.healthz_bind_address or healthz,
         metrics=shape.metrics_bind_address or metrics,
+        nftables=_nftables(shape.nftables or NftablesShape()),
+        feature_gates=shape.feature_gates or {},
+    )
+
+
+def _nftables(shape: NftablesShape) -> NftablesConfiguration:
+    default = _DEFAULT.nftables
+    return NftablesConfiguration(
+        masquerade_bit=default.masquerade_bit if shape.masquerade_bit is None else shape.masquerade_bit,
+        masquerade_all=shape.masquerade_all or False,
+        sync_period=shape.sync_period or default.sync_period,
+        min_sync_period=shape.min_sync_period or default.min_sync_period,
     )
 
 

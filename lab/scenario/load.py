@@ -120,7 +120,7 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool, strict:
         )
         moments = _course(parts, inventory, manifests, problems)
         if to_run:
-            refuse_missing(parts, inventory, manifests, configurations, problems)
+            refuse_missing(parts, inventory, configurations, problems)
     problems.raise_any()
     return build_scenario(file, parts, manifests, moments, configured)
 

@@ -14,19 +14,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lab.ip import Protocol
 from lab.scenario.document import Place
 from lab.scenario.inventory import Inventory
-from lab.scenario.manifests import Manifests
 from lab.scenario.model import Mode
 from lab.scenario.parts import Parts, ProbeParts
 from lab.scenario.problems import Problems, listed, shown
-from lab.scenario.references import choose_port, service_id
-from lab.scenario.schema.probe import ServiceTargetShape
 
 __all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
 
-RUNNING_MODES: Final = (Mode.IPTABLES,)
+RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
 
 
 def _any(_value: object) -> bool:
@@ -57,7 +53,6 @@ class Missing:
 
 
 MISSING: Final = (
-    Missing("pods.*.ports.[].protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("dns", _true),
     Missing("streams"),
     Missing("steps"),
@@ -66,20 +61,17 @@ MISSING: Final = (
         {"dnsName"},
         "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
     ),
-    Missing("probes.[].send.protocol", {"SCTP", "ICMP"}, "allowed: TCP, UDP"),
+    Missing("probes.[].send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
     Missing("probes.[].send.every"),
 )
 
 
-def refuse_missing(
-    parts: Parts, inventory: Inventory, manifests: Manifests, configurations: Sequence[Place], problems: Problems
-) -> None:
+def refuse_missing(parts: Parts, inventory: Inventory, configurations: Sequence[Place], problems: Problems) -> None:
     """Note everything in a scenario that cannot be run yet.
 
     Args:
         parts: the scenario's parts.
         inventory: its names.
-        manifests: its Services.
         configurations: the documents that configure proxies.
         problems: takes a line for each, with ``not yet``.
     """
@@ -91,13 +83,11 @@ def refuse_missing(
         what = "not yet: this version can run none of these modes"
         problems.add(modes.spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     for place in configurations:
-        if place["mode"].value in (Mode.IPVS, Mode.NFTABLES):
+        if place["mode"].value == Mode.IPVS:
             _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
-    _refuse_objects(manifests, problems)
     for index, probe in enumerate(parts.probes):
         place = spec["probes"][index]
         _refuse_names(probe, place, inventory, problems)
-        _refuse_sctp(probe, place, manifests, problems)
 
 
 def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
@@ -131,14 +121,6 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
         yield from _found(root[part], rest)
 
 
-def _refuse_objects(manifests: Manifests, problems: Problems) -> None:
-    """What Pods say beyond what entries of ``spec.pods`` may say today."""
-    for given in manifests.pods.values():
-        for place in _found(given.place, ("spec", "containers", "[]", "ports", "[]", "protocol")):
-            if place.value == Protocol.SCTP:
-                _not_yet(place, shown(place.value), "allowed: TCP, UDP", problems)
-
-
 def _texts(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
@@ -150,15 +132,3 @@ def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problem
     if probe.expect.at is not None and probe.expect.at.partition("/")[0] in inventory.backends:
         what = "not yet: this version cannot prove that a flow ends at a pod or host"
         problems.add(at.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
-
-
-def _refuse_sctp(probe: ProbeParts, place: Place, manifests: Manifests, problems: Problems) -> None:
-    if not isinstance(probe.target, ServiceTargetShape) or probe.send is None:
-        return
-    service = manifests.services.get(service_id(probe.target.service, probe.target.namespace))
-    if service is None:
-        return
-    fitting = choose_port(service, probe.target.port, None).fitting
-    if fitting and all(port.protocol is Protocol.SCTP for port in fitting):
-        spot = place["to"]["port" if probe.target.port is not None else "service"].spot
-        problems.add(spot, "not yet: this version cannot send SCTP")

@@ -196,11 +196,13 @@ class Node:
     """One node of the scenario. ``sysctls`` override the lab's own, by dotted name.
 
     ``internal_ips`` are its own addresses, one of each family, the lab's choice where there are none; ``addresses`` are
-    further ones.
+    further ones. ``taints`` are the keys of the Node object's, and ``terminating`` says that it is being deleted.
     """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[str, ...] = ()
+    terminating: bool = False
     sysctls: Mapping[str, str] = field(default_factory=dict)
     internal_ips: tuple[IPAddress, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()

@@ -140,7 +140,7 @@ def _parts_of(probe: ProbeShape) -> ProbeParts:
 def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:
     """The parts with the Pods and Nodes that stand as manifests among them.
 
-    A Node gives labels and addresses to the node of its name, or is a further node.
+    A Node gives labels, taints and addresses to the node of its name, or is a further node.
     """
     pods, nodes, homes = dict(parts.pods), dict(parts.nodes), dict(parts.homes)
     for name, given in manifests.pods.items():
@@ -157,6 +157,8 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
         elif own is not None and given.shape is not None:
             update = {
                 "labels": {**given.shape.labels, **own.labels},
+                "taints": own.taints or given.shape.taints,
+                "terminating": own.terminating or given.shape.terminating,
                 "internal_ips": own.internal_ips or given.shape.internal_ips,
             }
             nodes[name] = own.model_copy(update=update)

@@ -60,7 +60,8 @@ def printed_proxy(proxy: ProxyConfiguration) -> Data:
 
 
 def _duration(seconds: float) -> str:
-    return f"{round(seconds * 1e9)}ns"
+    """In seconds, which are read back without a rounding."""
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def printed_service(service: Service) -> Data:

@@ -75,6 +75,8 @@ def _network(network: Network) -> Data:
 def _node(node: Node) -> Data:
     return given(
         labels=dict(node.labels),
+        taints=list(node.taints),
+        terminating=node.terminating,
         sysctls=dict(node.sysctls),
         internalIPs=texts(node.internal_ips),
         addresses=[{"device": each.device, "address": str(each.interface)} for each in node.addresses],

@@ -181,6 +181,8 @@ def node_of_object(shape: NodeObjectShape) -> NodeShape:
     addresses = (shape.status.addresses if shape.status else None) or []
     return NodeShape.model_construct(
         labels=shape.metadata.labels or {},
+        taints=list(dict.fromkeys(each.key for each in (shape.spec.taints if shape.spec else None) or [])),
+        terminating=shape.metadata.deletion_timestamp is not None,
         internal_ips=[
             ip_address(each.address) for each in addresses if each.type == "InternalIP" and is_address(each.address)
         ],

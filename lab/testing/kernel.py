@@ -96,7 +96,7 @@ class FakeKernel:
         named += [each.device for each in namespace.addresses]
         named += [end.master for end in ends if end.master is not None]
         named += [each.device for each in namespace.neighbours] + [each.device for each in namespace.forwarding]
-        named += [device for route in namespace.routes for device in _devices_of(route)]
+        named += [device for route in namespace.routes for device in route.devices]
         for device in named:
             if device not in known:
                 raise InternalError(f"the plan names {namespace.name}/{device}, which it does not make")
@@ -125,10 +125,6 @@ def _of_bridge(bridge: Bridge, links: list[Link]) -> Link:
 
 def _of_vxlan(vxlan: Vxlan, underlay: int) -> Link:
     return Link(vxlan.device, vxlan.index, vxlan.mac, up=True, mtu=underlay - _VXLAN_OVERHEAD[Family.of(vxlan.local)])
-
-
-def _devices_of(route: Route) -> list[str]:
-    return [hop.device for hop in route.hops] or [route.device]
 
 
 def _refused(namespace: Namespace, what: str, name: str) -> InternalError:

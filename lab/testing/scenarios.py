@@ -9,7 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["scenario_documents", "scenario_texts", "service_documents"]
+from lab.testing.steps import courses
+
+__all__ = ["proxy_documents", "scenario_documents", "scenario_texts", "service_documents", "slice_documents"]
 
 _NAMES = ("echo", "web", "dns")
 _ZONES = ("zone-a", "zone-b")
@@ -22,6 +24,8 @@ def _nodes(families: list[str]) -> st.SearchStrategy[_Document]:
         {},
         optional={
             "labels": st.fixed_dictionaries({"topology.kubernetes.io/zone": st.sampled_from(_ZONES)}),
+            "taints": st.just(["ToBeDeletedByClusterAutoscaler"]),
+            "terminating": st.booleans(),
             "sysctls": st.fixed_dictionaries({"net.ipv4.conf.all.route_localnet": st.sampled_from(["0", "1"])}),
             "addresses": st.just([{"address": balanced, "device": "lo"}]),
             "daemons": st.fixed_dictionaries({"kubelet": st.fixed_dictionaries({"port": st.integers(1, 65535)})}),
@@ -108,6 +112,7 @@ def scenario_documents(draw: st.DrawFn) -> _Document:
         "hosts": {"outside": {}},
         "probes": [{"name": f"probe {number}", **each} for number, each in enumerate(probes)],
         **({"matrix": matrix} if matrix else {}),
+        **(draw(courses(names)) if draw(st.booleans()) else {}),
     }
     return {"apiVersion": "proxylab/v1", "kind": "Scenario", "metadata": {"name": "drawn"}, "spec": spec}
 
@@ -133,8 +138,43 @@ def service_documents(name: str) -> st.SearchStrategy[_Document]:
     return spec.map(lambda each: {**head, "spec": each})
 
 
+def slice_documents(name: str) -> st.SearchStrategy[_Document]:
+    """An EndpointSlice of the Service of that name."""
+    conditions = st.fixed_dictionaries({}, optional={key: st.booleans() for key in ("ready", "serving", "terminating")})
+    endpoint = st.fixed_dictionaries(
+        {"addresses": st.integers(1, 254).map(lambda number: [f"203.0.113.{number}"])},
+        optional={"conditions": conditions, "zone": st.sampled_from(_ZONES), "nodeName": st.just("node-0")},
+    )
+    return st.fixed_dictionaries(
+        {
+            "apiVersion": st.just("discovery.k8s.io/v1"),
+            "kind": st.just("EndpointSlice"),
+            "metadata": st.just({"name": f"{name}-1", "labels": {"kubernetes.io/service-name": name}}),
+            "addressType": st.just("IPv4"),
+            "ports": st.integers(1, 65535).map(lambda port: [{"port": port}]),
+            "endpoints": st.lists(endpoint, max_size=3),
+        }
+    )
+
+
+def proxy_documents() -> st.SearchStrategy[_Document]:
+    """A KubeProxyConfiguration."""
+    seconds = st.integers(1, 100).map(lambda number: f"{number}s")
+    return st.fixed_dictionaries(
+        {"apiVersion": st.just("kubeproxy.config.k8s.io/v1alpha1"), "kind": st.just("KubeProxyConfiguration")},
+        optional={
+            "clusterCIDR": st.sampled_from(["", "10.244.0.0/16"]),
+            "nodePortAddresses": st.sampled_from([["primary"], ["172.18.0.0/16"]]),
+            "iptables": st.fixed_dictionaries({}, optional={"masqueradeAll": st.booleans()}),
+            "conntrack": st.fixed_dictionaries({}, optional={"udpTimeout": seconds, "tcpBeLiberal": st.booleans()}),
+            "healthzBindAddress": st.sampled_from(["0.0.0.0:10256", "[::]:1"]),
+        },
+    )
+
+
 @st.composite
 def scenario_texts(draw: st.DrawFn) -> str:
-    """The text of a scenario file without mistakes, with the Services it dials."""
+    """The text of a scenario file without mistakes, with the manifests it dials and a configuration of its proxies."""
     documents = [draw(scenario_documents()), *(draw(service_documents(name)) for name in _NAMES)]
+    documents += [draw(each) for each in (slice_documents("dns"), proxy_documents()) if draw(st.booleans())]
     return "---\n".join(json.dumps(document) + "\n" for document in documents)

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Final
 
 from lab.ip import Protocol
@@ -27,7 +28,7 @@ from lab.traffic.craft import filling
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import ConnectReport
 
-__all__ = ["Dialogues", "error_name"]
+__all__ = ["Dialogues", "error_name", "has_sctp"]
 
 # Sockets in flight at once, at most: far below the usual limit of 1,024 descriptors.
 _AT_ONCE: Final = 64
@@ -106,10 +107,11 @@ class Dialogues:
         batch = [self._waiting.popleft() for _ in range(min(self._at_once - len(self._open), len(self._waiting)))]
         if not batch:
             return False
-        kind = socket.SOCK_STREAM if self._errand.protocol is Protocol.TCP else socket.SOCK_DGRAM
+        protocol = self._errand.protocol
+        kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
         family = socket.AF_INET if self._errand.destination.version == 4 else socket.AF_INET6
         with inside(self._netns):
-            socks = [socket.socket(family, kind | socket.SOCK_NONBLOCK) for _ in batch]
+            socks = [socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol.number) for _ in batch]
         for (flow, port), sock in zip(batch, socks, strict=True):
             self._begin(_Dialogue(flow, sock, port, self._identity.token(Kind.PROBE, flow), _Stage.DIALLING))
         return True
@@ -118,7 +120,7 @@ class Dialogues:
         sock, errand = dialogue.sock, self._errand
         self._open[sock.fileno()] = dialogue
         try:
-            if errand.protocol is Protocol.TCP:
+            if errand.protocol is not Protocol.UDP:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             sock.bind((str(errand.sender.address), dialogue.port))
             sock.connect((str(errand.destination), errand.port))
@@ -129,7 +131,7 @@ class Dialogues:
             return
         # A UDP socket is ready to send at once, and a TCP socket once it is connected or has failed.
         self._epoll.register(sock.fileno(), select.EPOLLOUT)
-        if errand.protocol is Protocol.TCP:
+        if errand.protocol is not Protocol.UDP:
             self.sent += 1
 
     def _continue(self, dialogue: _Dialogue) -> None:
@@ -192,6 +194,16 @@ class Dialogues:
         else:
             # EPROTO stands for an end of file without an answer, or for an answer that is not to this flow.
             self.reports.append(ConnectReport(flow, local, port, error or "EPROTO"))
+
+
+@cache
+def has_sctp() -> bool:
+    """Whether the kernel has SCTP sockets, which may be a module that is not there."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, Protocol.SCTP.number).close()
+    except OSError:
+        return False
+    return True
 
 
 def error_name(number: int | None) -> str:

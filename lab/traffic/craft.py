@@ -1,6 +1,6 @@
 """Crafted frames: the first of an errand built by scapy, the others by changing what differs from flow to flow.
 
-Owns: ``first_packets`` and ``fences``.
+Owns: ``first_packets`` and ``fences``, and the ``enveloped`` packets of others.
 Must not: send, or import scapy before a frame is asked for (its import costs more than most scenarios).
 
 Building a frame in scapy costs a quarter of a millisecond, and ten thousand flows differ in their source port, in the
@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from lab.ip import IPAddress, Protocol
 from lab.plan.errand import Errand, Sender
+from lab.traffic.chunks import init
 from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
 
-__all__ = ["fences", "filling", "first_packets"]
+__all__ = ["enveloped", "fences", "filling", "first_packets"]
 
 _ETHERNET_BYTES: Final = 14
 _IP_BYTES: Final = {4: 20, 6: 40}
@@ -36,6 +37,10 @@ _NUMBER_AT: Final = _PAYLOAD_AT + TOKEN_BYTES - 8
 
 _WORD: Final = struct.Struct("!H")
 _SEQUENCE: Final = struct.Struct("!I")
+_IPV4: Final = struct.Struct("!BBHHHBBH4s4s")
+_IPV6: Final = struct.Struct("!IHBB16s16s")
+_DO_NOT_FRAGMENT: Final = 0x4000
+_HOPS: Final = 64
 
 # What Linux puts into the SYN of an Ethernet device with an MTU of 1500.
 _SEGMENT_SIZE: Final = {4: 1460, 6: 1440}
@@ -48,23 +53,20 @@ def filling(size: int) -> bytes:
 
 
 def first_packets(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
-    """The first packet of each flow as an Ethernet frame: a TCP SYN, or a UDP datagram with token and payload.
+    """The first packet of each flow as an Ethernet frame: a TCP SYN, an SCTP INIT, or a UDP datagram with its token.
 
     Args:
         errand: its ``payload`` is added to UDP datagrams; a SYN carries none.
         identity: gives each flow its initial sequence number or its token.
         ports: one source port per flow, in the order of the flows.
-
-    Raises:
-        ValueError: for a protocol of which no packets are crafted.
     """
     match errand.protocol:
         case Protocol.TCP:
             return _syns(errand, identity, ports)
         case Protocol.UDP:
             return _datagrams(errand, identity, ports)
-        case _:
-            raise ValueError(f"{errand.protocol} packets are not crafted")
+        case Protocol.SCTP:
+            return _inits(errand, identity, ports)
 
 
 def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
@@ -108,6 +110,31 @@ def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iter
     template = _Template.of(frame, at + _UDP_CHECKSUM_AT, zero=0xFFFF)
     for flow, port in enumerate(ports):
         yield template.changed(((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
+
+
+def _inits(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+    sender = errand.sender
+    macs = (_packed(sender.mac), _packed(sender.next_hop_mac))
+    for flow, port in enumerate(ports):
+        packet = init(port, errand.port, identity.sequence(flow))
+        yield enveloped(macs, (sender.address, errand.destination), Protocol.SCTP.number, packet)
+
+
+def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], protocol: int, packet: bytes) -> bytes:
+    """A packet behind headers of Ethernet and IP, from the first of ``macs`` and of ``ends`` to the second."""
+    source, destination = ends
+    if source.version == 6:
+        header = _IPV6.pack(6 << 28, len(packet), protocol, _HOPS, source.packed, destination.packed)
+        return macs[1] + macs[0] + b"\x86\xdd" + header + packet
+    size = _IP_BYTES[4] + len(packet)
+    header = _IPV4.pack(0x45, 0, size, 0, _DO_NOT_FRAGMENT, _HOPS, protocol, 0, source.packed, destination.packed)
+    words = sum(struct.unpack("!10H", header))
+    checksum = 0xFFFF - (words % 0xFFFF or 0xFFFF)
+    return macs[1] + macs[0] + b"\x08\x00" + header[:10] + _WORD.pack(checksum) + header[12:] + packet
+
+
+def _packed(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,14 @@ from typing import Final, NamedTuple
 
 from lab.ip import IPAddress
 
-__all__ = ["ICMP", "ICMPV6", "TCP", "UDP", "Datagram", "TcpFlag", "dissect"]
+__all__ = ["ICMP", "ICMPV6", "SCTP", "TCP", "UDP", "Chunk", "Datagram", "TcpFlag", "dissect"]
 
 # IANA protocol numbers
 ICMP: Final = 1
 TCP: Final = 6
 UDP: Final = 17
 ICMPV6: Final = 58
+SCTP: Final = 132
 
 _ETHERNET_BYTES: Final = 14
 _ETHERTYPE_IPV4: Final = b"\x08\x00"
@@ -40,6 +41,9 @@ _IPV4_KIND: Final = 0x0800
 _NO_OPTIONS: Final = 0x45
 _PLAIN_TRANSPORT: Final = _ETHERNET_BYTES + 20
 _TCP_BYTES: Final = 20
+_SCTP: Final = struct.Struct("!HHI4xB")
+_INITIATE_TAG: Final = struct.Struct("!I")
+_SCTP_BYTES: Final = 16  # the common header, and the header of one chunk
 _UDP_BYTES: Final = 8
 _ICMP_BYTES: Final = 8
 
@@ -56,12 +60,21 @@ class TcpFlag:
     ACK: Final = 0x10
 
 
+class Chunk:
+    """The types of the SCTP chunks that begin or refuse an association (RFC 9260, section 3.2)."""
+
+    INIT: Final = 1
+    INIT_ACK: Final = 2
+    ABORT: Final = 6
+
+
 class Datagram(NamedTuple):
     """One IP packet, as far as the lab looks at it.
 
     ``flags`` is ``None`` for all but TCP, and for a quoted TCP packet that ends before them. ``icmp`` is
     ``(type, code)``, of ICMP or of ICMPv6 as ``protocol`` says. ``payload`` is what follows the transport header (for
-    ICMP its eight bytes).
+    ICMP its eight bytes). Of SCTP, ``flags`` is the type of the first chunk, ``sequence`` the initiate tag of an INIT,
+    and ``acknowledged`` the verification tag.
     """
 
     protocol: int
@@ -80,7 +93,7 @@ class Datagram(NamedTuple):
 def dissect(frame: bytes) -> Datagram | None:
     """The datagram in an Ethernet frame; ``None`` for anything that is not a whole, well-formed one.
 
-    ``None`` are also later fragments, which have no transport header, and protocols other than TCP, UDP and ICMP.
+    ``None`` are also later fragments, which have no transport header, and protocols other than TCP, UDP, SCTP and ICMP.
     """
     if (plain := _plain(frame)) is not None:
         return plain
@@ -137,6 +150,8 @@ def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
         return _udp(data, at, end, _address(source), _address(destination), quoted=quoted)
     if protocol == ICMP:
         return _icmp(data, at, end, _address(source), _address(destination), quoted=quoted)
+    if protocol == SCTP:
+        return _sctp(data, at, end, _address(source), _address(destination))
     return None
 
 
@@ -155,6 +170,8 @@ def _ipv6(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
         return _udp(data, at, end, _address(source), _address(destination), quoted=quoted)
     if protocol == ICMPV6:
         return _icmp(data, at, end, _address(source), _address(destination), quoted=quoted, protocol=ICMPV6)
+    if protocol == SCTP:
+        return _sctp(data, at, end, _address(source), _address(destination))
     return None
 
 
@@ -172,6 +189,18 @@ def _tcp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddre
     return Datagram(
         TCP, source, destination, source_port, destination_port, sequence, acknowledged, flags, None, payload
     )
+
+
+def _sctp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress) -> Datagram | None:
+    if end - at < _SCTP_BYTES:
+        return None
+    source_port, destination_port, verification_tag, kind = _SCTP.unpack_from(data, at)
+    tag = 0
+    if kind == Chunk.INIT:
+        if end - at < _SCTP_BYTES + _INITIATE_TAG.size:
+            return None
+        (tag,) = _INITIATE_TAG.unpack_from(data, at + _SCTP_BYTES)
+    return Datagram(SCTP, source, destination, source_port, destination_port, tag, verification_tag, kind)
 
 
 def _udp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress, *, quoted: bool) -> Datagram | None:

@@ -3,9 +3,10 @@
 Owns: ``INTEREST`` and ``NOTHING``, programs of the classic BPF (Documentation/networking/filter.rst in Linux).
 Must not: pass over anything that ``match`` would take. What it lets through may still be nobody's.
 
-Kept are, of IPv4 and IPv6: TCP with SYN or RST, UDP and ICMP echo with a token, and ICMP errors. Not kept are the data
-and the acknowledgements of dialogues, later fragments, other people's datagrams, what neighbours discover, and the port
-unreachable with which a sender's kernel meets each reply to a crafted datagram, since it has no socket for it.
+Kept are, of IPv4 and IPv6: TCP with SYN or RST, SCTP, UDP and ICMP echo with a token, and ICMP errors. Not kept are the
+data and the acknowledgements of dialogues, other people's datagrams, what neighbours discover, and the port unreachable
+with which a sender's kernel meets each reply to a crafted datagram, since it has no socket for it. Later fragments of
+UDP are kept, whosever they are: only the first has a token.
 
 A load beyond the frame's end ends the program as if it had answered no, which is right: what is cut off before the
 fields in question has no identity.
@@ -60,18 +61,23 @@ class _Step(NamedTuple):
 _STEPS: Final = (
     _Step(_LOAD_HALF, 12),
     _Step(_IF_EQUAL, 0x0800, otherwise="ipv6?"),
-    _Step(_LOAD_HALF, _ETHERNET + 6),
-    _Step(_IF_ANY_BIT, 0x1FFF, then="no"),  # fragment offset
     _Step(_HEADER_LENGTH_TO_X, _ETHERNET),
+    _Step(_LOAD_HALF, _ETHERNET + 6),
+    _Step(_IF_ANY_BIT, 0x1FFF, otherwise="first"),  # fragment offset
     _Step(_LOAD_BYTE, _ETHERNET + 9),
+    _Step(_IF_EQUAL, 17, then="yes", otherwise="no"),  # a later fragment: only the first bears a token
+    _Step(_LOAD_BYTE, _ETHERNET + 9, label="first"),
     _Step(_IF_EQUAL, 17, then="token"),
     _Step(_IF_EQUAL, 1, then="icmp"),
+    _Step(_IF_EQUAL, 132, then="yes"),
     _Step(_IF_EQUAL, 6, then="tcp", otherwise="no"),
     _Step(_IF_EQUAL, 0x86DD, otherwise="no", label="ipv6?"),
     _Step(_NUMBER_TO_X, _IPV6_BYTES),
     _Step(_LOAD_BYTE, _ETHERNET + 6),
+    _Step(_IF_EQUAL, 44, then="yes"),  # a fragment
     _Step(_IF_EQUAL, 17, then="token"),
     _Step(_IF_EQUAL, 58, then="icmpv6"),
+    _Step(_IF_EQUAL, 132, then="yes"),
     _Step(_IF_EQUAL, 6, otherwise="no"),
     _Step(_LOAD_BYTE_X, _TCP_FLAGS, label="tcp"),
     _Step(_IF_ANY_BIT, 0x02 | 0x04, then="yes", otherwise="no"),

@@ -9,6 +9,7 @@ How a frame finds its flow:
 * TCP by the initial sequence number: a SYN bears it, a SYN/ACK and the reset of a closed port acknowledge it plus one.
   For crafted SYNs the lab chose it; for kernel sockets it is learned where the SYN leaves the sender, since there, and
   only there, the source port is still the socket's own.
+* SCTP by the initiate tag: an INIT bears it, and INIT ACK and ABORT have it in their header.
 * An ICMP error by the request that it quotes.
 
 Two things that the sender's own stack does to crafted flows are passed over, because they say nothing of the proxy: its
@@ -24,7 +25,8 @@ from typing import Any
 from lab.codec.records import of_rows
 from lab.ip import IPAddress, Protocol
 from lab.kernel.batches import Frame
-from lab.traffic.dissect import ICMP, ICMPV6, TCP, UDP, Datagram, TcpFlag, dissect
+from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
+from lab.traffic.fragments import Reassembly
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import Direction, Observation, Packet, SeenFrame
 
@@ -95,6 +97,7 @@ class Matcher:
         self._protocol = protocol
         self._sockets = sockets
         self._rows: list[tuple[Any, ...]] = []
+        self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
@@ -136,11 +139,16 @@ class Matcher:
         for frame in frames:
             datagram = dissect(frame.data)
             if datagram is None:
-                continue
+                whole = self._fragments.take(vantage.place, vantage.device, frame)
+                datagram = None if whole is None else dissect(whole)
+                if datagram is None:
+                    continue
             if datagram.protocol == UDP:
                 found = self._udp(datagram)
             elif datagram.protocol == TCP:
                 found = self._tcp(vantage, frame.outgoing, datagram)
+            elif datagram.protocol == SCTP:
+                found = self._sctp(vantage, frame.outgoing, datagram)
             else:
                 found = self._icmp(vantage, frame, datagram)
             if found is not None:
@@ -170,6 +178,20 @@ class Matcher:
             return self._with(self._flow(acknowledged), _RESET)
         return None
 
+    def _sctp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
+        if self._protocol is not Protocol.SCTP:
+            return None
+        if datagram.flags == Chunk.INIT:
+            if self._sockets is not None and vantage.is_sender and outgoing:
+                self._learn(datagram)
+            return self._with(self._flow(datagram.sequence), _REQUEST)
+        if datagram.flags == Chunk.INIT_ACK:
+            return self._with(self._flow(datagram.acknowledged), _REPLY)
+        # As with TCP's reset, one that the sender utters itself says nothing of the proxy.
+        if datagram.flags == Chunk.ABORT and (vantage.transit or vantage.is_sender is not outgoing):
+            return self._with(self._flow(datagram.acknowledged), _RESET)
+        return None
+
     def _icmp(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> tuple[int, Packet] | None:
         if datagram.icmp is None:
             return None
@@ -187,6 +209,8 @@ class Matcher:
             return (token[1], kind) if token is not None and token[0] is _PROBE else None
         # A TCP quote without flags ends after eight bytes; then the sequence number alone speaks.
         if quoted.protocol == TCP and self._protocol is Protocol.TCP and _is_syn(quoted):
+            return self._with(self._flow(quoted.sequence), kind)
+        if quoted.protocol == SCTP and self._protocol is Protocol.SCTP and quoted.flags == Chunk.INIT:
             return self._with(self._flow(quoted.sequence), kind)
         return None
 

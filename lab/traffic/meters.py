@@ -9,19 +9,20 @@ iptables-save in every node took 40. Two readings with equal bytes everywhere bu
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from lab.errors import InternalError
-from lab.kernel.xtables import Kind, Snapshot, TableReader, packets_at, walk
+from lab.kernel.nft_counters import NftTableReader
+from lab.kernel.xtables import Entry, Kind, Snapshot, TableReader
+from lab.plan.errand import Errand
 from lab.traffic.counters import policy_text, rule_counts, rule_texts
 from lab.verdict.evidence import RuleCount
 
 __all__ = ["Meter", "Save", "TableMeter", "TextMeter"]
 
 _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
-_COUNTER_BYTES: Final = 16
 _ATTEMPTS: Final = 5
 
 Save = Callable[[], Awaitable[str]]
@@ -31,8 +32,12 @@ Save = Callable[[], Awaitable[str]]
 class Meter(Protocol):
     """Counts between ``begin`` and ``end``."""
 
-    async def begin(self) -> None:
-        """Remember what the rules of the node have counted so far."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that happened between ``begin`` and ``end`` was counted."""
+
+    async def begin(self, errand: Errand) -> None:
+        """Remember what the rules of the node have counted so far; from now on it is ``errand`` that they count."""
 
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that have counted since."""
@@ -52,7 +57,12 @@ class TextMeter:
         self._save = save
         self._before = ""
 
-    async def begin(self) -> None:
+    @property
+    def is_whole(self) -> bool:
+        """Counters forget nothing."""
+        return True
+
+    async def begin(self, _errand: Errand) -> None:
         """Remember what the rules of the node have counted so far."""
         self._before = await self._save()
 
@@ -92,16 +102,21 @@ class _Layout:
 
 
 class TableMeter:
-    """Reads counters from the tables of legacy iptables."""
+    """Reads counters from the tables of iptables, legacy or nft, as the kernel holds them."""
 
-    def __init__(self, node: str, reader: TableReader, save: Save) -> None:
+    def __init__(self, node: str, reader: TableReader | NftTableReader, save: Save) -> None:
         self._node = node
         self._reader = reader
         self._save = save
         self._layouts: dict[str, _Layout] = {}
         self._before: dict[str, tuple[_Layout, bytes]] = {}
 
-    async def begin(self) -> None:
+    @property
+    def is_whole(self) -> bool:
+        """Counters forget nothing."""
+        return True
+
+    async def begin(self, _errand: Errand) -> None:
         """Remember what the rules of the node have counted so far."""
         self._before = await self._read()
 
@@ -117,10 +132,10 @@ class TableMeter:
                 continue
             earlier: Mapping[_Place, int] = {}
             if old_layout is not None and old_layout is not layout:
-                earlier = {place: packets_at(old_entries, at) for at, place in old_layout.places}
+                earlier = {place: self._reader.packets_at(old_entries, at) for at, place in old_layout.places}
             for at, place in layout.places:
-                packets = packets_at(entries, at)
-                known = packets_at(old_entries, at) if old_layout is layout else earlier.get(place, 0)
+                packets = self._reader.packets_at(entries, at)
+                known = self._reader.packets_at(old_entries, at) if old_layout is layout else earlier.get(place, 0)
                 gained = packets - known if packets >= known else packets
                 if gained:
                     counts.append(RuleCount(self._node, table, place.chain, place.text, gained))
@@ -163,13 +178,15 @@ class TableMeter:
         """
         texts = rule_texts(saved)
         for table, snapshot in snapshots.items():
-            places = _places(table, snapshot, texts)
+            entries = tuple(self._reader.walk(snapshot))
+            places = _places(table, entries, texts)
             if places is None:
                 self._layouts.pop(table, None)
                 continue
             blank = bytearray(b"\xff" * len(snapshot.entries))
-            for entry in walk(snapshot):
-                blank[entry.counters_at : entry.counters_at + _COUNTER_BYTES] = bytes(_COUNTER_BYTES)
+            for entry in entries:
+                counters = self._reader.volatile(entry)
+                blank[counters] = bytes(counters.stop - counters.start)
             mask = _number(bytes(blank))
             self._layouts[table] = _Layout(_number(snapshot.entries) & mask, mask, places)
 
@@ -180,13 +197,13 @@ def _number(entries: bytes) -> int:
 
 
 def _places(
-    table: str, snapshot: Snapshot, texts: Mapping[tuple[str, str], list[str]]
+    table: str, entries: Iterable[Entry], texts: Mapping[tuple[str, str], list[str]]
 ) -> tuple[tuple[int, _Place], ...] | None:
     """Where each rule's counters stand; ``None`` if entries and lines do not belong to each other."""
     left = {chain: iter(lines) for (name, chain), lines in texts.items() if name == table}
     seen: defaultdict[tuple[str, str], int] = defaultdict(int)
     places: list[tuple[int, _Place]] = []
-    for entry in walk(snapshot):
+    for entry in entries:
         if entry.kind in (Kind.BOUNDARY, Kind.ACCEPT_POLICY):
             continue
         dropping = entry.kind is Kind.DROP_POLICY

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from lab.traffic.connect import error_name
+from lab.traffic.fragments import cut
 from lab.traffic.watch import AnyTap
 from lab.verdict.evidence import ConnectReport
 
@@ -25,14 +26,15 @@ _AT_ONCE: Final = 256
 class Dispatch:
     """Sends the first packets of a run, some at a time, and counts them."""
 
-    def __init__(self, tap: AnyTap, frames: Iterable[bytes], room: int) -> None:
-        """``room`` is how many frames every tap can hold at least."""
+    def __init__(self, tap: AnyTap, frames: Iterable[bytes], room: int, mtu: int = 1500) -> None:
+        """``room`` is how many frames every tap can hold at least; what is above the ``mtu`` is cut into fragments."""
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.sent = 0
         self.finished = False
         self._tap = tap
         self._frames = iter(frames)
+        self._mtu = mtu
         self._at_once = max(1, min(_AT_ONCE, room // _CROSSINGS))
 
     def advance(self) -> bool:
@@ -44,7 +46,9 @@ class Dispatch:
         self.finished = len(chunk) < self._at_once
         for frame in chunk:
             try:
-                self._tap.send(frame)
+                # No two packets of one run have the same number, so their fragments cannot be taken for each other's.
+                for piece in cut(frame, self._mtu, self.sent + len(self.refused) + 1):
+                    self._tap.send(piece)
             except OSError as error:
                 self.refused.append(error_name(error.errno))
             else:

@@ -22,6 +22,7 @@ from lab.ip import IPAddress, Protocol
 from lab.kernel.netns import NetNs, inside
 from lab.plan.model import Listener, Namespace, Plan
 from lab.traffic.answer import Voice, is_http
+from lab.traffic.connect import has_sctp
 
 __all__ = ["Responders"]
 
@@ -67,6 +68,8 @@ class Responders:
         self._loop: asyncio.AbstractEventLoop | None = None
         for namespace in plan.namespaces:
             for listener in namespace.listeners:
+                if listener.protocol is Protocol.SCTP and not has_sctp():
+                    continue  # ``associations`` answers for it
                 try:
                     for address in _listening_on(namespace, listener):
                         self._listen(netns_by_name[namespace.name], listener, address)
@@ -105,16 +108,12 @@ class Responders:
         self._epoll.close()
 
     def _listen(self, netns: NetNs, listener: Listener, address: IPAddress) -> None:
-        match listener.protocol:
-            case Protocol.TCP:
-                kind, doors = socket.SOCK_STREAM, self._tcp
-            case Protocol.UDP:
-                kind, doors = socket.SOCK_DGRAM, self._udp
-            case _:
-                raise OSError(errno.EPROTONOSUPPORT, f"no responder speaks {listener.protocol}")
+        kind, doors = socket.SOCK_STREAM, self._tcp
+        if listener.protocol is Protocol.UDP:
+            kind, doors = socket.SOCK_DGRAM, self._udp
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
         with inside(netns):
-            sock = socket.socket(family, kind | socket.SOCK_NONBLOCK)
+            sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, listener.protocol.number)
         try:
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

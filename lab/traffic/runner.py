@@ -16,7 +16,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from lab.errors import InternalError
+from lab.errors import CapabilityError, InternalError
 from lab.garbage import uncollected
 from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
@@ -25,7 +25,8 @@ from lab.plan.errand import MOST_FOLLOWED, STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline, together
-from lab.traffic.connect import Dialogues
+from lab.traffic.associations import Associations
+from lab.traffic.connect import Dialogues, has_sctp
 from lab.traffic.craft import first_packets
 from lab.traffic.http import Fetches
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
@@ -35,6 +36,7 @@ from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
 from lab.traffic.responder import Responders
+from lab.traffic.stacks import Stacks
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
@@ -84,6 +86,8 @@ class Runner:
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
         self._memory = Memory(netns_by_name)
+        self._associations: Associations | None = None
+        self._stacks = Stacks(netns_by_name)
         self._seen: Matcher | None = None
 
     async def open(self) -> None:
@@ -105,6 +109,10 @@ class Runner:
         for meter in self._meters.values():
             meter.close()
         self._memory.close()
+        if self._associations is not None:
+            self._associations.close()
+            self._associations = None
+        self._stacks.close()
         self._stop_tracing()
         if self._responders is not None:
             self._responders.close()
@@ -152,13 +160,15 @@ class Runner:
         started = time.monotonic()
         family = Family.of(errand.destination)
         meters = {node: self._meters[node, family] for node in errand.nodes}
-        await together(meter.begin() for meter in meters.values())
+        await together(meter.begin(errand) for meter in meters.values())
         identity = self._identities.issue(errand.flows)
         ports = self._source_ports(errand)
         turns = self._prepare(errand, identity, ports)
         tracing = self._armed(errand, identity) if trace else None
+        self._stacks.begin(errand.nodes)
         unfinished = await self._take(turns, errand)
         losses = turns.losses()
+        kernel = self._stacks.end()
         tracked = self._memory.flows(errand, ports)
         entries = tuple(self._memory.entries(errand)) if errand.tables else None
         steps: tuple[TraceStep, ...] = ()
@@ -170,13 +180,14 @@ class Runner:
             observations=tuple(turns.matcher.observations),
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
-            counted=errand.nodes,
+            counted=tuple(node for node, meter in meters.items() if meter.is_whole),
             fences=turns.fences.reports(),
             unpinned=turns.unpinned,
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             entries=entries,
+            kernel=kernel,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
             unfinished=unfinished,
@@ -204,8 +215,11 @@ class Runner:
     def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
-        if errand.protocol not in (Protocol.TCP, Protocol.UDP):
-            raise InternalError(f"errand {errand.name!r}: {errand.protocol} is not sent; TCP and UDP are")
+        if errand.protocol is Protocol.SCTP and errand.manner is Manner.CONNECT and not has_sctp():
+            raise CapabilityError(
+                f"SCTP sockets, by which probe {errand.name!r} connects",
+                "as root: 'modprobe sctp', or let the probe send single packets (send: {as: packet})",
+            )
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
         self._watch.follow(errand.flows <= MOST_FOLLOWED)
@@ -215,7 +229,7 @@ class Runner:
         room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
         sending: Sending
         if errand.manner is Manner.PACKET:
-            sending = Dispatch(tap, first_packets(errand, identity, ports), room)
+            sending = Dispatch(tap, first_packets(errand, identity, ports), room, sender.mtu)
             sockets = None
         elif errand.http:
             sending = Fetches(self._netns_by_name[sender.namespace], errand, ports)
@@ -231,7 +245,15 @@ class Runner:
             sockets=sockets,
             watch=self._watch,
             responders=self._responders,
+            associations=self._answering() if errand.protocol is Protocol.SCTP else None,
+            before_fences=self._stacks.hold,
         )
+
+    def _answering(self) -> Associations | None:
+        """Who answers for SCTP, where the kernel cannot: opened when SCTP is first sent."""
+        if self._associations is None and not has_sctp():
+            self._associations = Associations(self._netns_by_name, self._plan)
+        return self._associations
 
     def _source_ports(self, errand: Errand) -> tuple[int, ...]:
         """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""

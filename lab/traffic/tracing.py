@@ -18,7 +18,7 @@ from lab.kernel.netns import NetNs
 from lab.kernel.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.traffic.dissect import ICMP, ICMPV6, TCP, UDP, Datagram, TcpFlag, dissect
+from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
 from lab.verdict.evidence import Packet, TraceStep
 
@@ -28,6 +28,9 @@ RuleTexts = Mapping[tuple[str, str], Sequence[str]]
 """The rules of a node by table and chain, in order, as iptables-save prints them."""
 
 _UDP_HEADER: Final = 8
+_VERIFICATION_TAG: Final = 4
+_INITIATE_TAG: Final = 16
+_CHUNKS: Final = {Chunk.INIT: Packet.REQUEST, Chunk.INIT_ACK: Packet.REPLY, Chunk.ABORT: Packet.RESET}
 _ICMP_HEADER: Final = 8
 _IP_HEADER: Final = {4: 20, 6: 40}
 _ICMP: Final = {4: ICMP, 6: ICMPV6}
@@ -69,9 +72,10 @@ class Tracing:
         Raises:
             InternalError: the kernel's log overflowed, so that steps are missing.
         """
+        for tracer in self._tracers.values():
+            tracer.disarm()
         passages: list[list[TraceStep]] = []
         for node, tracer in self._tracers.items():
-            tracer.disarm()
             try:
                 events = tracer.read()
             except OSError as error:
@@ -126,6 +130,11 @@ def _matches(errand: Errand, identity: Identity) -> Iterator[Match]:
         yield Match(TCP, (Bytes(4, sent),))
         yield Match(TCP, (Bytes(8, ((sequence + 1) & 0xFFFFFFFF).to_bytes(4, "big")),))
         yield Match(icmp, (Bytes(quoted + 4, sent),))
+    elif errand.protocol is Protocol.SCTP:
+        tag = identity.sequence(0).to_bytes(4, "big")
+        yield Match(SCTP, (Bytes(_INITIATE_TAG, tag),))
+        yield Match(SCTP, (Bytes(_VERIFICATION_TAG, tag),))
+        yield Match(icmp, (Bytes(quoted + _INITIATE_TAG, tag),))
     else:
         end = identity.token(Kind.PROBE, 0)[-_TOKEN_END:]
         at = _UDP_HEADER + TOKEN_BYTES - _TOKEN_END
@@ -142,6 +151,8 @@ def _packet(datagram: Datagram, identity: Identity) -> Packet | None:
         if token is None or token[0] is Kind.FENCE:
             return None
         return Packet.REQUEST if token[0] is Kind.PROBE else Packet.REPLY
+    if datagram.protocol == SCTP:
+        return _CHUNKS.get(datagram.flags or 0)
     flags = datagram.flags or 0
     if flags & TcpFlag.RST:
         return Packet.RESET

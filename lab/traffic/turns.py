@@ -6,13 +6,14 @@ Must not: choose flows, ports or identities (``runner`` does), or read rule coun
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
 from lab.plan.errand import STACK, Errand
 from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.traffic.associations import Associations
 from lab.traffic.fences import Fences
 from lab.traffic.identity import Identity
 from lab.traffic.match import Matcher, Vantage
@@ -59,6 +60,8 @@ class Turns:
         sockets: Mapping[int, int] | None,
         watch: Watch,
         responders: Responders,
+        before_fences: Callable[[], None],
+        associations: Associations | None = None,
     ) -> None:
         self.sending = sending
         self.matcher = Matcher(identity, errand.protocol, sockets)
@@ -68,6 +71,8 @@ class Turns:
         self._tap = tap
         self._watch = watch
         self._responders = responders
+        self._associations = associations
+        self._before_fences = before_fences
         self._nodes = frozenset(errand.nodes)
 
     async def take(self, deadline: Deadline) -> str:
@@ -114,6 +119,8 @@ class Turns:
         seen = self.matcher.seen
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
         for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
+            if self._associations is not None:
+                answered += self._associations.answer(tap, frames)
             transit = tap.place in self._nodes and tap.device != STACK
             self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap, transit), frames)
         self.fences.take(self.matcher.fences)
@@ -122,6 +129,7 @@ class Turns:
 
     async def _fence(self, deadline: Deadline) -> None:
         """Send a round of fences and take turns until all are back, for a second at most."""
+        self._before_fences()
         self.fences.send()
         patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))
         try:

@@ -16,7 +16,7 @@ from lab.verdict.model import Verdict
 from lab.verdict.rules import Rule, read_all
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
+__all__ = ["due_shares", "hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
 
 _MOST_SHARES = 6
 """How many pods the one line of a verdict names with their flows; ``explain`` has a table."""
@@ -180,6 +180,15 @@ def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
             f"{needed:,} hardly do"
         )
     return findings.settle(case, "spread", expected="sticky, all to one", observed=_shares(found))
+
+
+def due_shares(case: Case) -> Mapping[str, float]:
+    """The share of the flows that is due to each pod: as the author wrote it, or an equal one for each backend."""
+    spread = case.probe.expect.spread
+    if isinstance(spread, Shares):
+        return spread.of
+    names = list(dict.fromkeys(case.probe.expect.backends or hits(case)))
+    return dict.fromkeys(names, 1 / len(names)) if names else {}
 
 
 def _note_strangers(findings: Findings, found: Iterable[str], names: Collection[str]) -> None:

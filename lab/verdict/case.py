@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from lab.ip import Protocol
 from lab.plan.errand import Errand
 from lab.scenario.model import Manner, Position, Probe
+from lab.verdict.drops import kernel_drop
 from lab.verdict.evidence import Evidence, Observation
 from lab.verdict.flows import Fate, Flow, gather
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.words import amount, endpoint, listed, tally
 
-__all__ = ["Case", "Findings", "disagreement", "open_case"]
+__all__ = ["Case", "Findings", "disagreement", "open_case", "packets_of"]
 
 _OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
 
@@ -143,7 +144,7 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
         fates,
         disagreements,
         tuple(_doubts(errand, evidence, flows)),
-        tuple(_silence(errand, evidence, flows, fates)),
+        () if _dropped_by_a_stack(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),
     )
 
 
@@ -170,6 +171,16 @@ def _doubts(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...]) -> Iter
         unreported = sum(len(flow.reports) != 1 for flow in flows)
         if unreported or any(report.flow not in numbers for report in evidence.connects):
             yield f"the sockets of {amount(unreported, 'flow')} did not report exactly once"
+
+
+def packets_of(flows: Iterable[Flow]) -> int:
+    """How many packets something must have counted, if it ended every flow: a repeated SYN is one more."""
+    return sum(max(1, len(flow.departures)) for flow in flows)
+
+
+def _dropped_by_a_stack(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> bool:
+    """Whether a node's stack counted every packet as dropped: then nothing of it can come late."""
+    return set(fates) == {Fate.LOST} and kernel_drop(errand, evidence, packets_of(flows)) is not None
 
 
 def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> Iterator[str]:

@@ -8,7 +8,8 @@ wired, and one more packet that was traced afterwards; a sentence that needs tha
 """
 
 from lab.plan.model import Plan
-from lab.verdict.arrivals import hits, masqueraded_again
+from lab.scenario.model import Spread
+from lab.verdict.arrivals import due_shares, hits, masqueraded_again
 from lab.verdict.case import Case
 from lab.verdict.deeds import is_from_itself, why_masqueraded
 from lab.verdict.evidence import Evidence, Observation
@@ -155,16 +156,19 @@ def _of_backends(case: Case, verdict: Verdict) -> str:
 
 def _of_spread(case: Case) -> str:
     found = hits(case)
-    names = list(dict.fromkeys(case.probe.expect.backends or found))
-    flows = sum(found[name] for name in names)
+    if case.probe.expect.spread is Spread.STICKY:
+        remembering = any(rule.value("-m") and "--rcheck" in rule.count.text for rule in read_all(case.evidence.counts))
+        forgot = "" if remembering or not case.evidence.counts else ": no rule remembered where the first went"
+        return f"the flows of {case.errand.sender.name} went to {listed(list(found))}{forgot}."
+    shares = due_shares(case)
+    flows = sum(found[name] for name in shares)
     if not flows:
         return ""
-    due = flows / len(names)
-    furthest = max(names, key=lambda name: abs(found[name] - due))
+    furthest = max(shares, key=lambda name: abs(found[name] - flows * shares[name]))
     if not found[furthest]:
         return f"{furthest} never chosen in {amount(flows, 'flow')}: its share is 0."
     got = f"{found[furthest]:,} of {amount(flows, 'flow')}"
-    return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {1 / len(names):.1%} was due."
+    return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {shares[furthest]:.1%} was due."
 
 
 def _still_dialled(case: Case, stray: Observation) -> bool:

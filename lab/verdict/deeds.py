@@ -58,7 +58,8 @@ def why_masqueraded(rule: Rule, errand: Errand) -> str:
 
 def _though_a_pod(errand: Errand) -> str:
     """What makes that a mistake: whoever is a pod of this cluster should have been taken for one."""
-    return ", though it is a pod" if errand.sender.address in {pod.address for pod in errand.receivers} else ""
+    pods = {pod.address for pod in errand.receivers if not pod.ports}  # what listens on a node has the node's address
+    return ", though it is a pod" if errand.sender.address in pods else ""
 
 
 def is_from_itself(rule: Rule, client: IPAddress) -> bool:

@@ -18,6 +18,7 @@ __all__ = [
     "Evidence",
     "FenceReport",
     "HttpReport",
+    "KernelCount",
     "Observation",
     "Packet",
     "RuleCount",
@@ -121,12 +122,29 @@ class HttpReport:
 
 @dataclass(frozen=True, slots=True)
 class RuleCount:
-    """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save prints it."""
+    """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save or nft prints it.
+
+    Where the kernel told of each packet what the rule did with it, ``target`` is that, in iptables' word (``DROP``,
+    ``REJECT``, ``DNAT``, ``MASQUERADE``): then the packets are of the probe, and ``destination`` is where a translation
+    sent them. Else ``target`` is empty, and the rule's text must say all of it.
+    """
 
     node: str
     table: str
     chain: str
     text: str
+    packets: int
+    target: str = ""
+    destination: IPAddress | None = None
+    destination_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCount:
+    """How far one counter of a node's network stack moved before any fence was sent, by nstat's name for it."""
+
+    node: str
+    counter: str
     packets: int
 
 
@@ -211,8 +229,8 @@ class Evidence:
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
     connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
-    ``http`` is what the flows that asked by HTTP were answered. ``steps`` are those of a traced packet: the way there
-    through every node, then the way back.
+    ``http`` is what the flows that asked by HTTP were answered. ``kernel`` is what the stacks of nodes counted, where
+    some flow was missing. ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
     sent: int
@@ -227,6 +245,7 @@ class Evidence:
     tracked: tuple[TrackedFlow, ...] | None = None
     entries: tuple[TableEntry, ...] | None = None
     http: tuple[HttpReport, ...] = ()
+    kernel: tuple[KernelCount, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from lab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
-from lab.verdict.arrivals import hits
+from lab.verdict.arrivals import due_shares, hits
 from lab.verdict.case import Case, open_case
 from lab.verdict.causes import cause
 from lab.verdict.columns import WIDTH, table, wrapped
@@ -136,20 +136,16 @@ def _shares(case: Case, verdict: ProbeVerdict) -> list[str]:
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
     if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(_ABOUT_SHARES):
         return []
-    found = hits(case)
-    names = list(dict.fromkeys([*(case.probe.expect.backends or ()), *found]))
+    found, due = hits(case), due_shares(case)
+    names = list(dict.fromkeys([*due, *found]))
     total = found.total()
     if not total:
         return []
-    rows = [("backend", "flows", "share", "due")]
     shown = names
     if len(names) > _MOST_PODS:
-        shown = sorted(names, key=lambda name: -abs(found[name] - total / len(names)))[:_MOST_PODS]
-    expected = case.probe.expect.backends or names
-    due = f"{1 / len(expected):.1%}"
-    rows += [
-        (name, f"{found[name]:,}", f"{found[name] / total:.1%}", due if name in expected else "0.0%") for name in shown
-    ]
+        shown = sorted(names, key=lambda name: -abs(found[name] - total * due.get(name, 0.0)))[:_MOST_PODS]
+    rows = [("backend", "flows", "share", "due")]
+    rows += [(name, f"{found[name]:,}", f"{found[name] / total:.1%}", f"{due.get(name, 0.0):.1%}") for name in shown]
     lines = table(rows, _INDENT, right=frozenset({1, 2, 3}))
     if len(names) > len(shown):
         lines.append(f"{_INDENT}and {len(names) - len(shown):,} more, closer to their due")

@@ -22,6 +22,7 @@ __all__ = ["journey"]
 
 _INDENT = "  "
 _ENDINGS = frozenset({"DROP", "REJECT"})
+_VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "sends it back to the chain before"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
     ended = _rule(last)
     if last.kind == "policy" and (last.verdict == "drop" or (last.chain == "FORWARD" and not last.verdict)):
         rows.append((last.table, last.chain, "it ends here, by the policy of the chain"))
-    elif last.out_device and (ended is None or ended.target not in _ENDINGS):
+    elif last.out_device and last.verdict != "drop" and (ended is None or ended.target not in _ENDINGS):
         rows.append(("", "", f"out by {last.out_device}"))
     if rows:
         yield from table(rows, _INDENT * 2)
@@ -111,19 +112,30 @@ def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
 def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:
     """Whether a rule only led into a chain of which no rule matched."""
     rule = _rule(step)
+    target = step.verdict.partition(" ")[2] if rule is None else rule.target
     return (
-        rule is not None
+        target != ""
         and following is not None
         and following.kind == "return"
         and not following.text
-        and following.chain == rule.target
+        and following.chain == target
     )
 
 
 def _words(errand: Errand, step: TraceStep) -> str:
     """What a rule did; empty for what decides nothing."""
     rule = _rule(step)
-    return "" if rule is None else deed(rule, errand, mark=step.mark, out_device=step.out_device)
+    if rule is None:
+        return _verdict(step)
+    return deed(rule, errand, mark=step.mark, out_device=step.out_device)
+
+
+def _verdict(step: TraceStep) -> str:
+    """What came of a rule that iptables did not write, as nf_tables says it: where a map led, too."""
+    if step.kind != "rule":
+        return ""
+    word, _, chain = step.verdict.partition(" ")
+    return f"goes to {short(chain)}" if chain else _VERDICTS.get(word, "")
 
 
 def _rule(step: TraceStep) -> Rule | None:

@@ -14,11 +14,15 @@ What each outcome needs, for every flow of the probe:
 * ``refused``: a TCP reset at the sender, from the address that was dialled.
 * ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
   every packet of it; and fences that were sent after it are back, so that it is not merely late. Where no rule drops it
-  and the author says at which hop it ends, it was seen last there.
+  and the author says at which hop it ends, it was seen last there. Or the stack of a node counted every packet as
+  dropped before any fence was sent (``drops``): then no packet is left to be late.
 * ``untranslated``: a device of a node saw it leave under the address that was dialled, or somebody got it so; no pod
-  saw it under its own, and the sender heard nothing but that it cannot be delivered.
+  saw it under its own, no device saw it under any other, no DNAT rule counted, and the sender heard nothing but that it
+  cannot be delivered.
 
-Flows by kernel sockets have a second witness. Where it contradicts the taps about a flow, nobody knows.
+Flows by kernel sockets have a second witness, and connection tracking is another. Where one contradicts the taps about
+the way of a flow, nobody knows. A reply from a wrong address is wrong all the same: the sender heard it, and no other
+witness can unsay that; that conntrack has lost the flow is rather why it came.
 """
 
 from collections import Counter
@@ -37,7 +41,7 @@ from lab.verdict.model import ProbeVerdict, Verdict
 from lab.verdict.passing import judge_last_hop, judge_untranslated
 from lab.verdict.replies import judge_reply
 from lab.verdict.rules import Rule, ending, translations
-from lab.verdict.telling import fates, nodes_of, packets, told
+from lab.verdict.telling import fates, nodes_of, packets, stack_drop, told
 from lab.verdict.whereabouts import hop, is_at, last_seen, unfollowed
 from lab.verdict.words import amount, endpoint, listed, tally
 
@@ -138,7 +142,7 @@ def _beside_the_point(case: Case) -> Iterator[Verdict]:
 def _judge_outcome(case: Case) -> Verdict:
     outcome = case.probe.expect.outcome
     if outcome is Outcome.UNTRANSLATED:
-        return judge_untranslated(case)
+        return judge_untranslated(case, _signs_of_translation(case))
     observed = fates(case)
     wanted = _FATE[outcome]
     findings = Findings()
@@ -212,7 +216,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
     from before would go the old way, and no rule would be asked.
     """
-    if not case.evidence.counted:
+    if not set(case.errand.nodes) <= set(case.evidence.counted):
         return
     dialled = (case.errand.destination, case.errand.port)
     got = Counter((flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived)
@@ -224,12 +228,19 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
             yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
 
 
+def _signs_of_translation(case: Case) -> Iterator[str]:
+    """DNAT rules that counted: nothing else but the probe was under way that they could have translated."""
+    for rule in translations(case.evidence.counts):
+        to = endpoint(*rule.translates_to) if rule.translates_to else rule.value("--to-destination")
+        yield f"a DNAT rule to {to} counted {amount(rule.count.packets, 'packet')} on {rule.count.node}"
+
+
 def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
     """Why what was ``seen`` is not yet the work of rules: no counter accounts for every packet."""
     needed = packets(case)
     rules = _ending_rules(case, outcome)
     counted = sum(rule.count.packets for rule in rules)
-    if counted >= needed:
+    if counted >= needed or (outcome is Outcome.DROPPED and stack_drop(case)):
         return
     if rules:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
@@ -250,6 +261,8 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
         yield from tally((f"ICMP port unreachable from {icmp.source}" for icmp in icmps), len(case.flows))
     elif outcome is Outcome.REFUSED:
         yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
+    elif outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
+        yield str(drop)
     elif outcome is Outcome.DROPPED and _went_no_further(case):
         seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
         yield from tally((f"seen last at {hop(each)}, and the fences came back" for each in seen), len(case.flows))
@@ -259,7 +272,7 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
 
 
 def _judge_place(case: Case, expected: str) -> Verdict:
-    """``at``: the node whose rule ended every flow, or the pod at which every flow arrived."""
+    """``at``: the node whose rule or stack ended every flow, or the pod at which every flow arrived."""
     outcome = case.probe.expect.outcome
     findings = Findings()
     if outcome is Outcome.UNTRANSLATED or (outcome is Outcome.DROPPED and _went_no_further(case)):
@@ -272,20 +285,32 @@ def _judge_place(case: Case, expected: str) -> Verdict:
                 findings.wrong.append((flow.number, f"it arrived at {listed(flow.places)}"))
         observed = listed(list(hits(case)))
         return findings.settle(case, "at", expected=expected, observed=observed, silence=case.silence)
-    rules = _ending_rules(case, outcome)
-    here = sum(rule.count.packets for rule in rules if rule.count.node == expected)
-    elsewhere = [node for node in nodes_of(rules) if node != expected]
     needed = packets(case)
+    counted = _counted_by_node(case, outcome)
+    here = counted[expected]
+    elsewhere = [node for node in counted if node != expected and counted[node]]
     ended = sum(fate in (_FATE[outcome], Fate.UNSENT) for fate in case.fates)
     if expected not in case.errand.nodes:
         findings.doubts_overall.append(f"only rules on nodes are counted, and {expected} is no node of this lab")
     elif ended < len(case.flows):
         findings.doubts_overall.append(f"{ended:,} of {amount(len(case.flows), 'flow')} {_were(ended)} {outcome}")
     elif here < needed and elsewhere:
-        findings.wrong_overall.append(f"it was {outcome} by a rule on {listed(elsewhere)}")
+        findings.wrong_overall.append(
+            f"it was {outcome} by {'a rule' if _ending_rules(case, outcome) else 'the stack'} on {listed(elsewhere)}"
+        )
     elif here < needed:
         findings.doubts_overall.append(f"no rule on {expected} counted it as {outcome}")
-    return findings.settle(case, "at", expected=expected, observed=listed(nodes_of(rules)) if rules else "not known")
+    return findings.settle(case, "at", expected=expected, observed=listed([*counted]) if counted else "not known")
+
+
+def _counted_by_node(case: Case, outcome: Outcome) -> Counter[str]:
+    """How many packets rules, or stacks, of each node ended in that way."""
+    counted = Counter[str]()
+    for rule in _ending_rules(case, outcome):
+        counted[rule.count.node] += rule.count.packets
+    if outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
+        counted[drop.node] += drop.packets
+    return counted
 
 
 def _were(number: int) -> str:

@@ -7,7 +7,8 @@ Must not: guess. What the plan says is a cause only where counters or taps show 
 from lab.ip import IPAddress
 from lab.plan.model import Plan
 from lab.verdict.arrivals import hits
-from lab.verdict.case import Case
+from lab.verdict.case import Case, packets_of
+from lab.verdict.drops import kernel_drop, policy_drop
 from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Flow
 from lab.verdict.layout import Crossing, bridge_of, calls_iptables, filtered, is_hairpin, port_of
@@ -20,13 +21,9 @@ __all__ = ["of_loss", "of_reply"]
 
 def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
     """Why nothing of a flow was seen after it had left."""
-    dropped = by_rule(case, "DROP", "dropped")
+    dropped = _dropped(case, plan)
     if dropped:
         return dropped
-    if plan is not None:
-        refused = _by_reverse_path(case, plan)
-        if refused:
-            return refused
     translated = translations(case.evidence.counts)
     pods = {pod.address: pod for pod in case.errand.receivers}
     for rule in translated:
@@ -40,6 +37,18 @@ def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
     if translated:
         return ""
     return remembered(case, flow) or (_untranslated(case) if case.evidence.counts else "")
+
+
+def _dropped(case: Case, plan: Plan | None) -> str:
+    """Who dropped it, where something counted that: a rule, a reverse path filter, a stack, or a policy."""
+    dropped = by_rule(case, "DROP", "dropped")
+    if dropped:
+        return dropped
+    if plan is not None and (refused := _by_reverse_path(case, plan)):
+        return refused
+    packets = packets_of(case.flows)
+    drop = kernel_drop(case.errand, case.evidence, packets, plan)
+    return policy_drop(case.evidence, packets) if drop is None else f"{drop}."
 
 
 def _by_reverse_path(case: Case, plan: Plan) -> str:

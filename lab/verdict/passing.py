@@ -4,13 +4,15 @@ Owns: the verdict on the outcome ``untranslated``, and the one on ``at`` where n
 Must not: know rules.
 """
 
+from collections.abc import Iterable
+
 from lab.scenario.model import Outcome
 from lab.verdict.case import Case, Findings
 from lab.verdict.flows import Fate
 from lab.verdict.model import Verdict
 from lab.verdict.telling import fates, told
-from lab.verdict.whereabouts import hop, is_at, last_seen, left_as_it_was, unfollowed
-from lab.verdict.words import listed, tally
+from lab.verdict.whereabouts import hop, is_at, last_seen, left_as_it_was, translated, unfollowed
+from lab.verdict.words import endpoint, listed, tally
 
 __all__ = ["judge_last_hop", "judge_untranslated"]
 
@@ -18,9 +20,12 @@ _LEFT_ALONE = frozenset({Fate.LOST, Fate.STRAYED, Fate.UNREACHABLE})
 """Fates of a packet that nobody translated: it ends somewhere, and who forwarded it may say so by ICMP."""
 
 
-def judge_untranslated(case: Case) -> Verdict:
-    """Every flow was seen to leave a node, or to reach somebody, under the address that was dialled."""
-    findings = Findings()
+def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
+    """Every flow was seen to leave a node, or to reach somebody, under the address that was dialled, and never another.
+
+    ``doubts`` are what rules tell of a translation that no device saw.
+    """
+    findings = Findings(doubts_overall=list(doubts))
     witnesses: list[str] = []
     for flow, fate in zip(case.flows, case.fates, strict=True):
         seen = left_as_it_was(case, flow)
@@ -28,6 +33,9 @@ def judge_untranslated(case: Case) -> Verdict:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate not in _LEFT_ALONE:
             findings.wrong.append((flow.number, told(case, flow, fate)))
+        elif (other := translated(case, flow)) is not None:
+            where = endpoint(other.destination, other.destination_port)
+            findings.wrong.append((flow.number, f"it crossed {hop(other)}, addressed to {where}"))
         elif seen is None:
             findings.missing.append((flow.number, "it was not seen to leave a node under the address that was dialled"))
         else:

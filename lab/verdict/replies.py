@@ -26,12 +26,11 @@ def judge_reply(case: Case, wanted: Reply) -> Verdict:
         if not flow.arrivals:
             findings.doubts.append((flow.number, "it never arrived at a pod that could reply"))
             continue
-        if flow.number in case.disagreements:
-            findings.doubts.append((flow.number, case.disagreements[flow.number]))
-            continue
         wrong = _wrong_reply(case, flow, wanted)
         if wrong:
             findings.wrong.append((flow.number, wrong))
+        elif flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif not flow.replies:
             sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
             findings.missing.append((flow.number, f"{listed(flow.places)} {sent} {errand.sender.name}"))

@@ -42,6 +42,8 @@ class Rule:
     @property
     def translates_to(self) -> tuple[IPAddress, int] | None:
         """Where a DNAT rule sends its packets, if it is to one address and port."""
+        if self.count.destination is not None:
+            return self.count.destination, self.count.destination_port
         host, _, port = self.value("--to-destination").rpartition(":")
         try:
             return ip_address(host.strip("[]")), int(port)
@@ -49,7 +51,12 @@ class Rule:
             return None
 
     def speaks_of(self, errand: Errand) -> bool:
-        """Whether its text names the protocol, address and port that the errand dials, and does not exclude it."""
+        """Whether its text names the protocol, address and port that the errand dials, and does not exclude it.
+
+        Of a rule whose packets the kernel has told one by one there is no question: they were the errand's.
+        """
+        if self.count.target:
+            return True
         named = self.names(errand)
         return {"-p", "--dport"} <= named and not named.isdisjoint({"-d", "--dst-type"})
 
@@ -71,6 +78,8 @@ class Rule:
 
 def read(count: RuleCount) -> Rule | None:
     """The rule of a counter; ``None`` for what is no rule (a chain's policy) or cannot be read."""
+    if count.target:
+        return Rule(count, count.target, ())
     try:
         words = shlex.split(count.text)
     except ValueError:

@@ -7,20 +7,23 @@ Must not: judge.
 from collections import Counter
 from collections.abc import Sequence
 
-from lab.verdict.case import Case
+from lab.verdict.case import Case, packets_of
+from lab.verdict.drops import KernelDrop, kernel_drop
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.rules import Rule, ending
 from lab.verdict.words import endpoint, listed, times
 
-__all__ = ["fates", "nodes_of", "packets", "told"]
+__all__ = ["fates", "nodes_of", "packets", "stack_drop", "told"]
 
 
 def fates(case: Case) -> str:
-    """What became of the flows; silence is called a drop only where rules account for all of it."""
+    """What became of the flows; silence is called a drop only where rules, or a stack, account for all of it."""
     counts = Counter(case.fates)
     rules = ending(case.errand, case.evidence.counts, "DROP")
     if set(counts) == {Fate.LOST} and sum(rule.count.packets for rule in rules) >= packets(case):
         return f"dropped on {listed(nodes_of(rules))}"
+    if (drop := stack_drop(case)) is not None:
+        return f"dropped on {drop.node} by {drop.by}"
     if len(case.flows) == 1:
         return str(case.fates[0])
     return ", ".join(f"{count:,} {fate}" for fate, count in counts.most_common())
@@ -56,7 +59,12 @@ def told(case: Case, flow: Flow, fate: Fate) -> str:
 
 def packets(case: Case) -> int:
     """How many packets a rule must have counted, if it ended every flow: a repeated SYN is one more."""
-    return sum(max(1, len(flow.departures)) for flow in case.flows)
+    return packets_of(case.flows)
+
+
+def stack_drop(case: Case) -> KernelDrop | None:
+    """The drop by a node's stack that accounts for every packet of the probe."""
+    return kernel_drop(case.errand, case.evidence, packets(case)) if set(case.fates) == {Fate.LOST} else None
 
 
 def nodes_of(rules: Sequence[Rule]) -> list[str]:

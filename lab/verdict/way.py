@@ -6,13 +6,15 @@ Must not: judge. What is expected at a hop follows from the expectations, whatev
 
 from collections.abc import Iterator
 
-from lab.scenario.model import Outcome
+from lab.ip import IPAddress
+from lab.scenario.model import Outcome, Reply
 from lab.verdict.case import Case
 from lab.verdict.columns import WIDTH, table, width_of
 from lab.verdict.deeds import MARKING, deed, short
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow, hops
 from lab.verdict.model import ProbeVerdict
+from lab.verdict.phrases import rewriting
 from lab.verdict.rules import Rule, read_all
 from lab.verdict.words import amount, endpoint, listed
 
@@ -98,15 +100,15 @@ def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation,
 
 def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) -> Iterator[_Row]:
     """What was expected of a packet that was seen, in the columns in which it differs."""
-    expect, errand = case.probe.expect, case.errand
+    expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
         astray = expect.backends is not None and seen.place not in expect.backends
         place = listed(expect.backends or (), "or") if astray else _DITTO
         if source or place:
             yield _EXPECTED, _DITTO, source, place
-    elif seen in flow.replies and (seen.source, seen.source_port) != (errand.destination, errand.port):
-        yield _EXPECTED, _DITTO, endpoint(errand.destination, errand.port), _DITTO
+    elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
+        yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
     elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
         yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
 
@@ -114,9 +116,9 @@ def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) 
 def _missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[_Row]:
     """What was expected and not seen, up to the first thing without which the rest cannot be."""
     expect, errand = case.probe.expect, case.errand
-    dialled, client = endpoint(errand.destination, errand.port), _client(case, flow)
+    dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
     match expect.outcome:
-        case Outcome.DELIVERED | Outcome.REFUSED if not flow.arrivals:
+        case Outcome.DELIVERED if not flow.arrivals:
             place = listed(expect.backends, "or") if expect.backends else "a pod"
             yield _MISSING, str(Packet.REQUEST), str(probed.source or _DITTO), place
         case Outcome.DELIVERED if not flow.answers:
@@ -129,6 +131,13 @@ def _missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[_Row]:
             yield _MISSING, str(Packet.RESET), dialled, client
         case Outcome.REJECTED if not flow.unreachables:
             yield _MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(errand.sender.address)
+
+
+def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
+    """Whose address and port the reply is to bear."""
+    if case.probe.expect.reply is Reply.UNTRANSLATED and flow.arrivals:
+        return flow.arrivals[0].destination, flow.arrivals[0].destination_port
+    return case.errand.destination, case.errand.port
 
 
 def _client(case: Case, flow: Flow) -> str:
@@ -167,12 +176,20 @@ def deeds(case: Case, traced: Evidence | None, most: int = _MOST_DEEDS) -> list[
         return []
     rows = [("on", "packets", "rule in", "what it did")]
     rows += [
-        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), deed(rule, case.errand))
+        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), _deed(rule, case))
         for rule in telling[:most]
     ]
     lines = table(rows, _INDENT, right=frozenset({1}))
     others = len(case.evidence.counts) - min(len(telling), most)
     return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
+
+
+def _deed(rule: Rule, case: Case) -> str:
+    """What a rule did; to ask for masquerading is not to do it."""
+    did = deed(rule, case.errand)
+    if rule.target.endswith(MARKING) and not rewriting(case):
+        return did.replace("masquerades", "marks it for masquerading", 1)
+    return did
 
 
 def brief(case: Case, traced: Evidence | None) -> list[str]:

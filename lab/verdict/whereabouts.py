@@ -10,7 +10,7 @@ from lab.verdict.evidence import Direction, Observation, Packet
 from lab.verdict.flows import Flow
 from lab.verdict.words import amount
 
-__all__ = ["hop", "is_at", "last_seen", "left_as_it_was", "unfollowed"]
+__all__ = ["hop", "is_at", "last_seen", "left_as_it_was", "translated", "unfollowed"]
 
 
 def last_seen(flow: Flow) -> Observation | None:
@@ -23,11 +23,19 @@ def last_seen(flow: Flow) -> Observation | None:
 def left_as_it_was(case: Case, flow: Flow) -> Observation | None:
     """The request leaving a node's device, or coming in at a pod or host, under the address that was dialled.
 
-    What comes into a node is not yet translated, if it ever is; what leaves it again is as it will stay.
+    What comes into a node is not yet translated, if it ever is; what leaves it again is as this node leaves it. A later
+    one may still translate it (``translated``).
     """
     dialled = (case.errand.destination, case.errand.port)
     out = [each for each in flow.passages if each.direction is Direction.OUT and each.packet is Packet.REQUEST]
     return next((each for each in (*out, *flow.strays) if (each.destination, each.destination_port) == dialled), None)
+
+
+def translated(case: Case, flow: Flow) -> Observation | None:
+    """The request on its way, or come in somewhere, under another address than the one that was dialled."""
+    dialled = (case.errand.destination, case.errand.port)
+    seen = [each for each in (*flow.passages, *flow.strays) if each.packet is Packet.REQUEST]
+    return next((each for each in seen if (each.destination, each.destination_port) != dialled), None)
 
 
 def hop(seen: Observation) -> str:

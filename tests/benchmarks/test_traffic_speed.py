@@ -12,6 +12,7 @@ from sandboxed import ROOT, sandboxed
 from test_traffic import stage
 from traffic_plan import PODS, VIP, errand, spread
 
+from lab.engines.protocol import EngineChoice
 from lab.ip import Protocol
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
@@ -50,11 +51,12 @@ print(max(heard.time for _, heard in answered) - min(sent.sent_time for sent, _ 
 
 
 @pytest.mark.budget
-def test_a_probe_and_a_trace_stay_within_their_budgets(record_property: Record) -> None:
+@pytest.mark.parametrize("variant", ["legacy", "nft"])
+def test_a_probe_and_a_trace_stay_within_their_budgets(variant: str, record_property: Record) -> None:
     scenario = load_scenario(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
     probe = scenario.probes[0]
     taken: dict[str, list[float]] = {"probe": [], "trace": []}
-    with Session() as session:
+    with Session(EngineChoice(iptables=variant)) as session:
         lab = session.open(scenario)
         for _ in range(ROUNDS + 1):
             marks = [perf_counter()]

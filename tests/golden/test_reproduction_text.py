@@ -34,6 +34,7 @@ RULES = """\
 :PREROUTING ACCEPT [1:60]
 :KUBE-SERVICES - [0:0]
 [1:60] -A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+[3:180] -A KUBE-SERVICES -m conntrack --ctstate INVALID -m nfacct --nfacct-name  some_object -j DROP
 [0:0] -A KUBE-SERVICES -d 10.96.1.1/32 -p tcp -j DNAT --to-destination {echo}:8080
 COMMIT
 # Completed on Sat Nov 21 03:00:00 2026

@@ -2,18 +2,16 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from sandboxed import ROOT
 
-SCENARIOS = (
-    "scenarios/clusterip/from-a-pod.lab.yaml",
-    "scenarios/clusterip/no-endpoints.lab.yaml",
-    "scenarios/nodeport/traffic-policy-local.lab.yaml",
-)
-# Without DNAT every delivery fails, by TCP and UDP, by sockets and crafted packets.
+from lab.report.bundle import read_case
+
+# Without DNAT every delivery fails, by TCP and UDP, over both families, by sockets and crafted packets.
 MUTATION = """
 import lab.engines.embedded.iptables.bodies as module
 module.translation = lambda scope, endpoint: ()
@@ -26,7 +24,7 @@ def proxylab(*arguments: str, mutation: Path | None = None) -> subprocess.Comple
         [sys.executable, "-m", "lab", *arguments],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=300,
         check=False,
         env={**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"},
     )
@@ -35,8 +33,7 @@ def proxylab(*arguments: str, mutation: Path | None = None) -> subprocess.Comple
 def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(MUTATION, encoding="utf-8")
     kept = tmp_path / "kept"
-    files = [str(ROOT / scenario) for scenario in SCENARIOS]
-    ran = proxylab("run", *files, "--bundle-dir", str(kept), "-o", "json", mutation=tmp_path)
+    ran = proxylab("run", str(ROOT / "scenarios"), "--bundle-dir", str(kept), "-o", "json", mutation=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     probes = [probe for scenario in json.loads(ran.stdout)["scenarios"] for probe in scenario["probes"]]
     failed = sorted(probe["name"] for probe in probes if probe["judgement"] != "pass")
@@ -55,3 +52,27 @@ def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(tmp_path: Pa
     assert again.stderr == ""  # no verdict is another one now
     for name in failed:
         assert name in again.stdout
+
+
+def sent(tmp_path: Path, seed: str) -> tuple[set[bytes], dict[int, int]]:
+    """The tokens in the payloads and the source port of each flow, of a run's only probe."""
+    kept = tmp_path / "kept"
+    scenario = str(ROOT / "scenarios/clusterip/one-port-over-tcp-and-udp.lab.yaml")
+    ran = proxylab("run", scenario, "--probe", "queries over UDP are shared evenly", "--seed", seed,
+                   "--bundle-dir", str(kept), mutation=tmp_path)  # fmt: skip
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert ("--seed" in ran.stdout) is (seed != "0")  # the command that shows it again
+    (case,) = kept.rglob("case.json")
+    assert f"seed: {seed}\n" in (case.parent / "versions.txt").read_text()
+    tokens = re.findall(rb"proxylab probe ([0-9a-f]{16} [0-9a-f]{16})", (case.parent / "capture.pcapng").read_bytes())
+    recorded = read_case(str(case), case.read_bytes())
+    leaving = [seen for seen in recorded.evidence.observations if (seen.place, seen.direction) == ("client", "out")]
+    return set(tokens), {seen.flow: seen.source_port for seen in leaving}
+
+
+def test_a_seed_changes_ports_and_payloads_and_brings_them_back(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(MUTATION, encoding="utf-8")
+    first, again, other = sent(tmp_path, "7"), sent(tmp_path, "7"), sent(tmp_path, "0")
+    assert first == again
+    assert first[0].isdisjoint(other[0])
+    assert first[1] != other[1]

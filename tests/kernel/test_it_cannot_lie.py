@@ -3,7 +3,11 @@
 Every case stands beside the same errand undisturbed, which passes: so it is the disturbance that turns it.
 """
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +20,8 @@ from lab.kernel.capture import Tap
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
+from lab.traffic.answer import Voice
+from lab.traffic.identity import TOKEN_BYTES
 from lab.verdict.judge import judge
 
 HERE = Position("disturbed.lab.yaml", 1, 1)
@@ -70,10 +76,28 @@ async def lossy_tap(lab: Stage) -> None:
 
 
 async def delayed_reply(lab: Stage) -> None:
-    """The responder answers nothing as long as the run lasts: what it would say later, nobody waits for."""
+    """The responder says nothing as long as the run lasts; its answers leave later (``late_answers``)."""
     responders = lab.runner._responders
     assert responders is not None
+    asyncio.get_running_loop().remove_reader(responders._epoll.fileno())
     responders.pump = lambda: 0  # type: ignore[method-assign]
+
+
+async def swapped_replies(lab: Stage) -> None:
+    """Each of two flows is answered in the name of the other: forged, from where and by whom it should be."""
+
+    def swapped(voice: Voice, request: bytes, peer: str, port: int) -> bytes | None:
+        flow = request[TOKEN_BYTES - 1 : TOKEN_BYTES]
+        other = {b"0": b"1", b"1": b"0"}[flow]
+        return answer(voice, request[: TOKEN_BYTES - 1] + other + request[TOKEN_BYTES:], peer, port)
+
+    responders = lab.runner._responders
+    assert responders is not None
+    for door in responders._udp.values():
+        answer = type(door.voice).answer
+        door.voice = SimpleNamespace(  # type: ignore[misc]
+            answer=partial(swapped, door.voice), _name=door.voice._name
+        )
 
 
 async def forged_reply(lab: Stage) -> None:
@@ -123,13 +147,30 @@ CASES: dict[str, tuple[Disturbance, Protocol, Manner, int, str, str]] = {
         "fail",
         "reply: the reply came from 10.244.0.12:",
     ),
+    "replies are those of other flows": (
+        swapped_replies,
+        Protocol.UDP,
+        Manner.PACKET,
+        2,
+        "fail",
+        "from where the request did not come",
+    ),
+    "replies are those of other flows, to sockets": (
+        swapped_replies,
+        Protocol.UDP,
+        Manner.CONNECT,
+        2,
+        "fail",
+        "from where the request did not come",
+    ),
+    # The sender hears the pod's own address. That is wrong, though conntrack no longer says who it is for.
     "conntrack is flushed": (
         flushed_conntrack,
         Protocol.UDP,
         Manner.PACKET,
         1,
-        "inconclusive",
-        "10.244.0.11:8080, but no node's conntrack has an entry for the flow",
+        "fail",
+        "the reply came from 10.244.0.11:8080, not from 10.96.0.10:80 that was dialled",
     ),
     "a responder is killed (TCP)": (killed_responder, Protocol.TCP, Manner.CONNECT, 3, "fail", "a reset from"),
     "a responder is killed (UDP)": (
@@ -153,6 +194,31 @@ async def disturbed(launcher: Launcher) -> dict[str, Any]:
                     await disturb(lab)
                 found[f"{name}, {kind}"] = await judged(lab, protocol, manner, flows)
     return found
+
+
+async def late_answers(launcher: Launcher) -> dict[str, Any]:
+    """A run whose answers come in the midst of the next one."""
+    async with stage(launcher) as lab:
+        await lab.rules(rules(Protocol.UDP))
+        responders = lab.runner._responders
+        assert responders is not None
+        pump = responders.pump
+        await delayed_reply(lab)
+        first = await judged(lab, Protocol.UDP, Manner.PACKET, 3)
+        responders.pump = pump  # type: ignore[method-assign]
+        second = await judged(lab, Protocol.UDP, Manner.PACKET, 3)
+        lab.runner.forget()
+        frames = b"".join(bytes.fromhex(frame.data) for frame in lab.runner.capture().frames)
+        runs = {run.decode() for run in re.findall(rb"proxylab (?:probe|reply) ([0-9a-f]{16} [0-9a-f]{8})", frames)}
+        return {"first": first, "second": second, "runs": len(runs)}
+
+
+def test_answers_that_come_late_are_not_those_of_the_next_run() -> None:
+    found = sandboxed(late_answers)
+    assert found["first"][0] == "fail"
+    assert any("echo-1 sent no reply to client" in reason for reason in found["first"][1])
+    assert found["second"] == ["pass", []]
+    assert found["runs"] == 1  # no frame of the run before is among those of this one
 
 
 @pytest.fixture(scope="module")

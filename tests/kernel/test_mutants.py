@@ -40,6 +40,7 @@ TO_LOCAL_NODE_PORTS = "scenarios/nodeport/traffic-policy-local.lab.yaml"
 FROM_SOURCE_RANGES = "scenarios/loadbalancer/source-ranges.lab.yaml"
 HEALTH_CHECKED = "scenarios/loadbalancer/health-check-node-port.lab.yaml"
 LEFT_ALONE = "scenarios/untranslated/headed-elsewhere.lab.yaml"
+ASSOCIATIONS = "scenarios/sctp/associations.lab.yaml"
 TRACKED = "scenarios/conntrack/entries-of-a-translation.lab.yaml"
 STICKY = "scenarios/affinity/client-ip.lab.yaml"
 FROM_A_NODE = "scenarios/senders/from-a-node.lab.yaml"
@@ -200,6 +201,22 @@ MUTANTS = [
             "so is it over IPv6": {"outcome"},
             "what a node itself sends there is left alone as well": {"outcome"},
         },
+    ),
+    Mutant(
+        "no rejection of associations",
+        FIXED,
+        "JUMPS",
+        "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
+        ASSOCIATIONS,
+        {"without endpoint it is rejected": {"outcome"}},
+    ),
+    Mutant(
+        "no masquerade of associations",
+        FIXED,
+        "masquerade",
+        "lambda settings: ()",
+        ASSOCIATIONS,
+        {"a node reaches it as well": {"source"}},
     ),
 ]
 

@@ -17,7 +17,10 @@ from sandboxed import sandboxed
 from lab.cluster.configuration import ConntrackTimeouts, ProxyConfiguration, SocketAddress
 from lab.cluster.objects import Node, ServicePort
 from lab.cluster.store import Store
+from lab.control.apiserver import ApiServer
+from lab.engines.barrier import Barrier
 from lab.engines.catalogue import make_engine
+from lab.engines.ground import Cluster, Place
 from lab.engines.protocol import Engine, EngineChoice
 from lab.ip import Family, Protocol
 from lab.kernel.addresses import read_addresses
@@ -68,7 +71,8 @@ async def staged(
     store = Store()
     store.apply(Node(name=HERE, addresses=(A.of("pod", 10),)))
     choice = EngineChoice(name, configuration=ProxyConfiguration(min_sync_period=0.01, **configuration))
-    engine = make_engine(choice, HERE, store, tool, netns)
+    cluster = Cluster(store, ApiServer(store), Barrier(store, choice.families))
+    engine = make_engine(choice, HERE, Place(netns, launcher, "t", tool), cluster)
     await engine.start()
     try:
         yield Stage(netns, store, engine, tool)

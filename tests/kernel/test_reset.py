@@ -32,6 +32,7 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     "route exceptions": ("client", "ip route get 10.244.0.10 | grep mtu || true"),
     "IPv6 route exceptions": ("client", "ip -6 route get fd00:10:244::a | grep mtu || true"),
     "neighbours": ("node-a", "ip neigh show nud reachable nud stale nud delay nud probe nud failed"),
+    "neighbours of the router": ("router", "ip neigh show nud reachable nud stale nud delay nud probe nud failed"),
     "moved routes": ("router", "ip route show 10.96.0.0/16 via 172.18.0.3"),
     "added routes": ("router", "ip route show 192.0.2.1"),
     "forwarding entries": ("fabric", "bridge fdb show dynamic | grep 02:00:00:00:00:99 || true"),
@@ -63,12 +64,12 @@ def made(wiring: Wiring, place: str, family: int, kind: int, protocol: int = 0) 
     return sock
 
 
-def leave_unsaid(wiring: Wiring, host: str) -> None:
+def leave_unsaid(wiring: Wiring, caller: str, host: str) -> None:
     """A connection that is closed with something unsaid, over a link that is down: its FIN is repeated for minutes."""
     with made(wiring, "echo-3", socket.AF_INET, socket.SOCK_STREAM) as listening:
         listening.bind((host, 5001))
         listening.listen()
-        calling = made(wiring, "sender", socket.AF_INET, socket.SOCK_STREAM)
+        calling = made(wiring, caller, socket.AF_INET, socket.SOCK_STREAM)
         calling.connect((host, 5001))
         called = listening.accept()[0]
         set_link(wiring, "echo-3", up=False)
@@ -101,7 +102,7 @@ async def dirty(launcher: Launcher, wiring: Wiring) -> None:
         wiring.routes["router"].send([replace_route(route, index)])
     await run(launcher, wiring, "router", "ip link set nodes mtu 1400")
     pods = {pod.name: str(pod.addresses[0]) for pod in wiring.plan.pods}
-    leave_unsaid(wiring, pods["echo-3"])
+    leave_unsaid(wiring, "client", pods["echo-3"])
     set_link(wiring, "echo-3", up=True)
     # The one who closes first waits, and remembers the way.
     with made(wiring, "echo-2", socket.AF_INET, socket.SOCK_STREAM) as listening:

@@ -30,6 +30,9 @@ from lab.engines.embedded.settings import ProxySettings
 from lab.ip import Family
 
 VARIANTS = ("nft", "legacy")
+LOADED = {name: make for name, make in CASES.items() if name != "packet-counters"}
+"""Rules that count into a named counter need one in the namespace; tests/kernel/test_node_work.py has it."""
+
 TOOLS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 SANDBOX = ["unshare", "--net", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
 PRIVATE_RUN = "mount -t tmpfs tmpfs /run"
@@ -87,7 +90,7 @@ def test_every_case_loads_one_after_the_other(family: Family, variant: str, tmp_
     """One load follows the other, as in a running proxy: each must clear away what the one before has left."""
     ready(family, variant)
     held, texts = Held(), []
-    for make in CASES.values():
+    for make in LOADED.values():
         wanted = ruleset(make(Addresses(family)), family)
         texts.append(restore(wanted, held).text)
         held = held.after(wanted)
@@ -164,7 +167,7 @@ def test_the_kernel_means_what_was_written_in_every_case(
     """Each case into a namespace of its own, and back."""
     ready(family, variant)
     restore_command, save_command = tool(family, variant, "restore"), tool(family, variant, "save")
-    cases = {name: make(Addresses(family)) for name, make in CASES.items()}
+    cases = {name: make(Addresses(family)) for name, make in LOADED.items()}
     texts = {name: restore(ruleset(case, family, shape), Held()).text for name, case in cases.items()}
     commands = []
     for name, text in texts.items():

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from sandboxed import ROOT, sandboxed
+from sandboxed import ROOT, USERS, sandboxed
 from test_traffic import stage
 from traffic_plan import VIP, errand, nat
 
@@ -14,6 +14,7 @@ from lab.kernel.launcher import Launcher
 from lab.scenario.load import load_scenario
 from lab.scenario.model import Outcome
 from lab.session import Session
+from lab.timing import Deadline
 from lab.verdict.evidence import Evidence, Packet
 from lab.verdict.journey import journey
 
@@ -75,6 +76,60 @@ def test_every_rule_is_told_there_and_back(ordinary: bool) -> None:
     ending = [(packet, chain) for packet, _, chain, _, text, *_ in found["rejected"] if "REJECT" in text]
     assert ending == [(Packet.REQUEST, "FORWARD")]
     assert {packet for packet, *_ in found["rejected"]} == {Packet.REQUEST, Packet.PORT_UNREACHABLE}
+
+
+MAPS = f"""
+table ip kube-proxy {{
+    map service-ips {{ type ipv4_addr . inet_proto . inet_service : verdict
+        elements = {{ {VIP} . udp . 80 : goto service-echo }} }}
+    chain nat-prerouting {{ type nat hook prerouting priority dstnat; policy accept; jump services; }}
+    chain services {{ ip daddr . meta l4proto . th dport vmap @service-ips; }}
+    chain service-echo {{ meta mark set 0x4000; numgen random mod 1 vmap {{ 0 : goto endpoint-echo-1 }}; }}
+    chain endpoint-echo-1 {{ meta l4proto udp dnat to 10.244.0.11:8080; }}
+    chain filter-forward {{ type filter hook forward priority filter; policy accept; jump nothing; }}
+    chain nothing {{ ip daddr 192.0.2.1 drop; }}
+}}
+"""
+DROPS = """
+add table ip mine
+add chain ip mine shut { type filter hook forward priority 10; policy drop; }
+"""
+
+
+async def native(launcher: Launcher) -> list[Any]:
+    """Every step through a table that nft itself loaded, and what is told of it."""
+    found: list[Any] = []
+    async with stage(launcher) as lab:
+        for rules in (MAPS, DROPS):
+            done = await launcher.run(
+                lab.netns["node-a"], ["nft", "-f", "-"], place="a", stdin=rules.encode(), deadline=Deadline.after(10)
+            )
+            assert done.status == 0, done.stderr
+            evidence = await lab.runner.run(errand(Protocol.UDP), trace=True)
+            request = [step for step in evidence.steps if step.packet is Packet.REQUEST]
+            steps = [[s.chain, s.kind, s.verdict, f"{s.destination}", s.mark] for s in request]
+            found.append({"steps": steps, "words": [*journey(errand(Protocol.UDP), evidence)]})
+    return found
+
+
+@pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+def test_maps_and_chains_that_nft_loaded_are_followed(ordinary: bool) -> None:
+    mapped, shut = sandboxed(native, ordinary=ordinary)
+    rules = [step[:1] + step[2:] for step in mapped["steps"] if step[1] == "rule"]
+    assert rules == [
+        ["nat-prerouting", "jump services", str(VIP), 0],
+        ["services", "goto service-echo", str(VIP), 0],
+        ["service-echo", "continue", str(VIP), 0],
+        ["service-echo", "goto endpoint-echo-1", str(VIP), 0x4000],
+        ["endpoint-echo-1", "accept", str(VIP), 0x4000],
+        ["filter-forward", "jump nothing", "10.244.0.11", 0x4000],
+    ]
+    told = [line.split(maxsplit=2) for line in mapped["words"] if line.startswith("    ")]
+    assert ["kube-proxy", "services", "goes to service-echo"] in told
+    assert not [line for line in told if "nothing" in line[-1]], "no rule of that chain matched"
+    assert any("now" in line and "> 10.244.0.11:8080" in line for line in mapped["words"])
+    assert shut["steps"][-1][:3] == ["shut", "policy", "drop"]
+    assert shut["words"][-1].endswith("it ends here, by the policy of the chain")
 
 
 def journeys(variant: str) -> list[list[str]]:

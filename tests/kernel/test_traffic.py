@@ -208,7 +208,6 @@ async def forbidden(launcher: Launcher) -> dict[str, Any]:
         await lab.rules(f"*filter\n-A OUTPUT -d {VIP}/32 -j DROP\nCOMMIT\n", "client")
         return {
             "EPERM": told(await lab.run(errand(Protocol.UDP, Manner.CONNECT, flows=3))),
-            "EMSGSIZE": told(await lab.run(errand(Protocol.UDP, Manner.PACKET, flows=3, payload=1500))),
         }
 
 

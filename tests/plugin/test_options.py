@@ -98,7 +98,10 @@ def test_a_lab_may_be_required_by_environment_or_ini_file(project: Project, monk
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
-        ("--lab-engine=kubeproxy", "*no engine is named 'kubeproxy'; there are embedded/iptables*"),
+        (
+            "--lab-engine=kubeproxy",
+            "*there is no engine 'kubeproxy'; did you mean kube-proxy/*? There are*",
+        ),
         ("--lab-iptables=nftables", "*'nftables' is no variant; there are legacy, nft*"),
         ("--lab-repeat=many", "*'many' is not a number from 1 to *"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from lab.cluster.objects import EndpointSlice, KubeObject, Node, Pod, Service
+from lab.cluster.objects import KubeObject
 from lab.codec import decode, dumps, encode, loads
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
@@ -44,7 +44,7 @@ def test_scenario(scenario: Scenario) -> None:
 
 
 @settings(max_examples=examples(10), deadline=None)
-@given(st.lists(st.one_of(*map(st.from_type, (Service, EndpointSlice, Node, Pod)))).map(tuple))
+@given(st.lists(st.one_of(*map(st.from_type, get_args(KubeObject)))).map(tuple))
 def test_cluster_objects(objects: tuple[KubeObject, ...]) -> None:
     hint = tuple[KubeObject, ...]
     assert loads(dumps(objects, hint), hint) == objects

@@ -13,8 +13,19 @@ from hypothesis import strategies as st
 from recorded import World
 from thoroughness import examples
 
+from lab.ip import IPAddress
 from lab.scenario.model import Manner, Outcome, Preserved, Spread
-from lab.verdict.evidence import Direction, Evidence, FenceReport, Observation, Packet, RuleCount, TapLoss
+from lab.verdict.evidence import (
+    Direction,
+    Evidence,
+    FenceReport,
+    KernelCount,
+    Observation,
+    Packet,
+    RuleCount,
+    TapLoss,
+    TrackedFlow,
+)
 from lab.verdict.explain import explain
 from lab.verdict.judge import judge
 from lab.verdict.model import Judgement
@@ -25,6 +36,8 @@ CLIENT = ip_address("10.244.1.2")
 DIALLED = (ip_address("10.96.0.10"), 80)
 POD_ADDRESS = {"echo-1": ip_address("10.244.2.3"), "echo-2": ip_address("10.244.2.4"), "debug": CLIENT}
 GONE = {3, 11, 12}
+FILTER = "TcpExtIPReversePathFilter"
+NODES = ("node-a", "node-b")
 
 
 # What was seen, asked in the plainest way.
@@ -68,6 +81,25 @@ def untrustworthy(world: World, evidence: Evidence) -> Iterator[str]:
         yield "a socket did not report once"
 
 
+def stack_drops(evidence: Evidence) -> list[KernelCount]:
+    """Counters of packets that a node's stack dropped; or received, where nothing else of that node moved."""
+    named = [count for count in evidence.kernel if count.counter == FILTER]
+    alone = [count for count in evidence.kernel if len(evidence.kernel) == 1 and count.counter == "IpInReceives"]
+    return [*named, *(count for count in alone if not any("DROP" in each.text for each in evidence.counts))]
+
+
+def mistracked(evidence: Evidence) -> Iterator[str]:
+    """Conntrack knows nothing of what was seen at a pod, or knows otherwise."""
+    for arrival in (o for o in evidence.observations if o.packet is Packet.REQUEST and o.direction is Direction.IN):
+        if evidence.tracked is None or POD_ADDRESS.get(arrival.place) != arrival.destination:
+            continue
+        there = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
+        entries = [e for e in evidence.tracked if e.flow == arrival.flow]
+        known = [(e.reply_source, e.reply_source_port, e.reply_destination, e.reply_destination_port) for e in entries]
+        if there not in known:
+            yield "conntrack contradicts what arrived"
+
+
 def leading_to(evidence: Evidence, arrival: Observation) -> int:
     """Packets counted by DNAT rules to where a packet arrived."""
     ours = f"-j DNAT --to-destination {arrival.destination}:{arrival.destination_port}"
@@ -75,6 +107,7 @@ def leading_to(evidence: Evidence, arrival: Observation) -> int:
 
 
 def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
+    yield from mistracked(evidence)
     for flow in range(world.flows):
         arrivals = at_pods(evidence, flow)
         if len({o.place for o in arrivals}) != 1:
@@ -91,6 +124,7 @@ def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
 
 
 def no_reply(world: World, evidence: Evidence) -> Iterator[str]:
+    yield from mistracked(evidence)
     for flow in range(world.flows):
         replies = heard(evidence, flow, Packet.REPLY)
         if not replies:
@@ -153,20 +187,28 @@ def no_drop(world: World, evidence: Evidence) -> Iterator[str]:
             yield "it came in somewhere"
         if heard(evidence, flow, Packet.REPLY, Packet.RESET, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
             yield "the sender heard something"
+        if world.manner is Manner.CONNECT and any(not r.error for r in reports(evidence, flow)):
+            yield "a socket that was answered"
+    if all(count.packets != left for count in stack_drops(evidence)):
+        yield from silence_that_may_break(world, evidence)
+        if drops(evidence) < left:
+            yield "no rule that counted it all"
+
+
+def silence_that_may_break(world: World, evidence: Evidence) -> Iterator[str]:
+    for flow in range(world.flows):
         for fence in evidence.fences:
             if not fence.answered or any(fence.at < o.at for o in departures(evidence, flow)[:1]):
                 yield "a fence that proves nothing"
-        if world.manner is Manner.CONNECT and any(not r.error for r in reports(evidence, flow)):
-            yield "a socket that was answered"
     if evidence.unpinned:
         yield "fences that may have overtaken a packet"
     if {fence.name for fence in evidence.fences} < {"node-a", *PODS}:
         yield "a fence that was not sent"
-    if drops(evidence) < left:
-        yield "no rule that counted it all"
 
 
 def wrong_source(world: World, evidence: Evidence) -> Iterator[str]:
+    if any(c.packets > world.flows for c in evidence.counts if "-j MASQUERADE" in c.text):
+        yield "more masqueraded than were sent"
     for flow in range(world.flows):
         arrivals = at_pods(evidence, flow)
         if not arrivals or any(o.source != CLIENT for o in arrivals):
@@ -188,7 +230,8 @@ def too_few(world: World, evidence: Evidence) -> Iterator[str]:
 
 
 def elsewhere(world: World, evidence: Evidence) -> Iterator[str]:
-    if world.outcome is Outcome.DROPPED and drops(evidence, "node-a") < world.flows:
+    here = any(count.packets >= world.flows for count in stack_drops(evidence) if count.node == "node-a")
+    if world.outcome is Outcome.DROPPED and drops(evidence, "node-a") < world.flows and not here:
         yield "node-a did not count it"
 
 
@@ -242,6 +285,7 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         connects=tuple(connects) if world.manner is Manner.CONNECT else (),
         counts=draw(counts(world)),
         counted=draw(st.sampled_from([(), ("node-a", "node-b")])),
+        tracked=draw(tracked(world)),
     )
     if draw(st.integers(0, 3)) == 3:
         evidence = replace(evidence, **draw(spoilt(world)))
@@ -290,12 +334,29 @@ def intruders(world: World) -> st.SearchStrategy[Observation]:
     )
 
 
+def tracked(world: World) -> st.SearchStrategy[tuple[TrackedFlow, ...] | None]:
+    """Nobody looked; conntrack knows every flow as it has likely gone; or it knows something else, or nothing."""
+
+    def entry(flow: int, pod: str = "echo-1", source: IPAddress | None = None) -> TrackedFlow:
+        return TrackedFlow(flow, "node-a", POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
+
+    flows = range(world.flows)
+    right = st.just(tuple(entry(flow) for flow in flows))
+    wrong = st.lists(
+        st.builds(entry, st.integers(0, world.flows), st.sampled_from(PODS), st.sampled_from([None, NODE])), max_size=3
+    ).map(tuple)
+    return st.one_of(st.none(), right, right, wrong)
+
+
 def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:
     number = st.integers(max(0, world.flows - 1), world.flows + 1)
     dropping = st.builds(world.dropped, number, st.sampled_from(["node-a", "node-a", "node-b"]))
     invalid = RuleCount("node-a", "filter", "KUBE-FORWARD", "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP", 9)
     other = st.one_of(
-        st.just(invalid), st.builds(world.rejected, number), st.builds(world.translated, st.just("echo-1"))
+        st.just(invalid),
+        st.builds(world.rejected, number),
+        st.builds(world.masqueraded, number),
+        st.builds(world.translated, st.just("echo-1")),
     )
     flows = world.flows + 1
     whole = st.just((world.dropped(flows), world.rejected(flows), world.translated("echo-1", flows)))
@@ -307,6 +368,9 @@ def spoilt(world: World) -> st.SearchStrategy[dict[str, object]]:
     return st.sampled_from(
         [
             {"unfinished": "the deadline passed"},
+            *({"kernel": (KernelCount(node, FILTER, world.flows + more),)} for node in NODES for more in (-1, 0, 0, 1)),
+            {"kernel": (KernelCount("node-a", "IpInReceives", world.flows),)},
+            {"kernel": tuple(KernelCount("node-a", name, world.flows) for name in ("IpInReceives", "IpForwDatagrams"))},
             {"losses": (TapLoss("echo-1", "eth0", 1),)},
             {"losses": (TapLoss("echo-1", "eth0", 0),)},
             {"fences": ()},
@@ -338,6 +402,23 @@ def test_no_pass_that_the_definition_forbids(case: tuple[World, Evidence]) -> No
         forbidden = NO_OUTCOME[world.outcome] if each.expectation == "outcome" else FORBIDDEN[each.expectation]
         lies = [*untrustworthy(world, evidence), *forbidden(world, evidence)]
         assert not lies, f"{each.expectation} passed, but: {lies}"
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(cases())
+def test_a_reply_from_elsewhere_fails_whatever_else_is_in_doubt(case: tuple[World, Evidence]) -> None:
+    world, evidence = case
+    for each in judge(world.probe, world.errand, None, evidence).verdicts:
+        if each.expectation != "reply":
+            continue
+        astray = [
+            flow
+            for flow in range(world.flows)
+            if at_pods(evidence, flow)
+            and any((o.source, o.source_port) != DIALLED for o in heard(evidence, flow, Packet.REPLY))
+        ]
+        event(f"replies from elsewhere: {bool(astray)}")
+        assert not astray or each.judgement is Judgement.FAIL
 
 
 @settings(max_examples=examples(40), deadline=None)

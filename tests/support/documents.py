@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
 _NUMBER = re.compile(r"\d[\d,.]*")
-_HASH = re.compile(r"-[A-Z0-9]{16}\b")  # of a chain: which endpoint comes first is up to chance
+_HASH = re.compile(r"-([A-Z0-9]{16}\b|[A-Z0-9]{6}…)")  # of a chain: which endpoint comes first is up to chance
 _ANYTHING = "..."
 
 

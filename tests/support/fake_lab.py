@@ -2,7 +2,8 @@
 
 ``fails…`` fails, ``doubts…`` is inconclusive, ``skips…`` is skipped, every other probe passes. A scenario named
 ``lacking`` meets a CapabilityError, ``refused`` an EngineError, ``broken`` an InternalError, ``crowded`` a
-ScenarioError, ``buggy`` an exception that nobody foresaw, and ``interrupted`` a Ctrl-C.
+ScenarioError, ``buggy`` an exception that nobody foresaw, and ``interrupted`` a Ctrl-C. After one named ``leaving``
+something is left when the session ends.
 """
 
 from ipaddress import ip_address
@@ -79,6 +80,7 @@ class FakeSession:
 
     def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0) -> None:
         self._journal = journal
+        self._left = False
         choice = engine or EngineChoice()
         self.note(
             f"session {choice.name}"
@@ -91,6 +93,8 @@ class FakeSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+        if self._left:
+            raise InternalError("all labs were closed and left behind: descriptor 9")
 
     def note(self, event: str) -> None:
         with self._journal.open("a") as journal:
@@ -100,6 +104,7 @@ class FakeSession:
         if (error := _MEETS.get(scenario.name)) is not None:
             raise error
         self.note(f"open {scenario.name}")
+        self._left = scenario.name == "leaving"
         return FakeLab(self, scenario)
 
     def close(self) -> None:

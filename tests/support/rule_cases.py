@@ -171,9 +171,9 @@ def _two_ports(a: Addresses) -> Case:
     return case(a, (echo(a, ports=ports), here_and_there(a)))
 
 
-def _restricted_node_ports(a: Addresses) -> Case:
+def _restricted_node_ports(a: Addresses, *, loopback: bool = True) -> Case:
     own = (a.of("loopback", 1), a.of("node", 2), a.of("node", 3), a.of("vip", 1))
-    chosen = (a.narrow("node"), ip_network(f"{a.of('loopback', 1)}"))
+    chosen = (a.narrow("node"), *([ip_network(f"{a.of('loopback', 1)}")] if loopback else []))
     served = (node_port(a), here_and_there(a))
     return case(a, served, node=facts(a, interface_addresses=own), using=settings(a, node_port_addresses=chosen))
 
@@ -257,6 +257,7 @@ CASES: Mapping[str, Callable[[Addresses], Case]] = {
     "node-port-internal-local": lambda a: case(a, (node_port(a, **LOCAL_INSIDE), here_and_there(a))),
     "node-port-both-local": lambda a: case(a, (node_port(a, **LOCAL_OUTSIDE, **LOCAL_INSIDE), here_and_there(a))),
     "node-port-addresses": _restricted_node_ports,
+    "node-port-addresses-but-loopback": lambda a: _restricted_node_ports(a, loopback=False),
     "node-port-not-on-localhost": lambda a: case(
         a, (node_port(a), here_and_there(a)), using=settings(a, localhost_node_ports=False)
     ),

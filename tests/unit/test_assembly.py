@@ -7,7 +7,7 @@ import pytest
 from scenario_cases import ECHO, at, front, probe, two_nodes
 
 from lab.assembly import assemble
-from lab.cluster.objects import EndpointSlice, Node, Pod, Service
+from lab.cluster.objects import EndpointSlice, Namespace, Node, Pod, Service, ServiceCIDR
 from lab.errors import ScenarioError
 from lab.scenario.model import NodeDevice, Preserved, SourceExpectation
 
@@ -18,8 +18,9 @@ OUTSIDE = probe("outside", "client", front(), source=NodeDevice("node-a", "uplin
 def test_objects_are_what_an_api_server_would_hold() -> None:
     assembly = assemble(two_nodes())
     kinds = [type(thing) for thing in assembly.objects]
-    assert kinds == [Node, Node, Pod, Pod, Pod, Pod, Service, EndpointSlice]
-    first, pod = assembly.objects[0], assembly.objects[3]
+    cluster = [Namespace, Namespace, ServiceCIDR]
+    assert kinds == [*cluster, Node, Node, Pod, Pod, Pod, Pod, Service, EndpointSlice]
+    first, pod = assembly.objects[3], assembly.objects[6]
     assert isinstance(first, Node)
     assert isinstance(pod, Pod)
     assert [str(value) for value in (*first.addresses, *first.pod_cidrs)] == ["172.18.0.2", "10.244.0.0/24"]

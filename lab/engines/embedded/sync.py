@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lab.cluster.objects import EndpointSlice, Key, Node, Pod, Service
+from lab.cluster.objects import EndpointSlice, Key, Node, Service
 from lab.cluster.store import Event, Store
 from lab.engines.embedded.clock import Clock, MonotonicClock
 from lab.engines.embedded.health import Health
@@ -157,8 +157,8 @@ class EmbeddedEngine:
         await self._surroundings.close()
 
     def _note(self, event: Event) -> None:
-        # Pods matter through their EndpointSlices only.
-        if isinstance(event.object, Pod):
+        # Pods matter through their EndpointSlices only, and the rest of the cluster not at all.
+        if not isinstance(event.object, Service | EndpointSlice | Node):
             return
         self._newest_change = event.revision
         if not isinstance(event.object, Node):

@@ -4,7 +4,7 @@ Owns: the shape of that document, and which pods a reproduction needs.
 Must not: judge.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from lab.ip import Protocol
 from lab.plan.errand import STACK, Errand
 from lab.plan.model import Namespace, Plan, Role
 from lab.plan.sysctls import device_of
-from lab.scenario.model import Manner, Outcome
+from lab.scenario.model import Expect, Manner, Outcome, Reply, Shares, Spread
 from lab.spread import flows_to_hit_all
 from lab.verdict.evidence import Capture, Direction, Observation, Packet
 from lab.verdict.model import ProbeVerdict
@@ -24,8 +24,9 @@ MOST_FRAMES = 4096
 
 
 def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether the kernel's own sockets can answer it: crafted answers would need proxylab."""
-    return verdict.errand.protocol in (Protocol.TCP, Protocol.UDP)
+    """Whether the kernel's own sockets can answer it, and taps at pods and sender show what became of it."""
+    shown = (Outcome.DELIVERED, Outcome.REJECTED, Outcome.REFUSED, Outcome.DROPPED)
+    return verdict.errand.protocol in (Protocol.TCP, Protocol.UDP) and verdict.probe.expect.outcome in shown
 
 
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
@@ -75,7 +76,11 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
     here = {namespace.name for namespace in plan.namespaces}
     flows = min(errand.flows, MOST_FRAMES) if _is_crafted(errand) else errand.flows
     delivered = expect.outcome is Outcome.DELIVERED
-    enough = bool(expect.backends) and flows >= flows_to_hit_all(len(set(expect.backends or ())))
+    enough = (
+        bool(expect.backends)
+        and expect.spread is not Spread.STICKY
+        and flows >= flows_to_hit_all(len(set(expect.backends or ())))
+    )
     return {
         "version": errand.destination.version,
         "protocol": str(errand.protocol),
@@ -108,9 +113,20 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
             "backends": sorted(set(expect.backends or ())) if delivered else [],
             "source": str(verdict.source) if delivered and verdict.source else "",
             "hit all": delivered and enough,
-            "even": delivered and expect.spread is not None,
+            "shares": dict(_shares(expect)) if delivered else {},
+            "sticky": delivered and expect.spread is Spread.STICKY,
+            "reply": str(expect.reply or Reply.TRANSLATED),
         },
     }
+
+
+def _shares(expect: Expect) -> Iterator[tuple[str, float]]:
+    """The share that is due to each backend, where the author says anything of shares."""
+    if isinstance(expect.spread, Shares):
+        yield from expect.spread.of.items()
+    elif expect.spread is Spread.EVEN:
+        names = sorted(set(expect.backends or ()))
+        yield from ((name, 1 / len(names)) for name in names)
 
 
 def frames_of(errand: Errand, capture: Capture) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ exit "$status"
 def reproduction(
     verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Mapping[str, str], tool: str
 ) -> str | None:
-    """The text of the script; ``None`` for a protocol that only proxylab's own responders answer.
+    """The text of the script; ``None`` for what plain sockets cannot answer or show.
 
     Args:
         verdict: of the probe; its errand is sent, its expectations are held against what is seen.
@@ -188,6 +188,8 @@ def _masquerades(plan: Plan, tool: str) -> Iterator[tuple[str, str, tuple[str, .
 
 
 def _uncounted(line: str) -> str:
+    """A line without counters: neither those of rules nor nfacct(8) objects, which match everything and only count."""
+    line = re.sub(r" -m nfacct --nfacct-name +\S+", "", line)
     return re.sub(r"^\[\d+:\d+\] ", "", re.sub(r"^(:.*) \[\d+:\d+\]$", r"\1 [0:0]", line))
 
 

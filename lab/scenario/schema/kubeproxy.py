@@ -19,7 +19,7 @@ from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
 from lab.scenario.schema.syntax import Address
 
-__all__ = ["PRIMARY", "ConntrackShape", "DetectLocalShape", "IptablesShape", "KubeProxyShape"]
+__all__ = ["PRIMARY", "ConntrackShape", "DetectLocalShape", "IptablesShape", "KubeProxyShape", "NftablesShape"]
 
 PRIMARY = "primary"
 """The word that stands in ``nodePortAddresses`` for the node's own addresses."""
@@ -106,19 +106,24 @@ Healthz = Annotated[SocketAddress, _socket_address(10256)]
 Metrics = Annotated[SocketAddress, _socket_address(10249)]
 
 
-class IptablesShape(ManifestShape):
-    """``iptables``: what is of this mode only."""
+class NftablesShape(ManifestShape):
+    """``nftables``: what is of this mode only."""
 
     masquerade_bit: Annotated[int, Between(0, 31)] | None = Field(
         default=None, description="The bit of the packet mark that asks for masquerading; 14 where none is given."
     )
     masquerade_all: bool | None = Field(default=None, description="Masquerade all traffic to cluster IPs.")
-    localhost_node_ports: bool | None = Field(
-        default=None, description="Serve IPv4 node ports on 127.0.0.0/8 too; true where not given."
-    )
     sync_period: Duration | None = Field(default=None, description="How often rules are looked after; 30s by default.")
     min_sync_period: Duration | None = Field(
         default=None, description="The least time between two synchronisations; 0 is read as the default, 1s."
+    )
+
+
+class IptablesShape(NftablesShape):
+    """``iptables``: what is of this mode only, which is all of nftables' and one key more."""
+
+    localhost_node_ports: bool | None = Field(
+        default=None, description="Serve IPv4 node ports on 127.0.0.0/8 too; true where not given."
     )
 
 
@@ -164,6 +169,10 @@ class KubeProxyShape(ManifestShape):
         default=None, description="Where node ports are served: networks, or primary alone; everywhere by default."
     )
     iptables: IptablesShape | None = Field(default=None, description="Keys of mode iptables.")
+    nftables: NftablesShape | None = Field(default=None, description="Keys of mode nftables.")
+    feature_gates: dict[str, bool] | None = Field(
+        default=None, description="Switches of the real kube-proxy; the embedded engine has none."
+    )
     conntrack: ConntrackShape | None = Field(default=None, description="Sysctls of connection tracking.")
     bind_address: Annotated[Address | None, UNSET_IF_EMPTY] = Field(
         default=None,
@@ -177,7 +186,6 @@ class KubeProxyShape(ManifestShape):
         default=None, description="127.0.0.1:10249 by default; [::] is every address of either family."
     )
     metadata: Ignored = Field(default=None, description="Not looked at.")
-    feature_gates: Ignored = Field(default=None, description="Of the upstream binary.")
     client_connection: Ignored = Field(default=None, description="The lab brings its own API server.")
     logging: Ignored = Field(default=None, description="Of the upstream binary.")
     hostname_override: Ignored = Field(default=None, description="The lab names its nodes itself.")
@@ -185,7 +193,6 @@ class KubeProxyShape(ManifestShape):
     enable_profiling: Ignored = Field(default=None, description="Of the upstream binary.")
     show_hidden_metrics_for_version: Ignored = Field(default=None, description="Of the upstream binary.")
     ipvs: Ignored = Field(default=None, description="Of mode ipvs.")
-    nftables: Ignored = Field(default=None, description="Of mode nftables.")
     winkernel: Ignored = Field(default=None, description="Of mode kernelspace.")
     oom_score_adj: Ignored = Field(default=None, description="Of the upstream binary.")
     config_sync_period: Ignored = Field(default=None, description="The lab's store is never polled.")

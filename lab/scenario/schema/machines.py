@@ -22,6 +22,7 @@ from lab.scenario.schema.syntax import (
     PortName,
     PortNumber,
     Sysctls,
+    TaintKey,
     distinct,
 )
 
@@ -103,6 +104,15 @@ class NodeShape(ScenarioShape):
         default_factory=dict,
         description="Labels of the Node object, such as its zone.",
         examples=[{"topology.kubernetes.io/zone": "zone-a"}],
+    )
+    taints: Annotated[list[TaintKey], AfterValidator(distinct)] = Field(
+        default_factory=list,
+        description="Keys of the Node object's taints: a proxy calls a node that the cluster autoscaler is about to "
+        "remove unhealthy.",
+        examples=[["ToBeDeletedByClusterAutoscaler"]],
+    )
+    terminating: bool = Field(
+        default=False, description="Whether the Node object is being deleted, which makes its proxy unhealthy too."
     )
     sysctls: Sysctls = Field(
         default_factory=dict,

@@ -31,7 +31,7 @@ __all__ = [
     "TargetShape",
 ]
 
-MOST_PAYLOAD = 1200
+MOST_PAYLOAD = 8000
 _MOST_NAME = 200
 
 
@@ -183,8 +183,10 @@ class SendShape(ScenarioShape):
     flows: Annotated[int, Between(1, MOST_FLOWS, "each flow has a source port of its own")] = Field(
         default=1, description="How many flows, each with its own 5-tuple."
     )
-    payload: Annotated[int, Between(0, MOST_PAYLOAD, "a packet is not fragmented")] = Field(
-        default=0, description="Bytes to send beyond those by which the lab knows the flow."
+    payload: Annotated[int, Between(0, MOST_PAYLOAD)] = Field(
+        default=0,
+        description="Bytes to send beyond those by which the lab knows the flow. A datagram above the MTU is sent in "
+        "fragments.",
     )
     every: Duration | None = Field(
         default=None, description="The time between two packets of a stream.", examples=["20ms"]

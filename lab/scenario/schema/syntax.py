@@ -29,6 +29,7 @@ __all__ = [
     "PortReference",
     "SysctlValue",
     "Sysctls",
+    "TaintKey",
     "distinct",
     "is_address",
     "is_dns1035_label",
@@ -243,5 +244,6 @@ Labels = dict[
     Annotated[str, AfterValidator(_checked(label_key_fault))],
     Annotated[str, AfterValidator(_checked(label_value_fault))],
 ]
+TaintKey = Annotated[str, AfterValidator(_checked(label_key_fault))]
 SysctlValue = Annotated[str, BeforeValidator(_sysctl_value, json_schema_input_type=int | str)]
 Sysctls = dict[Annotated[str, AfterValidator(_sysctl_name)], SysctlValue]

@@ -6,7 +6,7 @@ Must not: fill in defaults (``lab.scenario.workloads`` does).
 """
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
@@ -206,6 +206,22 @@ class NodeAddressObjectShape(ManifestShape):
     address: str = Field(description="The address.")
 
 
+class TaintShape(ManifestShape):
+    """One entry of ``spec.taints``."""
+
+    model_config = _LOOSE
+
+    key: str = Field(description="What it is called.")
+
+
+class NodeSpecShape(ManifestShape):
+    """``spec`` of a Node."""
+
+    model_config = _LOOSE
+
+    taints: list[TaintShape] | None = Field(default=None, description="Its taints, of which the keys count.")
+
+
 class NodeStatusShape(ManifestShape):
     """``status`` of a Node."""
 
@@ -220,5 +236,5 @@ class NodeObjectShape(ManifestShape):
     model_config = _LOOSE
 
     metadata: MetadataShape = Field(description="Its name and labels.")
-    spec: dict[str, Any] | None = Field(default=None, description="What the cluster decided about it.")
+    spec: NodeSpecShape | None = Field(default=None, description="What the cluster decided about it.")
     status: NodeStatusShape | None = Field(default=None, description="Its addresses.")

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -245,7 +246,8 @@ def test_an_interrupt_closes_the_session_and_exits_130(caller: Caller) -> None:
         ({}, [], False),
         ({"FORCE_COLOR": "1"}, [], True),
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, [], False),
-        ({"FORCE_COLOR": "1"}, ["--no-color"], False),
+        ({"FORCE_COLOR": "1"}, ["--color", "never"], False),
+        ({"NO_COLOR": "1"}, ["--color=always"], True),
     ],
 )
 def test_color_is_as_the_user_wants_it(
@@ -276,6 +278,14 @@ def test_version(caller: Caller) -> None:
     assert caller.type("--version")[1].startswith("proxylab, version ")
 
 
+def test_what_was_judged_is_told_even_if_something_is_left_in_the_end(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "fails", name="leaving")
+    code, output, errors = caller.type("run", "x.lab.yaml")
+    assert code == ExitCode.INTERNAL
+    assert "the packet took another way" in output
+    assert "left behind: descriptor 9" in errors
+
+
 def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
     (tmp_path / "x.lab.yaml").write_text(scenario_text("one"))
     code = (
@@ -284,7 +294,15 @@ def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
         "try: main(['check', 'x.lab.yaml'])\n"
         "finally: print(sorted({'lab.session', 'scapy', 'pyroute2', 'docker', 'pytest'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    root = str(Path(__file__).resolve().parents[3])  # lab need not be installed
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.splitlines() == ["x.lab.yaml: ok, 1 probe", "[]"]
 
 

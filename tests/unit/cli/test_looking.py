@@ -60,6 +60,26 @@ def test_plan_says_what_is_allocated_and_what_masquerading_gives(shell: Shell) -
     assert [each["pod"] for each in services["default/echo"]["endpoints"]] == ["echo-1", "echo-2"]
 
 
+@pytest.mark.parametrize("inter_node", ["host-gw", "vxlan"])
+@pytest.mark.parametrize(
+    ("pod_network", "pods"),
+    [("ptp", "10.244.1.1"), ("ptp-unnumbered", "172.18.0.3"), ("bridge", "10.244.1.1")],
+)
+@pytest.mark.parametrize("families", ["[IPv4]", "[IPv4, IPv6]"])
+def test_plan_shows_the_source_of_every_path_in_every_topology(
+    shell: Shell, tmp_path: Path, families: str, pod_network: str, inter_node: str, pods: str
+) -> None:
+    wire = f"  network: {{families: {families}, podNetwork: {pod_network}, interNode: {inter_node}}}\n"
+    file = tmp_path / "a.lab.yaml"
+    file.write_text(TEXT.replace("spec:\n", "spec:\n" + wire, 1).replace("[node-a]}", "[node-b]}"))
+    code, output, _ = shell.type("plan", "-o", "json", str(file))
+    assert code == ExitCode.OK
+    sources = json.loads(output)["nodes"][1]["snatSources"]
+    expected = {"uplink": "172.18.0.3", "pods": pods} | ({"overlay": "10.244.1.0"} if inter_node == "vxlan" else {})
+    assert {device: found[0] for device, found in sources.items()} == expected
+    assert {len(found) for found in sources.values()} == {families.count("IPv")}
+
+
 def test_plan_says_in_words_what_it_says_as_json(shell: Shell) -> None:
     _, output, errors = shell.type("plan", str(WHOLE))
     assert "masquerades what leaves by its overlay as 10.244.0.0" in output
@@ -89,9 +109,23 @@ def test_graph_as_text_shows_pods_under_their_nodes(shell: Shell) -> None:
 def test_graph_as_mermaid_draws_every_thing_and_links_what_it_draws(shell: Shell) -> None:
     lines = shell.type("graph", "-o", "mermaid", str(WHOLE))[1].splitlines()
     assert lines[0] == "flowchart TB"
-    drawn = set(re.findall(r"^  (\w+)[\[(]", "\n".join(lines), re.MULTILINE))
-    linked = {end for line in lines for end in re.findall(r"\b([ns]\d+)\b", line) if " --- " in line}
+    drawn = set(re.findall(r"^  (\w+)[\[({]", "\n".join(lines), re.MULTILINE))
+    ties = [line for line in lines if any(tie in line for tie in (" --- ", " .- ", " -.-> "))]
+    linked = {end for line in ties for end in re.findall(r"\b([nstb]\d+)\b", line)}
     assert drawn == linked
+    assert [line for line in lines if line.startswith("  b0 -.-> ")] == ["  b0 -.-> n2"]
+    assert sum(line.endswith(" .- t0") for line in lines) == 2
+
+
+def test_graph_shows_tunnels_and_balancers_with_their_nodes(shell: Shell) -> None:
+    lines = shell.type("graph", str(WHOLE))[1].splitlines()
+    assert lines[lines.index("tunnel flannel.1 VXLAN 1, port 8472") :] == [
+        "tunnel flannel.1 VXLAN 1, port 8472",
+        "├─ node node-a 10.244.0.0",
+        "├─ node node-b 10.244.1.0",
+        "balancer edge 192.0.2.0/28",
+        "├─ node node-a",
+    ]
 
 
 def test_graph_as_svg_keeps_everything_inside_the_picture(shell: Shell) -> None:
@@ -99,13 +133,19 @@ def test_graph_as_svg_keeps_everything_inside_the_picture(shell: Shell) -> None:
     width, height = int(picture.attrib["width"]), int(picture.attrib["height"])
     boxes = [{key: int(box.attrib[key]) for key in ("x", "y", "width", "height")} for box in picture.iter(f"{SVG}rect")
              if "fill" in box.attrib and "x" in box.attrib]  # fmt: skip
-    assert len(boxes) == 8
+    assert len(boxes) == 9
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
     assert all(box["y"] >= 0 and box["y"] + box["height"] <= height for box in boxes)
     for index, one in enumerate(boxes):
         for other in boxes[index + 1 :]:
             apart = abs(one["x"] - other["x"]) >= one["width"] or abs(one["y"] - other["y"]) >= one["height"]
             assert apart, (one, other)
+    lines = [line for line in picture.iter(f"{SVG}line") if line.attrib["class"] in ("tunnel", "balanced")]
+    assert sorted(line.attrib["class"] for line in lines) == ["balanced", "tunnel"]
+    (balanced,) = (line.attrib for line in lines if line.attrib["class"] == "balanced")
+    tops = [(box["x"] + box["width"] // 2, box["y"]) for box in boxes]
+    assert (int(balanced["x2"]), int(balanced["y2"])) in tops
+    assert "tunnel flannel.1 (VXLAN 1, port 8472)" in [text.text for text in picture.iter(f"{SVG}text")]
 
 
 def test_rules_are_those_of_the_node_that_is_asked_for(shell: Shell) -> None:

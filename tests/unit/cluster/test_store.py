@@ -49,7 +49,7 @@ def test_events_tell_the_story_since_a_revision() -> None:
     store.delete(ECHO.key)
     assert store.events_since(0) == (
         Event(EventType.ADDED, ECHO, 1),
-        Event(EventType.MODIFIED, CHANGED, 2),
+        Event(EventType.MODIFIED, CHANGED, 2, ECHO),
         Event(EventType.DELETED, CHANGED, 3),
     )
     assert [event.revision for event in store.events_since(2)] == [3]

@@ -3,11 +3,11 @@
 import asyncio
 import socket
 
-from lab.control.http import Answer, HttpServer
+from lab.control.http import Answer, HttpRequest, HttpServer
 
 
-def handler(path: str) -> Answer:
-    return Answer(200 if path == "/there" else 404, path.encode(), {"X-Path": path})
+def handler(request: HttpRequest) -> Answer:
+    return Answer(200 if request.path == "/there" else 404, request.path.encode(), {"X-Path": request.path})
 
 
 def exchanged(*pieces: bytes) -> bytes:

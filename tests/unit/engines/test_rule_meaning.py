@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.engines.embedded.iptables.meaning import differences, read_rules
+from lab.engines.embedded.iptables.meaning import Chains, differences, read_rules
 
 
 def rules(*lines: str, chain: str = "C") -> dict[tuple[str, str], list[frozenset[tuple[str, ...]]]]:
@@ -79,3 +79,23 @@ def test_chains_that_are_missing_are_told() -> None:
 def test_inserted_rules_come_first_and_deleted_chains_go() -> None:
     text = "*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j X\n-I A -j Y\n-I A -j Z\n-X B\nCOMMIT\n"
     assert read_rules(text) == rules("-j Z", "-j Y", "-j X", chain="A")
+
+
+LAST = '-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports" -d {} -j KUBE-NODEPORTS'
+FRONT = '-A KUBE-SERVICES -m comment --comment "default/echo cluster IP" -d 10.96.0.1 -j KUBE-SVC-A'
+
+
+@pytest.mark.parametrize(
+    ("lines", "same"),
+    [
+        ((FRONT, LAST.format("10.0.0.2"), LAST.format("10.0.0.1")), True),
+        ((LAST.format("10.0.0.1"), FRONT, LAST.format("10.0.0.2")), False),
+        ((FRONT, LAST.format("10.0.0.1"), LAST.format("10.0.0.3")), False),
+    ],
+)
+def test_rules_at_the_end_have_no_order_but_stay_there(lines: tuple[str, ...], same: bool) -> None:
+    def chains(*rules: str) -> Chains:
+        return read_rules("\n".join(["*nat", ":KUBE-SERVICES - [0:0]", *rules, "COMMIT"]))
+
+    ours = chains(FRONT, LAST.format("10.0.0.1"), LAST.format("10.0.0.2"))
+    assert (differences(ours, chains(*lines)) == []) is same

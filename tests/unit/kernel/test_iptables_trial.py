@@ -12,8 +12,8 @@ from lab.engines.embedded.iptables.restore import restore
 from lab.ip import Family
 from lab.kernel.rules import _TABLES, _TRIAL
 
-# A kernel may do without: only Services over SCTP need it, and a cluster has few.
-OPTIONAL = {"sctp"}
+# A kernel may do without: few clusters have Services over SCTP, and rules name only counters that could be made.
+OPTIONAL = {"nfacct", "sctp"}
 
 
 def tables(text: str) -> set[str]:

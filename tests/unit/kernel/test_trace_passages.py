@@ -5,7 +5,7 @@ from lab.kernel.nftrace import NftEvent, _event
 from lab.kernel.trace import _passages
 
 
-def line(prefix: str = "", mark: int = 0) -> Logged:
+def line(prefix: str = "proxylab entry", mark: int = 0) -> Logged:
     return Logged(0, prefix, b"packet", mark, in_index=1, out_index=0, at_ns=1)
 
 
@@ -17,6 +17,11 @@ def test_lines_of_legacy_rules_follow_the_entry_of_their_packet() -> None:
     first, second = _passages([line(), line("TRACE: nat:A:rule:1 "), line(mark=7), line("TRACE: nat:B:policy:2 ")], [])
     assert [each.prefix for each in first.legacy] == ["TRACE: nat:A:rule:1 "]
     assert (second.entry.mark, len(second.legacy)) == (7, 1)
+
+
+def test_what_a_rule_under_test_logs_is_no_entry() -> None:
+    (passage,) = _passages([line(), line("seen by me"), line("TRACE: nat:A:rule:1 ")], [])
+    assert len(passage.legacy) == 1
 
 
 def test_a_packet_made_by_a_rule_has_a_passage_of_its_own_in_the_midst_of_the_other() -> None:

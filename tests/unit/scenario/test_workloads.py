@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
-from lab.assembly import assemble
-from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice
+from lab.assembly import assemble, lay_out
+from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Node
 from lab.errors import ScenarioError
 from lab.ip import Family, Protocol
 from lab.scenario.load import load_scenario, parse_scenario
@@ -139,6 +139,19 @@ def test_a_node_gives_labels_or_is_a_node_of_its_own() -> None:
         ("node-c", {}),
     ]
     assert [str(each) for each in scenario.nodes[0].internal_ips] == ["172.18.0.77"]
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["a node of its own", "a node that spec.nodes has too"])
+def test_a_node_that_is_about_to_go_is_so_in_the_cluster(own: bool) -> None:
+    name = "node-a" if own else "node-c"
+    scenario = read(
+        f"apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, deletionTimestamp: '2026-01-01T00:00:00Z'}}\n"
+        "spec: {podCIDR: 10.244.0.0/24, taints: [{key: ToBeDeletedByClusterAutoscaler, value: '1', effect: NoSchedule},"
+        " {key: ToBeDeletedByClusterAutoscaler, effect: NoExecute}]}\n"
+    )
+    nodes = {each.name: each for each in lay_out(scenario).objects if isinstance(each, Node)}
+    assert (nodes[name].taints, nodes[name].deleting) == (("ToBeDeletedByClusterAutoscaler",), True)
+    assert (nodes["node-b"].taints, nodes["node-b"].deleting) == ((), False)
 
 
 def test_manifests_of_other_files_are_told_of_by_their_own_places(tmp_path: Path) -> None:

@@ -77,12 +77,14 @@ def kept(wire: tuple[socket.socket, socket.socket], packet: bytes, ethertype: in
         *(udp(token) for token in TOKENS.values()),
         udp(TOKENS[Kind.PROBE], options=bytes(8)),
         udp(TOKENS[Kind.PROBE] + bytes(1000), fragment=0x2000),
+        udp(TOKENS[Kind.PROBE], fragment=1),
         icmp(8, TOKENS[Kind.FENCE]),
         icmp(0, TOKENS[Kind.FENCE]),
         icmp(3, udp(TOKENS[Kind.PROBE])),
         icmp(3, tcp(SYN)[:28]),
         icmp(11, tcp(SYN)),
         icmp(3, udp(TOKENS[Kind.PROBE], options=bytes(4))),
+        ip(132, bytes(40)),
     ],
 )
 def test_what_has_an_identity_is_kept(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
@@ -98,10 +100,9 @@ def test_what_has_an_identity_is_kept(wire: tuple[socket.socket, socket.socket],
         tcp(FIN | ACK),
         udp(b"somebody else's"),
         udp(b""),
-        udp(TOKENS[Kind.PROBE], fragment=1),
+        ip(6, bytes(20), fragment=1),
         icmp(8, b"an ordinary ping"),
         icmp(3, udp(TOKENS[Kind.REPLY])),
-        ip(132, bytes(40)),
     ],
 )
 def test_what_has_none_is_not(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
@@ -119,6 +120,8 @@ def test_what_has_none_is_not(wire: tuple[socket.socket, socket.socket], packet:
         icmp6(1, six(udp(TOKENS[Kind.PROBE]))),
         icmp6(1, six(tcp(SYN))),
         icmp6(3, six(tcp(SYN))),
+        ip6(132, bytes(40)),
+        ip6(44, bytes(40)),
     ],
 )
 def test_what_has_an_identity_is_kept_of_ipv6_too(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:

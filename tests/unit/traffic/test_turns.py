@@ -85,6 +85,7 @@ def turns(sending: Sending, *, crafted: bool) -> Turns:
         sockets=None if crafted else {},
         watch=quiet,
         responders=quiet,
+        before_fences=lambda: None,
     )
 
 

@@ -28,6 +28,7 @@ from lab.verdict.evidence import (
     Evidence,
     FenceReport,
     HttpReport,
+    KernelCount,
     Observation,
     Packet,
     RuleCount,
@@ -681,6 +682,20 @@ def test_anything_else_is_not(seen: list[Observation], judgement: Judgement) -> 
     assert one(ALONE, ALONE.evidence([ALONE.leaves(0), *seen]), "outcome").judgement is judgement
 
 
+def test_what_a_later_node_translates_is_not_untranslated() -> None:
+    left = [ALONE.leaves(0), on_node(ALONE, "eth0", Direction.OUT)]
+    inside = replace(on_node(ALONE, "echo-1", Direction.OUT, "echo-1"), place="node-b")
+    verdict = one(ALONE, ALONE.evidence([*left, inside]), "outcome")
+    assert verdict.judgement is FAIL
+    assert verdict.reasons == (f"it crossed node-b/echo-1, addressed to {ALONE.address('echo-1')}:8080",)
+    rule = RuleCount(
+        "node-b", "nat", "KUBE-SEP-A", f"-A KUBE-SEP-A -j DNAT --to-destination {ALONE.address('echo-1')}:8080", 1
+    )
+    counted = one(ALONE, ALONE.evidence(left, counts=(rule,)), "outcome")
+    assert counted.judgement is INCONCLUSIVE
+    assert counted.reasons == (f"a DNAT rule to {ALONE.address('echo-1')}:8080 counted 1 packet on node-b",)
+
+
 def test_of_many_flows_nobody_saw_whether_they_left_as_they_were() -> None:
     many = replace(ALONE, flows=17)
     evidence = many.evidence([many.leaves(flow) for flow in range(17)])
@@ -703,3 +718,15 @@ def test_without_a_rule_the_last_hop_that_the_author_names_is_the_witness_of_a_d
     assert judged(STOPPED, silent).overall is INCONCLUSIVE
     unnamed = replace(STOPPED, at=None)
     assert judged(unnamed, unnamed.evidence(seen)).overall is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("counter", "judgement"),
+    [("IpInAddrErrors", PASS), ("Ip6InAddrErrors", INCONCLUSIVE), ("ConntrackDrop", PASS)],
+)
+def test_a_stack_is_a_witness_of_a_drop_by_a_counter_of_the_packets_own_family(
+    counter: str, judgement: Judgement
+) -> None:
+    world = World(outcome=Outcome.DROPPED)
+    evidence = world.evidence([world.leaves(0)], fences=(), kernel=(KernelCount("node-a", counter, 1),))
+    assert one(world, evidence, "outcome").judgement is judgement

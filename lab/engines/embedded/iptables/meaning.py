@@ -27,6 +27,9 @@ RuleMeaning = frozenset[tuple[str, ...]]
 Chains = dict[tuple[str, str], list[RuleMeaning]]
 """Rules by table and chain. A chain that exists and is empty is there with no rules."""
 
+_NOBODY = "kubernetes"
+"""With this, and no Service's name, begin the comments of rules that are for all Services."""
+
 _SHARED = {"KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"}
 """Chains in which the rules of different Services have no order among each other."""
 
@@ -115,13 +118,19 @@ def _paired(
 def _groups(chain: str, rules: Sequence[RuleMeaning]) -> dict[str, list[RuleMeaning]]:
     groups: dict[str, list[RuleMeaning]] = defaultdict(list)
     for number, rule in enumerate(rules):
-        comment = next((option[1] for option in rule if option[0] == "--comment"), "")
-        # The last rule of KUBE-SERVICES leads on to node ports; nothing may come after it.
-        group = comment.split(" ")[0] if chain in _SHARED else ""
-        if group == "kubernetes":
-            group = f"{len(rules) - number} from the end"
+        group = _service_of(rule) if chain in _SHARED else ""
+        if group == _NOBODY:
+            # The last rules of KUBE-SERVICES lead on to node ports, one for each address; nothing may come after them.
+            is_last = all(_service_of(later) == _NOBODY for later in rules[number:])
+            group = "the end" if is_last else f"{len(rules) - number} from the end"
         groups[group].append(rule)
+    groups["the end"].sort(key=_words)
     return groups
+
+
+def _service_of(rule: RuleMeaning) -> str:
+    """The Service that a rule's comment begins with."""
+    return next((option[1] for option in rule if option[0] == "--comment"), "").split(" ")[0]
 
 
 def _meaning(words: Sequence[str]) -> RuleMeaning:

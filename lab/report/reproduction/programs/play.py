@@ -24,6 +24,7 @@ import struct
 import sys
 import time
 
+from outcome import is_heard, judge
 from packets import Matcher, Packet, end, token
 
 NEWNET = 0x40000000  # CLONE_NEWNET of sched.h
@@ -277,84 +278,6 @@ class Run:
             if errors or number == errno.ECONNREFUSED:
                 what = "port unreachable" if errors else "reset"
                 self.note(flow, self.sender["namespace"], False, what, (there, here))
-
-
-def is_heard(seen, place):
-    """Whether this is an answer of some kind, as the sender got it."""
-    return seen.place == place and not seen.outgoing and seen.what != "request"
-
-
-# What became of it.
-
-
-def arrivals(case, seen, flow):
-    """The pods that a flow reached under their own address, and the packets."""
-    pods = {(each["namespace"], each["address"]): each["name"] for each in case["pods"] if each["device"] != "stack"}
-    pods |= {(each["name"], each["address"]): each["name"] for each in case["pods"] if each["device"] == "stack"}
-    coming = [each for each in seen if each.flow == flow and not each.outgoing and each.what == "request"]
-    found = [(pods.get((each.place, bare(each.destination))), each) for each in coming]
-    return [(name, each) for name, each in found if name]
-
-
-def bare(written):
-    """The address of an end."""
-    return written.rpartition(":")[0].strip("[]") if written.count(":") == 1 or "]" in written else written
-
-
-def judge(case, seen):
-    """A line for each thing that is not as it was expected, with a flow that shows it."""
-    expect, sender, hits = case["expect"], case["sender"]["namespace"], collections.Counter()
-    for flow in range(case["flows"]):
-        reached = arrivals(case, seen, flow)
-        heard = [each for each in seen if each.flow == flow and is_heard(each, sender)]
-        hits.update({name for name, _ in reached})
-        outcome = fate(reached, heard)
-        if outcome != expect["outcome"]:
-            yield flow, f"expected {expect['outcome']}, seen {outcome}"
-            continue
-        if outcome == "delivered":
-            yield from ((flow, line) for line in judge_delivery(case, reached, heard))
-    yield from judge_shares(case, hits)
-
-
-def fate(reached, heard):
-    """What became of one flow, by what the pods and the sender saw."""
-    what = [each.what for each in heard]
-    if "reset" in what:
-        return "refused"
-    if "port unreachable" in what and not reached:
-        return "rejected"
-    turned_away = [each for each in what if each != "reply"]
-    if turned_away:
-        return f"answered by {turned_away[0]}"
-    return "delivered" if len({name for name, _ in reached}) == 1 else "dropped" if not reached else "multiplied"
-
-
-def judge_delivery(case, reached, heard):
-    """What is wrong with a flow that reached a pod: which pod, from which source, answered from where."""
-    expect = case["expect"]
-    for name, packet in reached[:1]:
-        if expect["backends"] and name not in expect["backends"]:
-            yield f"expected at {' or '.join(expect['backends'])}, seen at {name}"
-        if expect["source"] and bare(packet.source) != expect["source"]:
-            yield f"expected from {expect['source']}, seen from {bare(packet.source)} at {name}"
-    dialled = end(case["dialled"], case["port"])
-    if not heard:
-        yield f"expected a reply from {dialled}, seen none"
-    elif heard[0].source != dialled:
-        yield f"expected a reply from {dialled}, seen from {heard[0].source}"
-
-
-def judge_shares(case, hits):
-    """Which backends got too much, too little or nothing."""
-    names, flows = case["expect"]["backends"] or [], sum(hits.values())
-    for name in names if case["expect"]["hit all"] else []:
-        if not hits[name]:
-            yield None, f"expected at {name} too, seen never in {flows} flows"
-    for name in names if case["expect"]["even"] else []:
-        due = flows / len(names)
-        if abs(hits[name] - due) > 0.3 * due:
-            yield None, f"expected about {due:.0f} flows at {name}, seen {hits[name]}"
 
 
 def tell(case, seen, wrong):

@@ -1,0 +1,74 @@
+"""A kube-proxy that lies somewhere.
+
+Owns: ``Binary``, and asking one for its version.
+Must not: obtain one.
+"""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lab.errors import CapabilityError
+
+__all__ = ["Binary", "inspect", "order"]
+
+_SECONDS: Final = 20.0
+_VERSION: Final = re.compile(r"Kubernetes (v\d+\.\d+\.\d+\S*)")
+_NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A kube-proxy. ``origin`` says in a few words where it comes from."""
+
+    path: Path
+    version: str
+    origin: str
+
+
+def inspect(path: Path, origin: str) -> Binary:
+    """Ask a file which kube-proxy it is.
+
+    Raises:
+        CapabilityError: it is none, or none for this machine.
+    """
+    path = path.absolute()
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+        )
+        said = (done.stdout + done.stderr).strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    version = _VERSION.search(said)
+    if version is None:
+        first = said.splitlines()[0] if said else "nothing"
+        raise CapabilityError(
+            f"a kube-proxy: {path} is none that runs here ('--version' says: {first})",
+            "name another by --kube-proxy, such as a kubernetes checkout, which is built",
+        )
+    return Binary(path, version[1], origin)
+
+
+def order(version: str) -> tuple[int, int, int, bool, str]:
+    """By what versions are sorted; one that is not released yet comes before its release, and a bare minor is its .0.
+
+    >>> sorted(["v1.34.10", "v1.34.9", "v1.35.0-rc.1", "v1.35.0", "v1.36"], key=order)
+    ['v1.34.9', 'v1.34.10', 'v1.35.0-rc.1', 'v1.35.0', 'v1.36']
+    """
+    parts = _NUMBERS.match(version)
+    if parts is None:
+        return (0, 0, 0, False, version)
+    major, minor, patch, suffix = parts.groups()
+    before = suffix is not None and not suffix.startswith("-dirty")
+    return (int(major), int(minor), int(patch or 0), not before, suffix or "")

@@ -1,0 +1,101 @@
+"""Which engine a command runs.
+
+Owns: the options that say so, the same for every verb, and what they come to.
+Must not: obtain a binary (``lab.binaries`` does), or run anything.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from lab.engines.names import ENGINES, IPTABLES, read_engine
+from lab.engines.protocol import EngineChoice
+
+__all__ = ["choice_of", "engine_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """The name, if it is one."""
+    try:
+        return str(read_engine(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--engine",
+        callback=_engine,
+        metavar="NAME",
+        default=ENGINES[0],
+        show_default=True,
+        help=f"The engine to run in every node: {', '.join(ENGINES)}, or kube-proxy@VERSION/MODE.",
+    ),
+    click.option(
+        "--kube-proxy",
+        metavar="WHERE",
+        default="",
+        envvar="LAB_KUBE_PROXY",
+        help="Where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
+        "module:VERSION; by default what `proxylab engines` lists.",
+    ),
+    click.option(
+        "--feature-gates", metavar="NAME=BOOL,…", default="", help="Feature gates to be switched in kube-proxy."
+    ),
+    click.option(
+        "--kube-proxy-flag",
+        "flags",
+        metavar="FLAG",
+        multiple=True,
+        help="One more flag for kube-proxy, such as --v=4; may be repeated.",
+    ),
+    click.option(
+        "--iptables",
+        type=click.Choice(IPTABLES),
+        help="The variant of iptables that loads the rules; by default the first that works on this machine.",
+    ),
+)
+
+
+def engine_options(command: Command) -> Command:
+    """Give a command the options: ``engine``, and those that it passes on to ``choice_of``."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def choice_of(
+    engine: str,
+    *,
+    kube_proxy: str = "",
+    feature_gates: str = "",
+    flags: tuple[str, ...] = (),
+    iptables: str | None = None,
+) -> EngineChoice:
+    """What the options come to; a binary is obtained where the engine needs one.
+
+    Raises:
+        click.UsageError: they contradict each other.
+        CapabilityError: there is no binary to be had.
+    """
+    name = read_engine(engine)
+    if not name.is_upstream:
+        for option, given in (("--feature-gates", feature_gates), ("--kube-proxy-flag", flags)):
+            if given:
+                raise click.UsageError(f"{option} is for kube-proxy, and --engine says {engine}")
+        return EngineChoice(engine, iptables=iptables or "")
+    from lab.binaries.upstream import read_gates, upstream_for  # noqa: PLC0415 - for the real kube-proxy only
+
+    try:
+        gates = read_gates(feature_gates)
+    except ValueError as error:
+        raise click.UsageError(f"--feature-gates: {error}") from None
+    upstream = upstream_for(engine, kube_proxy, _tell, flags=flags, gates=gates)
+    return EngineChoice(engine, iptables=iptables or "", upstream=upstream)
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)

@@ -1,0 +1,77 @@
+"""What the API answers when it cannot do what was asked.
+
+Owns: ``Refusal``, a failure's Status as an exception, with reasons spelled as apimachinery's ``StatusReason``.
+Must not: know HTTP beyond the status code.
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+__all__ = ["Refusal"]
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer, not an error of ours
+    """A request that is answered by a Status.
+
+    Args:
+        code: the HTTP status.
+        reason: as ``metav1.StatusReason`` has it; clients go by it.
+        message: for a human.
+        causes: more reasons, which clients look for in some cases (``metav1.CauseType``).
+        retry_after: seconds after which a client may ask again; 0 for no advice.
+    """
+
+    def __init__(
+        self, code: HTTPStatus, reason: str, message: str, *, causes: tuple[str, ...] = (), retry_after: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.causes = causes
+        self.retry_after = retry_after
+
+    @classmethod
+    def bad_request(cls, message: str) -> "Refusal":
+        """The client has asked for nothing that has a meaning."""
+        return cls(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+
+    @classmethod
+    def not_found(cls, message: str) -> "Refusal":
+        """There is no such thing."""
+        return cls(HTTPStatus.NOT_FOUND, "NotFound", message)
+
+    @classmethod
+    def expired(cls, revision: int) -> "Refusal":
+        """The history does not reach back that far: list again (410)."""
+        return cls(HTTPStatus.GONE, "Expired", f"too old resource version: {revision}")
+
+    @classmethod
+    def too_new(cls, wanted: int, current: int) -> "Refusal":
+        """The store has not got there yet; client-go asks again after a second (``IsTooLargeResourceVersion``)."""
+        return cls(
+            HTTPStatus.GATEWAY_TIMEOUT,
+            "Timeout",
+            f"Too large resource version: {wanted}, current: {current}",
+            causes=("ResourceVersionTooLarge",),
+            retry_after=1,
+        )
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The Status document."""
+        details: dict[str, Any] = {}
+        if self.causes:
+            details["causes"] = [{"reason": cause, "message": self.message} for cause in self.causes]
+        if self.retry_after:
+            details["retryAfterSeconds"] = self.retry_after
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": int(self.code),
+            **({"details": details} if details else {}),
+        }

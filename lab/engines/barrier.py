@@ -1,0 +1,115 @@
+"""The Service by which a lab sees that a proxy has caught up.
+
+Owns: ``Barrier``, its Service and slices, and taking them out of what a user is shown.
+Must not: read the kernel.
+
+Theory of operation. A proxy hears of Services and of EndpointSlices in two streams, and of nothing that would tell it
+that a batch of changes is complete. So after a batch the barrier's Service and its slices are changed too: the one port
+that they have gets a new name. A proxy has rules for it only when both streams have brought it the new name, and then
+it has all that came before in either. The name stands in the rules: in the comments of iptables rules and in the names
+of nftables chains.
+
+The barrier stands in a namespace of its own and in every lab, whatever engine runs, so that engines have the same
+rules. Nobody is meant to see it: its addresses are reserved ones that no network has.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObject, Service, ServicePort
+from lab.cluster.store import Store
+from lab.ip import Family, IPAddress
+
+__all__ = ["BARRIER", "Barrier", "without_barrier"]
+
+NAMESPACE: Final = "proxylab"
+NAME: Final = "barrier"
+BARRIER: Final = f"{NAMESPACE}/{NAME}"
+"""As rules name it."""
+
+_PORT: Final = 1
+
+# RFC 7600 gives 192.0.0.8 to be nobody's address, RFC 6666 discards all of 100::/64.
+_FRONT: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.8"), Family.IPV6: ip_address("100::8")}
+_BACKEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.9"), Family.IPV6: ip_address("100::9")}
+
+_ADDRESSES: Final = frozenset(map(str, (*_FRONT.values(), *_BACKEND.values())))
+
+_OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
+
+# As nft prints a table (nft(8)): a chain is indented by one tab, a set's elements are the last thing in it.
+_NFT_CHAIN: Final = re.compile(rf"\n?^\tchain [^\n]*{BARRIER}[^\n]*\{{\n.*?^\t\}}\n", re.MULTILINE | re.DOTALL)
+_ELEMENTS: Final = re.compile(r"^\t\telements = \{(?P<all>[^}]*)\}\n", re.MULTILINE)
+_BETWEEN: Final = ",\n\t\t\t     "
+
+
+class Barrier:
+    """The barrier of one lab.
+
+    Args:
+        store: the cluster; the barrier is in it from now on.
+        families: those that the cluster has.
+    """
+
+    def __init__(self, store: Store, families: Sequence[Family]) -> None:
+        self._store = store
+        self._families = tuple(families)
+        self._number = 0
+        self._revision = 0
+        self._raise()
+
+    def after(self, revision: int) -> str:
+        """The name that the rules hold once a proxy has caught up with ``revision``; a new one only if need be."""
+        if self._revision <= revision:
+            self._raise()
+        return f"b{self._number:06}"
+
+    def again(self) -> str:
+        """A new name, whatever has changed."""
+        self._raise()
+        return f"b{self._number:06}"
+
+    def _raise(self) -> None:
+        self._number += 1
+        for thing in _objects(f"b{self._number:06}", self._families):
+            self._revision = self._store.apply(thing)
+
+
+def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
+    yield Service(
+        namespace=NAMESPACE,
+        name=NAME,
+        ports=(ServicePort(name=port, port=_PORT, target_port=_PORT),),
+        cluster_ips=tuple(_FRONT[family] for family in families),
+        ip_families=tuple(families),
+        ip_family_policy="SingleStack" if len(families) == 1 else "RequireDualStack",
+    )
+    for family in families:
+        yield EndpointSlice(
+            namespace=NAMESPACE,
+            name=f"{NAME}-{family.lower()}",
+            service=NAME,
+            address_type=family,
+            ports=(EndpointPort(name=port, port=_PORT),),
+            endpoints=(Endpoint(addresses=(_BACKEND[family],)),),
+        )
+
+
+def without_barrier(dump: str) -> str:
+    """What ``iptables-save`` or ``nft list`` printed of a node, but for the rules of the barrier."""
+    if BARRIER not in dump:
+        return dump
+    if dump.startswith("table "):
+        return _ELEMENTS.sub(_without_elements, _NFT_CHAIN.sub("", dump))
+    lines = dump.splitlines(keepends=True)
+    own = {name for line in lines if BARRIER in line for name in _OWN_CHAIN.findall(line)}
+    return "".join(line for line in lines if BARRIER not in line and not own.intersection(_OWN_CHAIN.findall(line)))
+
+
+def _without_elements(elements: re.Match[str]) -> str:
+    """The elements of an nftables set that have nothing of the barrier in them, printed as nft does."""
+    kept = [each.strip() for each in elements["all"].split(",")]
+    kept = [each for each in kept if BARRIER not in each and _ADDRESSES.isdisjoint(each.split())]
+    return f"\t\telements = {{ {_BETWEEN.join(kept)} }}\n" if kept else ""

@@ -1,0 +1,139 @@
+"""kube-proxy in one node.
+
+Owns: ``KubeProxyEngine``: its process, its log, and when it has caught up.
+Must not: know how the kernel is read, or where the binary comes from.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from lab.engines.barrier import Barrier
+from lab.engines.kubeproxy.metrics import SyncState
+from lab.errors import EngineError
+from lab.ip import Family
+from lab.kernel.running import Running
+from lab.timing import Deadline, DeadlineExceededError, wait_until
+
+__all__ = ["KubeProxyEngine", "Station"]
+
+_LOG_LINES: Final = 1000
+_LAST_LINES: Final = 30
+_STOP_SECONDS: Final = 5.0
+_ASK_SECONDS: Final = 0.5
+"""How often kube-proxy is asked whether it fails while it is waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Station:
+    """The node as this engine may act on it.
+
+    Attributes:
+        prepare: has the API server listen in the node, and sees that what kube-proxy needs is there.
+        launch: starts kube-proxy; takes what to do with each line that it says.
+        holds: whether the rules of a family bear that name.
+        state: what kube-proxy says of its synchronisations; ``None`` while it says nothing.
+        dump: the rules.
+    """
+
+    prepare: Callable[[], Awaitable[None]]
+    launch: Callable[[Callable[[str], None]], Awaitable[Running]]
+    holds: Callable[[Family, str], bool]
+    state: Callable[[], Awaitable[SyncState | None]]
+    dump: Callable[[], Awaitable[str]]
+
+
+class KubeProxyEngine:
+    """A kube-proxy that runs; keeps ``lab.engines.protocol.Engine``.
+
+    Args:
+        node: the node's name.
+        barrier: of the lab.
+        families: those that the cluster has. kube-proxy programs both where the kernel has IPv6, whatever these are.
+        station: the node.
+    """
+
+    def __init__(self, node: str, barrier: Barrier, families: Sequence[Family], station: Station) -> None:
+        self._node = node
+        self._barrier = barrier
+        self._families = tuple(families)
+        self._station = station
+        self._log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._running: Running | None = None
+        self._synced = False
+
+    async def start(self) -> None:
+        """Start kube-proxy, which then follows the cluster.
+
+        Raises:
+            CapabilityError: the machine lacks what it needs.
+            EngineError: there is nobody whom it could follow.
+        """
+        await self._station.prepare()
+        self._running = await self._station.launch(self._log.append)
+
+    async def wait_synced(self, revision: int, deadline: Deadline) -> None:
+        """Return once the rules in the kernel reflect the store at ``revision`` or later.
+
+        kube-proxy runs one synchronisation after the other. Rules are not the last thing that one does: it then opens
+        and closes health-check node ports and deletes the conntrack entries of UDP flows that have lost their endpoint.
+        So when there are flows that this may concern, which is after the first time, the barrier is raised once more:
+        rules for its second name mean that the synchronisation before is over.
+
+        Raises:
+            EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
+        """
+        await self._wait_for(self._barrier.after(revision), deadline)
+        if self._synced:
+            await self._wait_for(self._barrier.again(), deadline)
+        self._synced = True
+
+    async def dump(self) -> str:
+        """The rules of every family, as the kernel holds them."""
+        return await self._station.dump()
+
+    def logs(self) -> tuple[str, ...]:
+        """What kube-proxy said, oldest first."""
+        return tuple(self._log)
+
+    async def stop(self) -> None:
+        """End kube-proxy. Its rules stay, as they do when it dies."""
+        if self._running is not None:
+            await self._running.stop(Deadline.after(_STOP_SECONDS))
+
+    async def _wait_for(self, name: str, deadline: Deadline) -> None:
+        running = self._running
+        if running is None:
+            raise EngineError(self._node, "does not run, so it cannot synchronise", "")
+
+        def is_over() -> bool:
+            return running.has_ended or all(self._station.holds(family, name) for family in self._families)
+
+        failures = await self._failures()
+        while not is_over():
+            if deadline.passed:
+                what = "kube-proxy did not catch up in time: its rules do not reflect all changes"
+                raise EngineError(self._node, what, self._last_lines())
+            with suppress(DeadlineExceededError):
+                part = Deadline(min(deadline.at, Deadline.after(_ASK_SECONDS).at))
+                await wait_until(is_over, part, "rules that reflect all changes")
+                break
+            if await self._failures() > failures:
+                raise EngineError(self._node, "kube-proxy could not load its rules", self._last_lines())
+        if running.has_ended:
+            await self._report_end(running)
+
+    async def _failures(self) -> int:
+        state = await self._station.state()
+        return 0 if state is None else state.failures
+
+    async def _report_end(self, running: Running) -> None:
+        status = await running.status
+        await running.drained()
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        raise EngineError(self._node, f"kube-proxy {how}", self._last_lines())
+
+    def _last_lines(self) -> str:
+        return "\n".join(list(self._log)[-_LAST_LINES:])

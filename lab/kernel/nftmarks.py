@@ -1,0 +1,85 @@
+"""Marking new flows to one address for nf_tables' trace.
+
+Owns: ``FlowMarker``, the table that does so.
+Must not: hear what is reported (``kernel.nftrace`` does), or mark a packet of a flow that conntrack knows.
+
+The chains stand behind connection tracking (priority -200) and before every table that translates or filters: a packet
+that conntrack has not seen before is the one that rules decide about (``ct state new``).
+"""
+
+import struct
+from typing import Final
+
+from lab.ip import Family, IPAddress
+from lab.kernel import attributes as nla
+from lab.kernel.netns import NetNs
+from lab.kernel.nftables import Hook, OwnTable, equal, expression, number
+
+__all__ = ["FlowMarker"]
+
+_TABLE: Final = "proxylab-meter"
+_PRIORITY: Final = -190
+_CHAINS: Final = {"PREROUTING": Hook(0, _PRIORITY), "OUTPUT": Hook(3, _PRIORITY)}
+
+# include/uapi/linux/netfilter/nf_tables.h and nf_conntrack_common.h
+_REGISTER: Final = 1
+_META_NFTRACE, _META_NFPROTO, _META_L4PROTO = 12, 15, 16
+_NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
+_CT_STATE: Final = 0
+_STATE_NEW: Final = 8
+_STATE_BYTES: Final = 4
+_DESTINATION_PORT: Final = 2
+_DESTINATION: Final = {Family.IPV4: 16, Family.IPV6: 24}
+_PROTO: Final = {Family.IPV4: 2, Family.IPV6: 10}
+
+
+class FlowMarker:
+    """Marks packets of one family in one namespace."""
+
+    def __init__(self, netns: NetNs, family: Family) -> None:
+        """Make the table, one for each family. Raises ``OSError``: the kernel has no nf_tables for this namespace."""
+        self._family = family
+        self._table = OwnTable(netns, f"{_TABLE}-{family.lower()}", _CHAINS)
+
+    def mark(self, protocol: int, destination: IPAddress, port: int) -> None:
+        """Mark the first packets of flows to there from now on. ``protocol`` is IANA's number."""
+        family = self._family
+        self._table.append(
+            [
+                (
+                    *equal(_meta(_META_NFPROTO), bytes([_PROTO[family]])),
+                    *equal(_meta(_META_L4PROTO), bytes([protocol])),
+                    *equal(
+                        _payload(_NETWORK_HEADER, _DESTINATION[family], len(destination.packed)), destination.packed
+                    ),
+                    *equal(_payload(_TRANSPORT_HEADER, _DESTINATION_PORT, 2), port.to_bytes(2, "big")),
+                    expression("ct", number(1, _REGISTER), number(2, _CT_STATE)),
+                    *equal(_masked(_STATE_NEW), struct.pack("=I", _STATE_NEW)),
+                    expression("immediate", number(1, _REGISTER), nla.nested(2, nla.raw(1, b"\1"))),
+                    expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER)),
+                )
+            ]
+        )
+
+    def clear(self) -> None:
+        """Mark nothing any more."""
+        self._table.clear()
+
+    def close(self) -> None:
+        """Let go of the table."""
+        self._table.close()
+
+
+def _meta(key: int) -> bytes:
+    return expression("meta", number(1, _REGISTER), number(2, key))
+
+
+def _payload(header: int, offset: int, length: int) -> bytes:
+    return expression("payload", number(1, _REGISTER), number(2, header), number(3, offset), number(4, length))
+
+
+def _masked(bits: int) -> bytes:
+    """The register without all other bits. Connection tracking's state is in this machine's byte order."""
+    mask = nla.nested(4, nla.raw(1, struct.pack("=I", bits)))
+    nothing = nla.nested(5, nla.raw(1, bytes(_STATE_BYTES)))
+    return expression("bitwise", number(1, _REGISTER), number(2, _REGISTER), number(3, _STATE_BYTES), mask, nothing)

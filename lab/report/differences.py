@@ -1,0 +1,40 @@
+"""What several engines made of the same probe.
+
+Owns: when that differs, and how it is told.
+Must not: judge again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from lab.verdict.model import ProbeVerdict
+
+__all__ = ["differing", "told"]
+
+_BY_CHANCE: Final = frozenset({"backends", "spread"})
+"""What is observed of these is drawn anew for each flow: only their judgement can be compared."""
+
+
+def differing(verdicts: Mapping[str, ProbeVerdict]) -> bool:
+    """Whether engines, by name, differ in what became of a probe, or in how that is judged."""
+    return len({_essence(verdict) for verdict in verdicts.values()}) > 1
+
+
+def _essence(verdict: ProbeVerdict) -> frozenset[tuple[str, ...]]:
+    return frozenset(
+        (each.expectation, each.judgement, "" if each.expectation in _BY_CHANCE else each.observed)
+        for each in verdict.verdicts
+    )
+
+
+def told(verdicts: Mapping[str, ProbeVerdict], ways: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Lines about a probe that engines treat differently, with the way of a packet on each of them."""
+    first = next(iter(verdicts.values()))
+    yield f"{first.probe.position}: {first.probe.name}"
+    width = max(map(len, verdicts))
+    for engine, verdict in verdicts.items():
+        observed = "; ".join(f"{each.expectation} {each.observed}" for each in verdict.verdicts)
+        yield f"  {engine:<{width}}  {verdict.overall}: {observed}"
+    for engine, way in ways.items():
+        yield f"  the way on {engine}:"
+        yield from (f"    {line}".rstrip() for line in way or ("no rule of any node saw the packet",))

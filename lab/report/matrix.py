@@ -1,0 +1,53 @@
+"""A run at one glance: a table of scenarios and engines, and what took longest.
+
+Owns: when a run is large enough for either, and their lines.
+Must not: judge, or colour by itself.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from lab.verdict.model import Judgement, ScenarioResult, worst
+
+__all__ = ["Painter", "glance", "slowest"]
+
+Painter = Callable[[str, Judgement], str]
+"""Colours a word by what it says. Alignment is done before, so a painter may add what has no width."""
+
+_GAP: Final = "  "
+_ABSENT: Final = "-"
+_NOTHING: Final = "nothing"
+_MOST: Final = 10
+
+
+def glance(results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word) -> list[str]:
+    """A row for each scenario and a column for each engine; nothing where only one engine ran.
+
+    The cases of a matrix share a row, which shows the worst of them. Names are never cut: they can be copied.
+    """
+    engines = list(dict.fromkeys(result.engine for result in results))
+    if len(engines) < 2:
+        return []
+    files = list(dict.fromkeys(result.file for result in results))
+    width = max(map(len, ("scenario", *files)))
+    head = _GAP.join(["scenario".ljust(width), *engines])
+    return [head, *(_GAP.join([file.ljust(width), *_cells(file, engines, results, paint)]).rstrip() for file in files)]
+
+
+def _cells(file: str, engines: Sequence[str], results: Sequence[ScenarioResult], paint: Painter) -> Iterator[str]:
+    for engine in engines:
+        found = [result.overall for result in results if (result.file, result.engine) == (file, engine)]
+        judged = frozenset(filter(None, found))
+        if judged:
+            yield paint(worst(judged).ljust(len(engine)), worst(judged))
+        else:
+            yield (_NOTHING if found else _ABSENT).ljust(len(engine))
+
+
+def slowest(results: Sequence[ScenarioResult]) -> list[str]:
+    """The ten that took longest, where there are more; a lab's build counts as its scenario's time."""
+    if len(results) <= _MOST:
+        return []
+    longest = sorted(results, key=lambda result: -result.seconds)[:_MOST]
+    lines = [f"  {result.seconds:6.2f} s  {result.file} [{result.engine}]" for result in longest]
+    return [f"slowest {_MOST} of {len(results)}:", *lines]

@@ -1,0 +1,195 @@
+"""What became of a probe's flows in rules that do not count: those of kube-proxy's mode nftables.
+
+Owns: ``TraceMeter``, and reading a listing of nft.
+Must not: know what a Service is.
+
+kube-proxy writes no counters into its nftables, and a lab changes nothing in rules that are under test. But nf_tables
+tells, for packets that are marked, each rule that they meet and what it decides. So the first packet of every flow that
+dials what the probe dials is marked, by a table of the lab's own, and the reports are counted by rule. As a witness
+that is better than a counter: it is about these packets and no others, and it says where a rule that has a choice sent
+each of them.
+
+The reports must be heard as fast as they come, or some are lost (ENOBUFS). Then the meter says so and counts nothing.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from lab.ip import Family, IPAddress
+from lab.kernel.netns import NetNs
+from lab.kernel.nftmarks import FlowMarker
+from lab.kernel.nftrace import NftEvent, NftTrace
+from lab.plan.errand import Errand
+from lab.verdict.evidence import RuleCount
+
+__all__ = ["TraceMeter", "counted_reports", "listed_rules"]
+
+Listing = Callable[[], Awaitable[str]]
+"""What ``nft --handle list table`` prints of the table."""
+
+_CHAIN: Final = re.compile(r"\tchain (\S+) \{")
+_RULE: Final = re.compile(r"\t\t(.*\S)\s+# handle (\d+)")
+
+
+class ListedRule(NamedTuple):
+    """One rule of a listing."""
+
+    chain: str
+    handle: int
+    text: str
+
+
+class _Place(NamedTuple):
+    """A rule, and what it did with a packet: the target in iptables' word, and where it sent it."""
+
+    chain: str
+    text: str
+    target: str
+    destination: IPAddress | None
+    port: int
+
+
+class TraceMeter:
+    """Counts the flows that met each rule of one table in one node.
+
+    Args:
+        netns: the node.
+        family: of the table.
+        table: the table's name.
+        listing: prints it.
+    """
+
+    def __init__(self, netns: NetNs, family: Family, table: str, listing: Listing) -> None:
+        self._netns = netns
+        self._family = family
+        self._table = table
+        self._listing = listing
+        self._rules: tuple[ListedRule, ...] = ()
+        self._marker: FlowMarker | None = None
+        self._trace: NftTrace | None = None
+        self._heard: list[NftEvent] = []
+        self._lost = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that happened between ``begin`` and ``end`` was counted."""
+        return not self._lost
+
+    async def begin(self, errand: Errand) -> None:
+        """Mark the flows of ``errand`` from now on."""
+        if not self._rules:
+            self._rules = listed_rules(await self._listing())
+        if self._trace is None or self._marker is None:
+            self._trace = NftTrace(self._netns)
+            self._marker = FlowMarker(self._netns, self._family)
+            asyncio.get_running_loop().add_reader(self._trace.fileno(), self._hear)
+        self._hear()
+        self._heard.clear()
+        self._lost = False
+        self._marker.mark(errand.protocol.number, errand.destination, errand.port)
+
+    async def end(self) -> tuple[RuleCount, ...]:
+        """The rules that flows have met since, and how many of them each."""
+        if self._marker is not None:
+            self._marker.clear()
+        self._hear()
+        if self._lost:
+            return ()
+        known = {rule.handle for rule in self._rules}
+        if any(event.table == self._table and event.handle and event.handle not in known for event in self._heard):
+            self._rules = listed_rules(await self._listing())
+        return tuple(counted_reports(self._netns.name, self._table, self._heard, self._rules))
+
+    def texts(self) -> dict[tuple[str, str], list[str]]:
+        """The rules by table and chain, in order, as they were last listed."""
+        texts: dict[tuple[str, str], list[str]] = {}
+        for rule in self._rules:
+            texts.setdefault((self._table, rule.chain), []).append(rule.text)
+        return texts
+
+    def close(self) -> None:
+        """Let go of the table, and hear no more."""
+        if self._trace is not None:
+            asyncio.get_running_loop().remove_reader(self._trace.fileno())
+            self._trace.close()
+        if self._marker is not None:
+            self._marker.close()
+        self._trace = self._marker = None
+
+    def _hear(self) -> None:
+        try:
+            self._heard += () if self._trace is None else self._trace.read()
+        except OSError:  # ENOBUFS
+            self._lost = True
+
+
+def listed_rules(listing: str) -> tuple[ListedRule, ...]:
+    """The rules of a table, in order. A rule with a long set goes over several lines; its handle stands in the last."""
+    rules: list[ListedRule] = []
+    chain, begun = "", ""
+    for line in listing.splitlines():
+        if head := _CHAIN.match(line):
+            chain, begun = head[1], ""
+        elif chain and line.startswith("\t}"):
+            chain = ""
+        elif chain:
+            begun = f"{begun} {line.strip()}" if begun else line
+            if rule := _RULE.fullmatch(begun):
+                rules.append(ListedRule(chain, int(rule[2]), rule[1]))
+                begun = ""
+            elif begun.count("{") == begun.count("}"):
+                begun = ""  # the chain's own type, hook and comment
+    return tuple(rules)
+
+
+def counted_reports(
+    node: str, table: str, events: Iterable[NftEvent], rules: Iterable[ListedRule]
+) -> Iterator[RuleCount]:
+    """How many packets met each rule, in the order in which rules were first met."""
+    texts = {rule.handle: rule.text for rule in rules}
+    packets: dict[int, list[NftEvent]] = {}
+    for event in events:
+        packets.setdefault(event.identity, []).append(event)
+    met: Counter[_Place] = Counter()
+    for reports in packets.values():
+        met.update(_met(table, reports, texts))
+    for place, count in met.items():
+        yield RuleCount(node, table, place.chain, place.text, count, place.target, place.destination, place.port)
+
+
+def _met(table: str, reports: list[NftEvent], texts: dict[int, str]) -> Iterator[_Place]:
+    for number, event in enumerate(reports):
+        text = texts.get(event.handle)
+        if event.table != table or event.kind != "rule" or text is None:
+            continue
+        target = _target(event, text)
+        # Headers are told where a base chain begins: what a translation came to is seen in the next one.
+        after = next((each.headers for each in reports[number + 1 :] if each.headers), b"")
+        destination, port = _destination(after) if target == "DNAT" else (None, 0)
+        yield _Place(event.chain, text, target, destination, port)
+
+
+def _target(event: NftEvent, text: str) -> str:
+    """What a rule decided, in the words of iptables-extensions(8); empty where it only sent the packet on."""
+    words = text.split()
+    if event.verdict == "drop":
+        return "REJECT" if "reject" in words else "DROP"
+    if event.verdict == "accept":
+        return next((word.upper() for word in ("dnat", "masquerade", "redirect", "snat") if word in words), "")
+    return ""
+
+
+def _destination(headers: bytes) -> tuple[IPAddress | None, int]:
+    """Destination address and port in a network header with a transport header behind it."""
+    if not headers:
+        return None, 0
+    start, length = ((16, 4), (24, 16))[headers[0] >> 4 == 6]
+    transport = 40 if length == 16 else (headers[0] & 0xF) * 4
+    if len(headers) < transport + 4:
+        return None, 0
+    port = int.from_bytes(headers[transport + 2 : transport + 4], "big")
+    return ip_address(headers[start : start + length]), port

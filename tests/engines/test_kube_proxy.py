@@ -1,0 +1,233 @@
+"""The real kube-proxy in a node: what it programs, how it is waited for, and how its end is told."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rule_cases import HERE, Addresses, echo, endpoint, slice_of
+from sandboxed import sandboxed
+
+from lab.binaries.binary import Binary
+from lab.cluster.objects import ClusterEvent, Node, Service
+from lab.cluster.store import Store
+from lab.control.apiserver import ApiServer
+from lab.engines.barrier import BARRIER, Barrier, without_barrier
+from lab.engines.catalogue import make_engine
+from lab.engines.ground import Cluster, Place
+from lab.engines.protocol import Engine, EngineChoice, Upstream
+from lab.engines.rulesets import rule_differences
+from lab.errors import EngineError
+from lab.ip import Family
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import make_netns
+from lab.kernel.rules import IptablesTool, choose_iptables
+from lab.timing import Deadline
+
+A = Addresses(Family.IPV4)
+ECHO = echo(A)
+ENDS = slice_of(ECHO, A, endpoint(A, 10))
+
+
+@dataclass
+class Stage:
+    store: Store
+    engine: Engine
+    launcher: Launcher
+    place: Place
+
+    async def synced(self) -> str:
+        await self.engine.wait_synced(self.store.revision, Deadline.after(30))
+        return await self.engine.dump()
+
+
+@asynccontextmanager
+async def staged(launcher: Launcher, engine: str, *flags: str, store: Store | None = None) -> AsyncIterator[Stage]:
+    """An engine in a namespace of its own, with nothing in it but a loopback device."""
+    name = engine.replace("/", "-").replace("@", "-")
+    netns = make_netns(HERE)
+    await launcher.run(netns, ["ip", "link", "set", "lo", "up"], place=name, deadline=Deadline.after(10))
+    place = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
+    store = Store() if store is None else store
+    store.apply(Node(name=HERE, addresses=(A.of("node", 1),)))
+    cluster = Cluster(store, ApiServer(store), Barrier(store, (Family.IPV4, Family.IPV6)))
+    upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags)
+    choice = EngineChoice(engine, families=(Family.IPV4, Family.IPV6), upstream=upstream)
+    made = make_engine(choice, HERE, place, cluster)
+    try:
+        await made.start()
+        yield Stage(store, made, launcher, place)
+    finally:
+        await made.stop()
+        await cluster.api.close()
+        launcher.forget([name])
+        netns.close()
+
+
+@pytest.fixture
+def binary(kube_proxy: Binary, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Binary:
+    """Where an ordinary user can run it, too."""
+    folder = Path("/tmp") / f"kube-proxy-{os.getpid()}"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    there = folder / "kube-proxy"
+    shutil.copy(kube_proxy.path, there)
+    monkeypatch.setenv("TEST_KUBE_PROXY", str(there))
+    yield replace(kube_proxy, path=there)
+    shutil.rmtree(folder)
+
+
+async def story(launcher: Launcher, engine: str) -> dict[str, Any]:
+    async with staged(launcher, engine) as stage:
+        said: dict[str, Any] = {"at first": "default/echo" in await stage.synced()}
+        stage.store.apply(ECHO)
+        stage.store.apply(ENDS)
+        dump = await stage.synced()
+        said["programmed"] = "default/echo" in dump
+        said["barrier"] = BARRIER in dump
+        said["hidden"] = BARRIER in without_barrier(dump)
+        stage.store.delete(ECHO.key)
+        # Mode nftables keeps the chains of what is gone for a while, but leads nobody there.
+        said["forgotten"] = str(ECHO.cluster_ips[0]) not in await stage.synced()
+        events = [event for event in stage.store.list(ClusterEvent) if event.reason == "Starting"]
+        said["events"] = [event.reporter for event in events]
+        said["log"] = any("SyncProxyRules complete" in line for line in stage.engine.logs())
+        return said
+
+
+async def iptables_story(launcher: Launcher) -> dict[str, Any]:
+    return await story(launcher, "kube-proxy/iptables")
+
+
+async def nftables_story(launcher: Launcher) -> dict[str, Any]:
+    return await story(launcher, "kube-proxy/nftables")
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as whoever runs", "ordinary user"])
+@pytest.mark.parametrize("telling", [iptables_story, nftables_story], ids=["iptables", "nftables"])
+@pytest.mark.usefixtures("binary")
+def test_it_follows_the_cluster(telling: Any, ordinary: bool) -> None:
+    assert sandboxed(telling, ordinary=ordinary) == {
+        "at first": False,
+        "programmed": True,
+        "barrier": True,
+        "hidden": False,
+        "forgotten": True,
+        "events": ["kube-proxy"],
+        "log": True,
+    }
+
+
+async def ends(launcher: Launcher) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    async with staged(launcher, "kube-proxy/iptables") as stage:
+        await stage.synced()
+        await launcher.run(
+            stage.place.netns,
+            ["sh", "-c", "kill -9 $(pgrep -x kube-proxy)"],
+            place=stage.place.name,
+            deadline=Deadline.after(10),
+        )
+        stage.store.apply(ECHO)
+        try:
+            await stage.synced()
+        except EngineError as error:
+            said["killed"] = [error.node, error.what, "Caches are synced" in error.log]
+    async with staged(launcher, "kube-proxy/iptables", "--no-such-flag") as stage:
+        try:
+            await stage.synced()
+        except EngineError as error:
+            said["refused"] = [error.what, "unknown flag: --no-such-flag" in error.log]
+    return said
+
+
+@pytest.mark.usefixtures("binary")
+def test_its_end_is_told_with_its_last_lines() -> None:
+    assert sandboxed(ends) == {
+        "killed": [HERE, "kube-proxy was killed by signal 9", True],
+        "refused": ["kube-proxy ended with exit status 1", True],
+    }
+
+
+async def rejected(launcher: Launcher) -> str:
+    """A map stands where kube-proxy wants a set of its own."""
+    async with staged(launcher, "kube-proxy/nftables") as stage:
+        await stage.synced()
+        wrong = "add map ip kube-proxy cluster-ips { type ipv4_addr : verdict ; }"
+        flush = ["nft", f"delete table ip kube-proxy; add table ip kube-proxy; {wrong}"]
+        await launcher.run(stage.place.netns, flush, place=stage.place.name, deadline=Deadline.after(10))
+        stage.store.apply(ECHO)
+        stage.store.apply(ENDS)
+        try:
+            await stage.synced()
+        except EngineError as error:
+            return error.what
+        return "nothing"
+
+
+@pytest.mark.usefixtures("binary")
+def test_rules_that_cannot_be_loaded_are_told_before_the_deadline() -> None:
+    assert sandboxed(rejected, seconds=60) == "kube-proxy could not load its rules"
+
+
+async def both(launcher: Launcher) -> list[list[str]]:
+    """How the rules of the two differ for each cluster that the test has drawn."""
+    from lab.cluster.objects import KubeObject
+    from lab.codec import loads
+
+    clusters = loads(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
+    found: list[list[str]] = []
+    async with (
+        staged(launcher, "embedded/iptables") as embedded,
+        staged(launcher, "kube-proxy/iptables") as upstream,
+    ):
+        for cluster in clusters:
+            for stage in (embedded, upstream):
+                gone = [
+                    thing.key
+                    for kind in KubeObject.__args__  # type: ignore[attr-defined]
+                    if kind not in (Node, ClusterEvent)
+                    for thing in stage.store.list(kind)
+                    if thing.key.namespace != "proxylab"
+                ]
+                for key in gone:
+                    stage.store.delete(key)
+                for thing in cluster:
+                    stage.store.apply(thing)
+            dumps = await asyncio.gather(embedded.synced(), upstream.synced())
+            found.append(rule_differences("iptables", *map(without_barrier, dumps)))
+    return found
+
+
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.usefixtures("binary")
+def test_both_write_the_same_rules_for_any_cluster(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hypothesis import HealthCheck, Phase, given, settings
+    from rule_worlds import clusters
+    from thoroughness import examples
+
+    from lab.cluster.objects import KubeObject
+    from lab.codec import dumps
+
+    drawn: list[tuple[KubeObject, ...]] = []
+
+    @settings(max_examples=examples(25), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(clusters(family))
+    def draw(view: Any) -> None:
+        drawn.append((*view.services, *view.slices))
+
+    draw()
+    file = tmp_path / "clusters"
+    file.write_bytes(dumps(tuple(drawn), tuple[tuple[KubeObject, ...], ...]))
+    monkeypatch.setenv("TEST_CLUSTERS", str(file))
+    found = sandboxed(both)
+    assert len(found) == len(drawn)
+    for cluster, lines in zip(drawn, found, strict=True):
+        assert lines == [], "\n".join(map(str, [thing for thing in cluster if isinstance(thing, Service)]))

@@ -1,0 +1,40 @@
+"""What ``proxylab init`` writes holds on a machine that can run it at all."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from sandboxed import USERS, checkout_for, python_of
+
+from lab.errors import ExitCode
+
+BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+
+
+@BOTH
+def test_the_first_scenario_passes_check_and_run(ordinary: bool) -> None:
+    # Not tmp_path, which lies where only its maker may go.
+    with checkout_for(ordinary=ordinary) as (root, become), tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o777)
+
+        def type_(*argv: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [*become, python_of(root), "-m", "lab", *argv],
+                capture_output=True,
+                text=True,
+                timeout=100,
+                check=False,
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+            )
+
+        file = f"{folder}/first.lab.yaml"
+        assert type_("init", file).returncode == ExitCode.OK
+        assert type_("check", file).returncode == ExitCode.OK
+        done = type_("run", file)
+    if done.returncode == ExitCode.CAPABILITY:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    assert "3 passed" in done.stdout.splitlines()[-1]

@@ -1,0 +1,109 @@
+"""A packet that a node's stack drops has a witness: what the kernel counted of it, and of nothing else."""
+
+from dataclasses import replace
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+from recorded import World
+from sandboxed import USERS, sandboxed
+from test_traffic import Stage, stage
+from traffic_plan import NODE, PODS, errand, spread, traffic_plan
+
+from lab.ip import IPAddress, Protocol
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import NetNs, inside
+from lab.kernel.stack_counters import StackCounters, counters_in
+from lab.scenario.model import Outcome
+from lab.verdict.case import open_case
+from lab.verdict.judge import judge
+from lab.verdict.losses import of_loss
+
+FLOWS = 7
+STRANGER = PODS["echo-2"][0]
+SHUT = "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"
+
+
+def write(netns: NetNs, sysctl: str, value: str) -> None:
+    with inside(netns):
+        file = open(f"/proc/sys/net/ipv4/{sysctl}", "w")  # noqa: SIM115 - it is written outside
+    with file:
+        file.write(value)
+
+
+async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddress | None = None) -> dict[str, Any]:
+    base = errand(Protocol.UDP, flows=FLOWS)
+    sent = replace(
+        base,
+        sender=replace(base.sender, address=sender or base.sender.address),
+        destination=destination or base.destination,
+    )
+    evidence = await lab.run(sent)
+    world = World(flows=FLOWS, outcome=Outcome.DROPPED, at="node-a")
+    verdict = judge(world.probe, sent, None, evidence)
+    case = open_case(world.probe, sent, evidence)
+    return {
+        "overall": verdict.overall,
+        "at": verdict.verdicts[-1].observed,
+        "observed": verdict.verdicts[0].observed,
+        "witnesses": [*verdict.verdicts[0].witnesses],
+        "why": of_loss(case, case.flows[0], traffic_plan(), None),
+        "moved": [count.counter for count in evidence.kernel],
+    }
+
+
+async def dropped(launcher: Launcher) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    async with stage(launcher) as lab:
+        await lab.rules(spread(Protocol.UDP))
+        node = lab.netns["node-a"]
+        found["martian"] = await told(lab, sender=NODE)
+        found["loopback"] = await told(lab, sender=IPv4Address("127.0.0.1"))
+        write(node, "conf/all/rp_filter", "1")
+        found["filtered"] = await told(lab, sender=STRANGER)
+        write(node, "conf/all/rp_filter", "0")
+        write(node, "ip_forward", "0")
+        found["not forwarded"] = await told(lab)
+        write(node, "ip_forward", "1")
+        await lab.rules(SHUT)
+        found["policy"] = await told(lab)
+    return found
+
+
+@pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+def test_the_stack_that_dropped_a_packet_is_named(ordinary: bool) -> None:
+    found = sandboxed(dropped, ordinary=ordinary)
+    for name, by, counter in (
+        ("filtered", "its reverse-path filter", "TcpExtIPReversePathFilter"),
+        ("not forwarded", "its routing: the packet is not for this node, and forwarding is off", "IpInAddrErrors"),
+    ):
+        assert found[name]["overall"] == "pass", found[name]
+        assert found[name]["at"].startswith("node-a")
+        assert found[name]["observed"] == f"dropped on node-a by {by}"
+        assert found[name]["witnesses"] == [f"node-a dropped it by {by}: {counter} counted {FLOWS} packets"]
+    for name, source, why in (
+        ("martian", NODE, f"node-a itself has the source address {NODE}"),
+        ("loopback", "127.0.0.1", "127.0.0.1 can be nobody's source address"),
+    ):
+        assert found[name]["overall"] == "pass", (source, found[name])
+        assert found[name]["why"] == (
+            f"node-a dropped it by its routing, since {why}: IpInReceives counted {FLOWS} packets, and nothing was "
+            f"forwarded, delivered or refused."
+        )
+    assert found["policy"]["overall"] == "inconclusive", "a policy names nothing that was dialled"
+    assert found["policy"]["why"].startswith("node-a dropped it by the policy of FORWARD, which counted ")
+
+
+async def read_twice(_: Launcher) -> list[dict[str, int]]:
+    from lab.kernel.netns import make_netns
+
+    counters = StackCounters(make_netns("n"))
+    read = [counters_in(counters.read()), counters_in(counters.read())]
+    counters.close()
+    return read
+
+
+def test_an_empty_namespace_has_counted_nothing() -> None:
+    first, second = sandboxed(read_twice)
+    assert first == second
+    assert {first[name] for name in ("IpInReceives", "TcpExtIPReversePathFilter", "ConntrackInsertFailed")} == {0}

@@ -1,0 +1,150 @@
+"""What the user's words for a kube-proxy mean, and which of all that is offered is taken."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from kube_proxies import program
+
+from lab.binaries.binary import Binary, order
+from lab.binaries.cache import Cache
+from lab.binaries.choose import Sources, UnobtainableError, newest, obtain
+from lab.binaries.upstream import read_gates, upstream_for
+from lab.engines.names import read_engine
+from lab.errors import CapabilityError
+
+
+@dataclass
+class Shelf:
+    """A source whose kube-proxies are scripts."""
+
+    has: tuple[str, ...] = ()
+    fails: str = ""
+    silent: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    def versions(self) -> list[str]:
+        if self.silent:
+            raise CapabilityError(self.silent, "cure")
+        return list(self.has)
+
+    def obtain(self, version: str, cache: Cache) -> Binary:
+        self.asked.append(version)
+        if self.fails or version not in self.has:
+            raise CapabilityError(self.fails or f"no {version}", "cure")
+        with cache.workspace(version) as folder:
+            return cache.keep(program(folder / "kube-proxy", version), "the shelf")
+
+
+Make = Callable[..., Sources]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Make:
+    return lambda **shelves: Sources(Cache(tmp_path / "cache"), shelves)
+
+
+def quiet(_line: str) -> None:
+    pass
+
+
+def wanted(version: str) -> str:
+    return f"kube-proxy{version and '@'}{version}/nftables"
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [("", "v1.36.1"), ("v1.34", "v1.34.10"), ("v1.34.2", "v1.34.2"), ("v1.33.7", "v1.33.7")]
+)
+def test_the_newest_that_fits_is_taken(sources: Make, version: str, found: str) -> None:
+    shelf = Shelf(("v1.33.7", "v1.34.2", "v1.34.9", "v1.34.10", "v1.36.1"))
+    assert obtain(read_engine(wanted(version)), "", sources(module=shelf), quiet).version == found
+    assert shelf.asked == [found]
+
+
+def test_what_is_cached_is_not_obtained_again(sources: Make) -> None:
+    shelf = Shelf(("v1.34.2", "v1.36.1"))
+    known = sources(module=shelf)
+    for _ in range(2):
+        assert obtain(read_engine(wanted("v1.34")), "", known, quiet).version == "v1.34.2"
+    assert shelf.asked == ["v1.34.2"]
+    # Without a version the cache is enough, too: who wants the newest of all asks for it.
+    assert obtain(read_engine(wanted("")), "", known, quiet).version == "v1.34.2"
+    assert newest("", known, quiet).version == "v1.36.1"
+
+
+def test_of_all_sources_the_newest_version_wins_and_the_next_one_stands_in(sources: Make) -> None:
+    release, module = Shelf(("v1.36.3",), fails="it is torn"), Shelf(("v1.35.4", "v1.36.1"))
+    assert newest("", sources(release=release, module=module), quiet).version == "v1.36.1"
+    assert (release.asked, module.asked) == (["v1.36.3"], ["v1.36.1"])
+
+
+def test_a_version_that_is_not_listed_is_asked_for_by_name(sources: Make) -> None:
+    module = Shelf(("v1.36.3",))
+    with pytest.raises(UnobtainableError, match=r"kube-proxy v1\.36\.2 .*no v1\.36\.2"):
+        obtain(read_engine(wanted("v1.36.2")), "", sources(module=module), quiet)
+    assert module.asked == ["v1.36.2"]
+
+
+def test_whether_anybody_answered_is_told(sources: Make) -> None:
+    with pytest.raises(UnobtainableError) as caught:
+        newest("", sources(release=Shelf(silent="no network"), module=Shelf(silent="no Go")), quiet)
+    assert not caught.value.answered
+    assert "release: no network; module: no Go" in caught.value.missing
+    assert "--kube-proxy" in caught.value.cure
+    with pytest.raises(UnobtainableError) as caught:
+        newest("", sources(release=Shelf(silent="no network"), module=Shelf(("v1.36.3",), fails="broken")), quiet)
+    assert caught.value.answered
+
+
+def test_a_file_is_what_it_says_it_is(sources: Make, tmp_path: Path) -> None:
+    file = program(tmp_path / "mine", "v1.37.0-alpha.1+abc")
+    upstream = upstream_for(wanted(""), str(file), quiet, sources=sources())
+    assert upstream is not None
+    assert (upstream.binary, upstream.version) == (str(file), "v1.37.0-alpha.1+abc")
+    with pytest.raises(CapabilityError, match=r"kube-proxy v1\.34: .* has v1\.37\.0"):
+        upstream_for(wanted("v1.34"), str(file), quiet, sources=sources())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("#!/bin/sh\necho hello\n", "says: hello"), ("", "says: "), ("#!/no/such/interpreter\n", "No such file")],
+)
+def test_a_file_that_is_no_kube_proxy(sources: Make, tmp_path: Path, content: str, words: str) -> None:
+    file = tmp_path / "mine"
+    file.write_text(content)
+    file.chmod(0o755)
+    with pytest.raises(CapabilityError, match=words):
+        obtain(read_engine(wanted("")), str(file), sources(), quiet)
+
+
+def test_words_that_name_nothing(sources: Make, tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="is not there"):
+        obtain(read_engine(wanted("")), str(tmp_path / "none"), sources(), quiet)
+    with pytest.raises(CapabilityError, match="no checkout of kubernetes"):
+        obtain(read_engine(wanted("")), str(tmp_path), sources(), quiet)
+
+
+def test_a_source_can_be_named(sources: Make) -> None:
+    release, module = Shelf(("v1.36.3",)), Shelf(("v1.35.4", "v1.36.1"))
+    known = sources(release=release, module=module)
+    assert obtain(read_engine(wanted("")), "module:v1.35", known, quiet).version == "v1.35.4"
+    assert obtain(read_engine(wanted("")), "module:", known, quiet).version == "v1.36.1"
+    assert release.asked == []
+
+
+def test_the_embedded_engine_needs_no_binary(sources: Make) -> None:
+    assert upstream_for("embedded/iptables", "", quiet, sources=sources()) is None
+
+
+def test_feature_gates() -> None:
+    assert read_gates("") == {}
+    assert read_gates("A=true, B=False") == {"A": True, "B": False}
+    for text in ("A", "A=1", "=true"):
+        with pytest.raises(ValueError, match="no feature gate"):
+            read_gates(text)
+
+
+def test_versions_are_ordered_as_numbers_and_a_prerelease_comes_before_its_release() -> None:
+    versions = ["v1.9.0", "v1.34.2", "v1.34.10", "v1.36.0-alpha.1", "v1.36.0", "v1.36.0-dirty"]
+    assert sorted(frozenset(versions[:5]), key=order) == versions[:5]

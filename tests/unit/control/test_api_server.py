@@ -1,0 +1,206 @@
+"""The API server over sockets of this process: many clients, rude ones among them, and none disturbs another."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from lab.cluster.objects import Service, ServicePort
+from lab.cluster.store import Store
+from lab.control import apiserver
+from lab.control.apiserver import ApiServer
+from lab.ip import Family
+from lab.kernel.netns import NetNs
+
+ECHO = Service(
+    name="echo",
+    cluster_ips=(ip_address("10.96.0.10"),),
+    ip_families=(Family.IPV4,),
+    ports=(ServicePort(port=80, target_port=8080),),
+)
+WATCH = "/api/v1/services?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+
+
+class Client:
+    """One connection, read as chunked JSON lines."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, target: str) -> None:
+        self.writer.write(f"GET {target} HTTP/1.1\r\nHost: api\r\n\r\n".encode())
+        await self.writer.drain()
+
+    async def head(self) -> str:
+        return (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)).decode()
+
+    async def event(self) -> Any:
+        """The next line of a watch, whichever way it was put into chunks."""
+        line = b""
+        while not line.startswith(b"{"):
+            line = await asyncio.wait_for(self.reader.readline(), 5)
+            assert line, "the watch ended"
+        return json.loads(line)
+
+
+@asynccontextmanager
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Store, Callable[[], Awaitable[Client]]]]:
+    store = Store()
+    store.apply(ECHO)
+    server = ApiServer(store)
+    listening = socket.create_server(("127.0.0.1", 0), backlog=600)
+    listening.setblocking(False)
+    address = listening.getsockname()
+    monkeypatch.setattr(apiserver, "listen_inside", lambda *_: listening)
+    await server.listen(NetNs("node-a", -1))
+    clients: list[Client] = []
+
+    async def connect() -> Client:
+        clients.append(Client(*await asyncio.open_connection(*address, limit=1 << 20)))
+        return clients[-1]
+
+    try:
+        yield store, connect
+    finally:
+        await asyncio.wait_for(server.close(), 5)
+        for client in clients:
+            client.writer.transport.abort()
+
+
+def run(story: Callable[..., Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tell() -> None:
+        async with served(monkeypatch) as (store, connect):
+            await story(store, connect)
+
+    asyncio.run(tell())
+
+
+def test_a_watch_tells_changes_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        await client.ask(WATCH)
+        assert "HTTP/1.1 200" in await client.head()
+        assert [(await client.event())["type"] for _ in range(2)] == ["ADDED", "BOOKMARK"]
+        for number in range(3):
+            store.apply(replace(ECHO, annotations={"n": str(number)}))
+            event = await client.event()
+            assert (event["type"], event["object"]["metadata"]["annotations"]) == ("MODIFIED", {"n": str(number)})
+
+    run(story, monkeypatch)
+
+
+def test_a_watch_ends_when_its_time_is_over_and_the_connection_serves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(_store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        await client.ask(f"{WATCH}&timeoutSeconds=0")
+        await client.head()
+        rest = await asyncio.wait_for(client.reader.readuntil(b"0\r\n\r\n"), 5)
+        assert b'"BOOKMARK"' in rest
+        await client.ask("/api/v1/services")
+        assert "HTTP/1.1 200" in await client.head()
+
+    run(story, monkeypatch)
+
+
+def test_bookmarks_tell_how_far_a_watch_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apiserver, "_BOOKMARK_SECONDS", 0.05)
+
+    async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        await client.ask("/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion=1")
+        await client.head()
+        store.apply(replace(ECHO, annotations={"not": "a node"}))
+        event = await client.event()
+        assert event["type"] == "BOOKMARK"
+        assert event["object"]["kind"] == "Node"
+
+    run(story, monkeypatch)
+
+
+def test_five_hundred_watches_hear_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
+        clients = [await connect() for _ in range(500)]
+        for client in clients:
+            await client.ask(WATCH)
+        for client in clients:
+            await client.head()
+            await client.event()
+            await client.event()
+        store.apply(replace(ECHO, annotations={"n": "1"}))
+        kinds = await asyncio.gather(*(client.event() for client in clients))
+        assert {event["type"] for event in kinds} == {"MODIFIED"}
+
+    run(story, monkeypatch)
+
+
+def test_a_client_that_does_not_read_costs_nothing_and_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.control import http
+
+    monkeypatch.setattr(http, "_STALLED", 0.5)
+
+    async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
+        stalled, other = await connect(), await connect()
+        stalled.writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stalled.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await stalled.ask(WATCH)
+        await other.ask(WATCH)
+        await other.head()
+        await other.event()
+        await other.event()
+        long = "x" * 100_000
+        for number in range(200):
+            store.apply(replace(ECHO, annotations={"n": str(number), "long": long}))
+            assert (await other.event())["object"]["metadata"]["annotations"]["n"] == str(number)
+        async with asyncio.timeout(5):
+            while len(store._subscribers) > 1:
+                await asyncio.sleep(0.01)
+
+    run(story, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x16\x03\x01\x00\xff", b"GET\r\n\r\n", b"A" * 200_000, b"POST /apis HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"],
+    ids=["TLS", "half a line", "no end", "half a body"],
+)
+def test_garbage_disturbs_nobody(monkeypatch: pytest.MonkeyPatch, garbage: bytes) -> None:
+    async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
+        good, rude = await connect(), await connect()
+        await good.ask(WATCH)
+        await good.head()
+        rude.writer.write(garbage)
+        await good.event()
+        await good.event()
+        store.apply(replace(ECHO, annotations={"n": "1"}))
+        assert (await good.event())["type"] == "MODIFIED"
+
+    run(story, monkeypatch)
+
+
+def test_a_body_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(_store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.writer.write(b"POST /apis HTTP/1.1\r\nHost: api\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 1_200_000)
+        assert "HTTP/1.1 413" in await client.head()
+
+    run(story, monkeypatch)
+
+
+def test_a_client_that_goes_takes_its_watch_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        await client.ask(WATCH)
+        await client.head()
+        assert len(store._subscribers) == 1
+        client.writer.close()
+        async with asyncio.timeout(5):
+            while store._subscribers:
+                await asyncio.sleep(0.01)
+
+    run(story, monkeypatch)

@@ -1,0 +1,25 @@
+"""What a namespace's statistics say is left in it."""
+
+from lab.kernel.reset import Left
+
+SOCKSTAT = b"""sockets: used 9
+TCP: inuse 2 orphan 1 tw 3 alloc 4 mem 0
+UDP: inuse 1 mem 0
+UDPLITE: inuse 0
+RAW: inuse 7
+FRAG: inuse 1 memory 768
+TCP6: inuse 1
+UDP6: inuse 0
+FRAG6: inuse 2 memory 1536
+"""
+ASSOCIATIONS = b""" ASSOC     SOCK   STY SST ST HBKT ASSOC-ID TX_QUEUE RX_QUEUE UID INODE LPORT RPORT LADDRS <-> RADDRS
+ffff8881 ffff8882 2   10  4  0       1        0        0       0 0     5000  5000  10.0.0.1 <-> *10.0.0.2
+"""
+
+
+def test_all_that_no_reset_takes_away_is_counted() -> None:
+    assert Left.read(SOCKSTAT, ASSOCIATIONS) == (4, 3, 3, 1)
+
+
+def test_a_kernel_without_ipv6_and_sctp_has_nothing_of_them() -> None:
+    assert not any(Left.read(b"TCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\n", b""))

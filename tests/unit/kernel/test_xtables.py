@@ -1,0 +1,105 @@
+"""A table's entries, as the kernel lays them out: chain after chain, each with its end."""
+
+import struct
+
+import pytest
+
+from lab.ip import Family
+from lab.kernel.xtables import Entry, Kind, Snapshot, packets_at, walk
+
+HEAD = {Family.IPV4: 112, Family.IPV6: 168}  # sizeof struct ipt_entry and ip6t_entry
+OFFSETS = {Family.IPV4: 88, Family.IPV6: 140}
+COUNTERS = {Family.IPV4: 96, Family.IPV6: 152}
+ACCEPT, DROP, RETURN = -2, -1, -5  # -NF_ACCEPT - 1, -NF_DROP - 1, XT_RETURN
+
+BOTH = pytest.mark.parametrize("family", [Family.IPV4, Family.IPV6])
+
+
+def entry(family: Family, target: bytes, *, matches: bytes = b"", packets: int = 0) -> bytes:
+    head = bytearray(HEAD[family])
+    to_target = len(head) + len(matches)
+    struct.pack_into("=HH", head, OFFSETS[family], to_target, to_target + len(target))
+    struct.pack_into("=QQ", head, COUNTERS[family], packets, packets * 60)
+    return bytes(head) + matches + target
+
+
+def verdict(code: int) -> bytes:
+    return struct.pack("=H29sBi4x", 40, b"", 0, code)
+
+
+def error(name: str) -> bytes:
+    return struct.pack("=H29sB30s2x", 64, b"ERROR", 0, name.encode())
+
+
+def snapshot(
+    family: Family, entries: bytes, hooks: dict[int, str] | None = None, ends: dict[int, str] | None = None
+) -> Snapshot:
+    return Snapshot(family, hooks or {}, ends or {}, entries, 0)
+
+
+def table(family: Family) -> tuple[Snapshot, bytes]:
+    """INPUT with two rules and a policy that drops, OUTPUT empty, a chain of one rule, an empty chain."""
+    parts = [
+        entry(family, verdict(0), packets=1),
+        entry(family, verdict(ACCEPT), matches=bytes(48), packets=2),
+        entry(family, verdict(DROP), packets=3),
+        entry(family, verdict(ACCEPT), packets=4),
+        entry(family, error("MINE")),
+        entry(family, verdict(DROP), matches=bytes(16), packets=5),
+        entry(family, verdict(RETURN), packets=6),
+        entry(family, error("EMPTY")),
+        entry(family, verdict(RETURN), packets=7),
+        entry(family, error("ERROR")),
+    ]
+    starts = [sum(map(len, parts[:number])) for number in range(len(parts))]
+    hooks, ends = {starts[0]: "INPUT", starts[3]: "OUTPUT"}, {starts[2]: "INPUT", starts[3]: "OUTPUT"}
+    entries = b"".join(parts)
+    return snapshot(family, entries, hooks, ends), entries
+
+
+@BOTH
+def test_rules_policies_and_boundaries_are_told_apart(family: Family) -> None:
+    whole, entries = table(family)
+    assert [(each.kind, each.chain, packets_at(entries, each.counters_at)) for each in walk(whole)] == [
+        (Kind.RULE, "INPUT", 1),
+        (Kind.RULE, "INPUT", 2),
+        (Kind.DROP_POLICY, "INPUT", 3),
+        (Kind.ACCEPT_POLICY, "OUTPUT", 4),
+        (Kind.BOUNDARY, "MINE", 0),
+        (Kind.RULE, "MINE", 5),
+        (Kind.BOUNDARY, "MINE", 6),
+        (Kind.BOUNDARY, "EMPTY", 0),
+        (Kind.BOUNDARY, "EMPTY", 7),
+        (Kind.BOUNDARY, "ERROR", 0),
+    ]
+
+
+@BOTH
+def test_a_last_rule_that_returns_is_a_rule_and_not_the_end_of_its_chain(family: Family) -> None:
+    parts = [
+        entry(family, error("MINE")),
+        entry(family, verdict(RETURN), packets=8),
+        entry(family, verdict(RETURN)),
+        entry(family, error("ERROR")),
+    ]
+    kinds = [(each.kind, each.chain) for each in walk(snapshot(family, b"".join(parts)))]
+    assert kinds == [
+        (Kind.BOUNDARY, "MINE"),
+        (Kind.RULE, "MINE"),
+        (Kind.BOUNDARY, "MINE"),
+        (Kind.BOUNDARY, "ERROR"),
+    ]
+
+
+def test_the_counters_stand_where_the_entry_says() -> None:
+    one = entry(Family.IPV4, verdict(ACCEPT), packets=9)
+    (found,) = walk(snapshot(Family.IPV4, one, {0: "INPUT"}))
+    assert found == Entry(Kind.RULE, "INPUT", 96)
+
+
+@pytest.mark.parametrize("lengths", [(112, 112), (112, 40), (112, 9999)], ids=["empty", "backwards", "beyond"])
+def test_entries_that_do_not_lie_one_behind_the_other_are_refused(lengths: tuple[int, int]) -> None:
+    broken = bytearray(entry(Family.IPV4, verdict(ACCEPT)))
+    struct.pack_into("=HH", broken, 88, *lengths)
+    with pytest.raises(ValueError, match="entry at 0"):
+        list(walk(snapshot(Family.IPV4, bytes(broken))))

@@ -1,0 +1,54 @@
+"""The table of scenarios and engines, and what took longest."""
+
+from dataclasses import replace
+
+from lab.report.matrix import glance, slowest
+from lab.report.terminal import run_lines
+from lab.verdict.model import Fault, ScenarioResult, Skip
+
+OURS, THEIRS = "embedded/iptables", "kube-proxy/nftables"
+BROKEN = Fault(1, "the engine ended")
+LACKING = Skip("nftables", "a newer kernel")
+
+
+def result(file: str, engine: str = OURS, seconds: float = 0.5, **fields: object) -> ScenarioResult:
+    return replace(ScenarioResult(file=file, name="n", engine=engine, seconds=seconds), **fields)
+
+
+def test_one_engine_needs_no_table() -> None:
+    assert glance([result("a"), result("b")]) == []
+
+
+def test_a_row_for_each_scenario_and_a_column_for_each_engine() -> None:
+    results = [
+        result("scenarios/first.lab.yaml", fault=BROKEN),
+        result("b.lab.yaml", skipped=LACKING),
+        result("scenarios/first.lab.yaml", THEIRS),
+        result("c.lab.yaml", THEIRS, fault=BROKEN),
+    ]
+    assert glance(results, lambda word, judgement: word.replace(judgement, judgement.upper())) == [
+        "scenario                  embedded/iptables  kube-proxy/nftables",
+        "scenarios/first.lab.yaml  FAIL               nothing",
+        "b.lab.yaml                SKIP               -",
+        "c.lab.yaml                -                  FAIL",
+    ]
+
+
+def test_cases_of_a_matrix_share_a_row_that_shows_the_worst() -> None:
+    results = [result("a", skipped=LACKING), result("a", fault=BROKEN), result("a", THEIRS)]
+    assert glance(results)[1:] == ["a         fail               nothing"]
+
+
+def test_the_ten_slowest_are_told_where_there_are_more() -> None:
+    results = [result(f"{number}.lab.yaml", seconds=number / 10) for number in range(11)]
+    assert slowest(results[:10]) == []
+    lines = slowest(results)
+    assert lines[:2] == ["slowest 10 of 11:", "    1.00 s  10.lab.yaml [embedded/iptables]"]
+    assert len(lines) == 11
+
+
+def test_both_stand_above_the_line_that_sums_up() -> None:
+    results = [result(f"{number}.lab.yaml", engine) for number in range(6) for engine in (OURS, THEIRS)]
+    lines = run_lines(results)
+    assert lines.index("slowest 10 of 12:") < lines.index(glance(results)[0]) < len(lines) - 1
+    assert run_lines(results, verbosity=-1) == lines[-1:]
