@@ -5,23 +5,25 @@ Must not: touch the kernel, or judge.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.cluster.allocate import allocate_services
 from lab.cluster.ingress import Pool, give_ingress
-from lab.cluster.objects import KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
+from lab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
 from lab.cluster.slices import derive_slices
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress
 from lab.plan.addresses import AddressPlan, allocate_addresses
-from lab.plan.errand import Errand
+from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
+from lab.plan.errand import Errand, Fence
 from lab.plan.errands import resolve
 from lab.plan.model import Plan
+from lab.plan.sharing import refuse_neighbours
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
-from lab.scenario.model import NodeDevice, Position, Preserved, Probe, Scenario
+from lab.scenario.model import AddressTarget, NodeDevice, Position, Preserved, Probe, Scenario, Source
 
-__all__ = ["Assembly", "Layout", "assemble", "lay_out"]
+__all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,16 @@ class Assembly:
     def expected_source(self, probe: Probe) -> IPAddress | None:
         """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
         return self.expected_sources[self.scenario.probes.index(probe)]
+
+    def with_probe(self, probe: Probe) -> "Assembly":
+        """The same with one more probe, unless it is one of them already.
+
+        Raises:
+            ScenarioError: the probe names what is not there.
+        """
+        if probe in self.scenario.probes:
+            return self
+        return assemble(replace(self.scenario, probes=(*self.scenario.probes, probe)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +92,7 @@ def assemble(scenario: Scenario) -> Assembly:
         ScenarioError: with a line for each thing that cannot be had, or that is named and not there.
     """
     layout = lay_out(scenario)
+    refuse_neighbours(scenario, layout.plan, [each for each in layout.objects if isinstance(each, EndpointSlice)])
     errands = resolve(scenario, layout.plan, layout.services)
     return Assembly(
         scenario=scenario,
@@ -88,6 +101,42 @@ def assemble(scenario: Scenario) -> Assembly:
         errands=errands,
         expected_sources=_expected_sources(scenario, layout.plan, errands),
     )
+
+
+def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -> Dialogue:
+    """A dialogue between two places of a lab, of which each has a kernel of its own that can be kept out of it.
+
+    Args:
+        assembly: of the lab.
+        there: whom the client dials; its expectations are nobody's.
+        server: the pod or outside host that answers.
+        turns: what both say.
+
+    Raises:
+        ScenarioError: it cannot be held, at the place of the probe.
+    """
+    client, scenario = there.source.name, assembly.scenario
+    pods = {pod.name: pod for pod in assembly.plan.pods}
+    hosts = {host.name for host in scenario.hosts}
+    problems = [
+        f"{there.position}: dialogue: {name!r} is no pod with a network of its own and no outside host"
+        for name in (client, server)
+        if name not in hosts and (name not in pods or pods[name].namespace in {each.name for each in scenario.nodes})
+    ]
+    if not problems and client == server:
+        problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two places")
+    if not 0 < len(turns) <= MOST_TURNS:
+        problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
+    if problems:
+        raise ScenarioError(problems)
+    (forth,) = assemble(replace(scenario, probes=(there,))).errands
+    straight = AddressTarget(address=forth.sender.address, port=1)
+    back = replace(there, name=f"{there.name}, and back", source=Source(name=server), target=straight)
+    (home,) = assemble(replace(scenario, probes=(back,))).errands
+    fence = Fence(name=client, address=home.destination)
+    if fence not in home.fences:
+        home = replace(home, fences=(*home.fences, fence))
+    return Dialogue(forth, home, tuple(turns))
 
 
 def _namespaces(things: Sequence[KubeObject]) -> tuple[Namespace, ...]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
+from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand
 from lab.plan.model import Plan, Route, Sysctl
 from lab.verdict.evidence import Capture, Evidence
+from lab.verdict.segments import Spoken
 
 __all__ = [
     "Answer",
@@ -22,6 +24,8 @@ __all__ = [
     "Built",
     "Close",
     "Closed",
+    "Converse",
+    "Conversed",
     "Dump",
     "Dumped",
     "Examine",
@@ -65,6 +69,13 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Converse:
+    """Hold a dialogue in the lab that stands. Answer: ``Conversed``."""
+
+    dialogue: Dialogue
+
+
+@dataclass(frozen=True, slots=True)
 class Dump:
     """Ask for the rules of one node as the kernel holds them. Answer: ``Dumped``."""
 
@@ -95,7 +106,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Send | Dump | Recall | Execute | Examine | Close
+Request = Build | Send | Converse | Dump | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +144,13 @@ class Sent:
     """What was seen of an errand."""
 
     evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Conversed:
+    """What was seen of a dialogue."""
+
+    spoken: Spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,4 +218,4 @@ class Failed:
     fault: Fault
 
 
-Answer = Ready | Built | Sent | Dumped | Recalled | Executed | Examined | Closed | Failed
+Answer = Ready | Built | Sent | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed

@@ -33,6 +33,8 @@ from lab.messages import (
     Built,
     Close,
     Closed,
+    Converse,
+    Conversed,
     Dump,
     Dumped,
     Examine,
@@ -139,20 +141,28 @@ class _Desk:
             match request:
                 case Build():
                     return await self._build(request)
-                case Send(errand, trace):
-                    return Sent(await self._standing().send(errand, trace=trace))
-                case Dump(node):
-                    return Dumped(await self._standing().dump(node))
-                case Recall():
-                    return await self._standing().recall()
-                case Execute():
-                    return await self._execute(request)
                 case Examine():
                     return Examined(await examine(self._launcher))
                 case Close():
                     return await self._close()
+                case _:
+                    return await self._ask_lab(request, self._standing())
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
+
+    async def _ask_lab(self, request: Send | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
+        match request:
+            case Send(errand, trace):
+                return Sent(await lab.send(errand, trace=trace))
+            case Converse(dialogue):
+                return Conversed(await lab.converse(dialogue))
+            case Dump(node):
+                return Dumped(await lab.dump(node))
+            case Recall():
+                return await lab.recall()
+            case Execute(place, argv, seconds):
+                done = await lab.execute(place, argv, Deadline.after(seconds))
+                return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     async def _iptables(self, asked: str) -> IptablesVariant:
         """The variant of that name, or the best one; tried once."""
@@ -234,10 +244,6 @@ class _Desk:
             await wait_until(lambda: not look(), Deadline.after(_SEE_OFF_SECONDS), f"nothing to be left when {after}")
         except DeadlineExceededError:
             raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
-
-    async def _execute(self, request: Execute) -> Executed:
-        done = await self._standing().execute(request.place, request.argv, Deadline.after(request.seconds))
-        return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def _standing(self) -> Lab:
         if self._lab is None:

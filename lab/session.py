@@ -5,13 +5,14 @@ Must not: print, or know who asks.
 """
 
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import lab
-from lab.assembly import Assembly, assemble
+from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
 from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
@@ -22,6 +23,8 @@ from lab.messages import (
     Built,
     Close,
     Closed,
+    Converse,
+    Conversed,
     Dump,
     Dumped,
     Execute,
@@ -32,6 +35,7 @@ from lab.messages import (
     Send,
     Sent,
 )
+from lab.plan.dialogue import Turn
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.plan.names import ROUTER
@@ -41,6 +45,7 @@ from lab.timing import Deadline
 from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
+from lab.verdict.segments import Spoken
 
 __all__ = ["OpenLab", "Session"]
 
@@ -68,8 +73,12 @@ class Session:
     ) -> None:
         self.close(checked=error is None)
 
-    def open(self, scenario: Scenario) -> "OpenLab":
+    def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
+
+        Args:
+            scenario: without a matrix, or a case of one.
+            source: its text, where it stands in no file.
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
@@ -88,7 +97,7 @@ class Session:
         )
         request = Build(assembly.plan, assembly.objects, engine, self._seed)
         built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
-        return OpenLab(self._process, assembly, built, self._engine, self._seed)
+        return OpenLab(self._process, assembly, built, self._engine, self._seed, source)
 
     def close(self, *, checked: bool = False) -> None:
         """End the lab process. Calling it twice does no harm.
@@ -112,12 +121,21 @@ class Session:
 class OpenLab:
     """A lab that stands, until the session opens the next one or closes."""
 
-    def __init__(self, process: LabProcess, assembly: Assembly, built: Built, engine: EngineChoice, seed: int) -> None:
+    def __init__(
+        self,
+        process: LabProcess,
+        assembly: Assembly,
+        built: Built,
+        engine: EngineChoice,
+        seed: int,
+        source: str = "",
+    ) -> None:
         self._process = process
         self._assembly = assembly
         self.built = built
         self._engine = engine
         self._seed = seed
+        self._source = source
         self._recalled: tuple[Probe, Recalled] | None = None
         self._given_back = False
 
@@ -125,6 +143,29 @@ class OpenLab:
     def scenario(self) -> Scenario:
         """The scenario it was built for."""
         return self._assembly.scenario
+
+    def add(self, probe: Probe) -> None:
+        """Take a probe that is not the scenario's own among those that can be sent.
+
+        Raises:
+            ScenarioError: it names what is not there.
+        """
+        self._assembly = self._assembly.with_probe(probe)
+
+    def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> Spoken:
+        """Hold a dialogue by crafted TCP segments.
+
+        Args:
+            there: whom the client dials, and from where.
+            server: the pod or outside host that answers in the dialogue.
+            turns: what both say, in order.
+
+        Raises:
+            ScenarioError: a side is no pod of its own and no outside host, or names what is not there.
+            CapabilityError: the kernel cannot be kept out of it.
+        """
+        dialogue = lead(self._assembly, there, server, turns)
+        return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         """Send one probe of the scenario and judge what was seen.
@@ -184,7 +225,7 @@ class OpenLab:
             plan=_as_found(self._assembly.plan, recalled),
             capture=recalled.capture,
             nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
-            scenario=Path(self.scenario.file).read_bytes(),
+            scenario=self._source.encode() or Path(self.scenario.file).read_bytes(),
         )
 
     def rules(self) -> dict[str, str]:

@@ -32,6 +32,7 @@ from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Build, NodeRecord, Recalled, Stage
+from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand
 from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
@@ -40,6 +41,7 @@ from lab.traffic.meters import Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
+from lab.verdict.segments import Spoken
 from lab.wire import Wire
 
 __all__ = ["Lab"]
@@ -123,6 +125,17 @@ class Lab:
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
         return await self.runner.run(errand, trace=trace)
+
+    async def converse(self, dialogue: Dialogue) -> Spoken:
+        """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
+
+        Raises:
+            CapabilityError: the kernel cannot be kept out of it.
+        """
+        self._detours.take(dialogue.there.detour)
+        if self._health_checks is not None:
+            await self._health_checks.settle()
+        return await self.runner.converse(dialogue)
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel holds them."""

@@ -10,8 +10,8 @@ Three rules give the form:
 * A dataclass becomes an object of the fields that differ from their defaults. Only where a hint is a union of several
   dataclasses does the object carry its class's name, under ``"is"``: the reader then knows which of them to build.
 * ``tuple[X, ...]`` of one dataclass becomes a table: an object of columns, one list for each field, without those that
-  hold nothing but the default. A run carries tens of thousands of observations; their field names, and a container for
-  each of them, would be most of the work.
+  hold nothing but the default. A long column of few different texts is spelled (``spelling``). A run carries tens of
+  thousands of observations; their field names, and a container for each of them, would be most of the work.
 * Everything else becomes what JSON has for it; enums their value, addresses their usual text.
 
 A coder, made once per type, never works on one value but on a column of them: type checks and conversions of a table

@@ -149,13 +149,15 @@ class Text:
         self.classes: frozenset[type] = frozenset(classes)
         self.shapes: frozenset[type] = frozenset({str})
         self._expected = "an " + " or ".join(cls.__name__ for cls in classes)
-        self._format = functools.lru_cache(_REMEMBERED_ADDRESSES)(str)
         self._parse = functools.lru_cache(_REMEMBERED_ADDRESSES)(parse)
 
     def encode(self, column: Sequence[Any]) -> Sequence[Any]:
         """As ``Coder`` says."""
         check(column, self.classes, self._expected)
-        return list(map(self._format, column))
+        # A long column holds few objects, and looking one up by its value would cost more than writing it.
+        objects = dict(zip(map(id, column), column, strict=True))
+        texts = {identity: str(value) for identity, value in objects.items()}
+        return list(map(texts.__getitem__, map(id, column)))
 
     def decode(self, column: Sequence[Any]) -> Sequence[Any]:
         """As ``Coder`` says."""

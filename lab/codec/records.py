@@ -7,14 +7,15 @@ Must not: look at a hint (``hints`` does, once per type).
 import dataclasses
 import operator
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MemberDescriptorType
 from typing import Any, TypeVar
 
-from lab.codec.columns import WHOLE, Code, Coder, MisfitError, check, each, show
+from lab.codec.columns import WHOLE, Coder, MisfitError, check, each, show
+from lab.codec.spelling import length_of, read_spelled, spelled
 
-__all__ = ["Fields", "Record", "Table", "of_rows"]
+__all__ = ["Fields", "Record", "Table", "of_columns"]
 
 T = TypeVar("T")
 _ABSENT: Any = object()
@@ -57,6 +58,12 @@ class Fields:
         """One field's column again."""
         return self._step(name, self._coders[name].decode, column)
 
+    def read(self, name: str, given: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any]:
+        """One field's column of a table again, be it a list or spelled."""
+        if isinstance(given, Mapping):
+            return self._step(name, lambda spelling: read_spelled(spelling, self._coders[name].decode), given)
+        return self.decode(name, given)
+
     def decode_sparse(self, name: str, column: Sequence[Any]) -> Sequence[Any]:
         """One field's column again, in which ``_ABSENT`` stands for the default."""
         if _ABSENT not in column:
@@ -89,7 +96,7 @@ class Fields:
                 fields = ", ".join(self.names) or "none"
                 raise MisfitError(index, f"{self.cls.__name__} has no field {show(name)}; its fields are {fields}")
 
-    def _step(self, name: str, code: Code, column: Sequence[Any]) -> Sequence[Any]:
+    def _step(self, name: str, code: Callable[[Any], Sequence[Any]], column: Any) -> Sequence[Any]:
         try:
             return code(column)
         except MisfitError as misfit:
@@ -110,10 +117,10 @@ def _filled(
     return objects
 
 
-def of_rows(cls: type[T], rows: Sequence[tuple[Any, ...]]) -> list[T]:
-    """Objects of a frozen, slotted dataclass without ``__post_init__``, of tuples that hold a value for every field."""
+def of_columns(cls: type[T], columns: Sequence[Sequence[Any]]) -> tuple[T, ...]:
+    """Objects of a frozen, slotted dataclass without ``__post_init__``, of a column for every field."""
     slots = [vars(cls)[field.name] for field in dataclasses.fields(cls)]  # type: ignore[arg-type]  # a dataclass
-    return _filled(cls, slots, list(zip(*rows, strict=True)) or [()] * len(slots), len(rows))
+    return tuple(_filled(cls, slots, columns, len(columns[0])))
 
 
 class Record:
@@ -170,9 +177,10 @@ class Table:
         check(column, self.shapes, self._title)
         return each(self._decode, column)
 
-    def _encode(self, values: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    def _encode(self, values: Sequence[Any]) -> dict[str, Sequence[Any] | dict[str, Any]]:
         check(values, self._rows, self._fields.cls.__name__)
-        columns = {name: self._fields.encode(name, raw) for name, raw in self._fields.raw(values)} if values else {}
+        raw = self._fields.raw(values) if values else ()
+        columns = {name: spelled(self._fields.encode(name, column)) for name, column in raw}
         if values and not columns:
             first = self._fields.names[0]
             columns[first] = self._fields.encode(first, [getattr(value, first) for value in values])
@@ -181,7 +189,7 @@ class Table:
     def _decode(self, data: Mapping[str, Any]) -> tuple[Any, ...]:
         fields = self._fields
         fields.refuse_unknown(list(data), WHOLE)
-        lengths = {name: len(column) if type(column) is list else None for name, column in data.items()}
+        lengths = {name: length_of(column) for name, column in data.items()}
         count = next(iter(lengths.values()), 0)
         if count is None or len(set(lengths.values())) > 1:
             raise MisfitError(WHOLE, f"expected {self._title}: lists of one length, found {show(lengths)}")
@@ -190,5 +198,5 @@ class Table:
             given = data.get(name)
             if given is None and count and fields.defaults[name] is _ABSENT:
                 raise MisfitError(WHOLE, f"{fields.cls.__name__} needs {name!r}")
-            columns.append([fields.defaults[name]] * count if given is None else fields.decode(name, given))
+            columns.append([fields.defaults[name]] * count if given is None else fields.read(name, given))
         return tuple(fields.build(columns, count))

@@ -5,6 +5,7 @@ Must not: know what the answers mean.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from lab.control.http import Answer, HttpRequest, HttpServer
 from lab.control.listen import listen_inside
@@ -25,17 +26,19 @@ class NodeServers:
     def __init__(self, netns: NetNs) -> None:
         self._netns = netns
         self._servers: dict[Place, HttpServer] = {}
+        self._wanted: Mapping[Place, PathHandler] = {}
 
     async def serve(self, wanted: Mapping[Place, PathHandler]) -> tuple[str, ...]:
-        """Serve these places and no others. Whoever is served already goes on, by the handler it has.
+        """Serve these places and no others. A place that is served already stays open, and answers as is wanted now.
 
         Returns:
             A line for each place that cannot be had; it is tried again the next time.
         """
+        self._wanted = dict(wanted)
         for place in [place for place in self._servers if place not in wanted]:
             await self._servers.pop(place).close()
         failed = []
-        for place, handler in wanted.items():
+        for place in wanted:
             if place in self._servers:
                 continue
             try:
@@ -43,13 +46,14 @@ class NodeServers:
             except OSError as error:
                 failed.append(f"cannot listen on {place[0]} port {place[1]}: {error.strerror}")
             else:
-                self._servers[place] = await HttpServer.on(listening, _by_path(handler))
+                self._servers[place] = await HttpServer.on(listening, partial(self._answer, place))
         return tuple(failed)
+
+    def _answer(self, place: Place, request: HttpRequest) -> Answer:
+        """By whoever has the place now: a port may pass from one Service to another. 503 while nobody has it."""
+        handler = self._wanted.get(place)
+        return Answer(503) if handler is None else handler(request.path)
 
     async def close(self) -> None:
         """Serve nothing any more."""
         await self.serve({})
-
-
-def _by_path(handler: PathHandler) -> Callable[[HttpRequest], Answer]:
-    return lambda request: handler(request.path)

@@ -97,8 +97,9 @@ class FrameReader:
     def _frames(self, count: int) -> list[Frame]:
         slots = memoryview(self._slots)[: count * _SLOT.size]
         lengths = memoryview(self._messages)[: count * _LENGTH.size]
+        new, outgoing = tuple.__new__, socket.PACKET_OUTGOING  # a named tuple's own __new__ takes twice as long
         frames = [
-            Frame(head[:length], kind == socket.PACKET_OUTGOING, seconds * 1_000_000_000 + nanoseconds)
+            new(Frame, (head[:length], kind == outgoing, seconds * 1_000_000_000 + nanoseconds))
             for (kind, seconds, nanoseconds, head), (length,) in zip(
                 _SLOT.iter_unpack(slots), _LENGTH.iter_unpack(lengths), strict=True
             )

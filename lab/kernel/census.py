@@ -44,7 +44,7 @@ class Census:
         found = []
         for number, target in now.descriptors.items():
             if self.descriptors.get(number) != target:
-                maker = origins.of_descriptor(number)
+                maker = origins.of_descriptor(number, target)
                 found.append(f"descriptor {number} ({target}){maker and f', made by {maker}'}")
         found += [
             f"thread {thread.name!r}, at {whereabouts(thread)}"

@@ -73,7 +73,7 @@ def _descriptors(departed: Departed, origins: Origins) -> Iterator[str]:
                 maker = "" if netns is None else netns.made_by
             elif target.startswith("socket:["):
                 netns = departed.spaces.get(_inode_of_socket(number))
-                maker = origins.of_descriptor(number)
+                maker = origins.of_descriptor(number, target)
             else:
                 continue
             if netns is not None:

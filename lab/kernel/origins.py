@@ -1,11 +1,14 @@
 """Where things of this process were made, for whoever finds one that should be gone.
 
-Owns: the line of code that made a socket, the one that a thread is at, and ``here``, the line for anything else.
-Must not: keep alive what it knows; it forgets a thing with the thing.
+Owns: the line of code that made a socket or opened a file, the one that a thread is at, and ``here``, the line for
+anything else.
+Must not: keep alive what it knows; it forgets a thing with the thing, and all but the last files.
 
 A descriptor that is left over says what it is and not who made it, and the maker has long returned. So the makers are
-noted while they make: the interpreter announces every socket to its audit hooks (PEP 578; ``socket.__new__``), which
-costs some microseconds. A hook cannot be taken out again, so a process has one, from its start.
+noted while they make: the interpreter announces every socket and file to its audit hooks (PEP 578;
+``socket.__new__``, ``open``), which costs some microseconds. Files below /proc are left alone, since a lab writes its
+thousand sysctls there; pipes and threads are announced to nobody. A hook cannot be taken out
+again, so a process has one, from its start.
 """
 
 import inspect
@@ -20,31 +23,56 @@ from weakref import WeakKeyDictionary
 
 __all__ = ["Origins", "here", "whereabouts"]
 
+_Line = tuple[str, int]
+"""A file and the number of a line in it."""
+
 _STANDARD: Final = str(Path(os.__file__).parent) + os.sep
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _PACKAGE: Final = str(Path(__file__).resolve().parents[1]) + os.sep
 _ROOT: Final = str(Path(__file__).resolve().parents[2]) + os.sep
+_MOST_FILES: Final = 256
 _BETWEEN: Final = frozenset({__file__, str(Path(__file__).with_name("netns.py"))})
 """Modules through which everything is made, and which therefore say nothing."""
 
 
 class Origins:
-    """Who made the sockets that this process has, and what its threads do."""
+    """Who made the sockets that this process has, and who opened files."""
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[socket.socket, tuple[str, int]] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[socket.socket, _Line] = WeakKeyDictionary()
+        self._opened: dict[str, _Line] = {}
 
     def watch(self) -> None:
         """Note what is made from now on, for the rest of the process's life."""
         sys.addaudithook(self._note)
 
-    def of_descriptor(self, number: int) -> str:
-        """The line that made the socket with that descriptor; empty when it is not known."""
-        return next((_words(*line) for made, line in list(self._made.items()) if made.fileno() == number), "")
+    def of_descriptor(self, number: int, target: str) -> str:
+        """The line that made a descriptor; empty when it is not known.
+
+        Args:
+            number: the descriptor.
+            target: what it is by /proc/self/fd: of a file its path, which somebody was the last to open.
+        """
+        line = next((line for made, line in list(self._made.items()) if made.fileno() == number), None)
+        line = line or self._opened.get(target)
+        return _words(*line) if line else ""
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "socket.__new__":
             self._made[arguments[0]] = _line(_caller())
+        elif event == "open" and _is_file(arguments[0]):
+            self._note_file(arguments[0], _line(_caller()))
+
+    def _note_file(self, path: str, line: _Line) -> None:
+        self._opened.pop(path, None)  # so that it goes to the end
+        self._opened[path] = line
+        if len(self._opened) > _MOST_FILES:
+            del self._opened[next(iter(self._opened))]
+
+
+def _is_file(path: object) -> bool:
+    """Whether a path is one that /proc/self/fd would tell, of a file whose opening is worth a note."""
+    return isinstance(path, str) and path.startswith("/") and not path.startswith("/proc/")
 
 
 def whereabouts(thread: threading.Thread) -> str:
@@ -66,7 +94,7 @@ def here() -> str:
     return _words(*_line(_caller(2)))
 
 
-def _line(frame: FrameType | None) -> tuple[str, int]:
+def _line(frame: FrameType | None) -> _Line:
     """The nearest line that is neither the standard library's nor one through which everything is made."""
     nearest = frame
     while frame is not None:

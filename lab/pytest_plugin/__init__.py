@@ -14,6 +14,8 @@ plugins treat them as they treat Python tests. Three fixtures carry the run, and
 So evidence is gathered while an item is set up, and its call only holds the verdict against the expectation: what came
 out otherwise than expected is *failed*; what could not be decided is an *error*, as JUnit tells the two apart; what
 this machine cannot do is *skipped*, with the cure.
+
+What YAML should not say is a ``test_*.py`` with the fixture ``lab`` or ``lab_factory`` (``in_python``).
 """
 
 import os
@@ -24,14 +26,20 @@ import pytest
 
 from lab.pytest_plugin.annotations import Annotations
 from lab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_shelf, lab_verdict
+from lab.pytest_plugin.in_python import Lab, LabFactory, lab, lab_engine, lab_factory, parametrize_engines
 from lab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
 from lab.pytest_plugin.markers import register
 from lab.pytest_plugin.options import add_options, engines, iptables, is_required, repeats, seed
 from lab.pytest_plugin.required import Required
 
 __all__ = [
+    "Lab",
+    "LabFactory",
     "ProbeItem",
     "ScenarioFile",
+    "lab",
+    "lab_engine",
+    "lab_factory",
     "lab_of_file",
     "lab_open",
     "lab_sessions",
@@ -40,6 +48,7 @@ __all__ = [
     "pytest_addoption",
     "pytest_collect_file",
     "pytest_configure",
+    "pytest_generate_tests",
 ]
 
 _ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
@@ -55,6 +64,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
     if file_path.name.endswith(SUFFIX):
         return ScenarioFile.from_parent(parent, path=file_path)
     return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run Python tests that have a lab on every engine, as scenario files are."""
+    parametrize_engines(metafunc)
 
 
 def pytest_configure(config: pytest.Config) -> None:

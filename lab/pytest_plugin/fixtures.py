@@ -23,7 +23,19 @@ if TYPE_CHECKING:
     from lab.session import OpenLab, Session
     from lab.verdict.model import ProbeVerdict
 
-__all__ = ["hold", "lab_of_file", "lab_open", "lab_sessions", "lab_shelf", "lab_verdict"]
+__all__ = [
+    "explanation",
+    "hold",
+    "in_its_own_words",
+    "lab_of_file",
+    "lab_open",
+    "lab_sessions",
+    "lab_shelf",
+    "lab_verdict",
+    "record",
+    "warn",
+    "why_skipped",
+]
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +103,7 @@ def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
 def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
-    with _in_its_own_words(item.scenario.file):
+    with in_its_own_words(item.scenario.file):
         return lab_of_file.of(item.run)
 
 
@@ -111,35 +123,38 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
 
     item: ProbeItem = request.node
     probe: Probe = item.probe
-    with _in_its_own_words(str(probe.position)):
+    with in_its_own_words(str(probe.position)):
         verdict = lab_open.probe(probe)
         if lab_shelf is not None:
-            warn = partial(_warn, item)
-            verdict = lab_shelf.settle(verdict, item.run.engine, partial(lab_open.bundle, verdict), warn, item.name)
-    _record(item, lab_open, verdict)
+            evidence = partial(lab_open.bundle, verdict)
+            verdict = lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
+    record(item, lab_open, item.run.engine, verdict)
     match verdict.overall:
         case Judgement.SKIP:
-            pytest.skip("; ".join(reason for each in verdict.verdicts for reason in each.reasons))
+            pytest.skip(why_skipped(verdict))
         case Judgement.INCONCLUSIVE:
-            pytest.fail(_explanation(verdict), pytrace=False)
+            pytest.fail(explanation(verdict), pytrace=False)
     return verdict
 
 
-def _record(item: "ProbeItem", lab_open: "OpenLab", verdict: "ProbeVerdict") -> None:
+def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "ProbeVerdict") -> None:
     """What a reader of reports sorts by, as properties: JUnit writes them beside the item, pytest-html shows them."""
-    item.user_properties += [
-        ("engine", item.run.engine),
-        ("iptables", lab_open.built.variant),
-        ("kernel", platform.release()),
-        ("scenario", item.scenario.name),
-        ("seed", seed(item.config)),
-        ("verdict", verdict.overall.value),
-    ]
+    properties = {
+        "engine": engine,
+        "iptables": lab_open.built.variant,
+        "kernel": platform.release(),
+        "scenario": lab_open.scenario.name,
+        "seed": seed(item.config),
+    }
+    known = {name for name, _ in item.user_properties}
+    item.user_properties += [(name, value) for name, value in properties.items() if name not in known]
+    item.user_properties.append(("verdict", verdict.overall.value))
     if verdict.bundle:
         item.user_properties.append(("bundle", verdict.bundle))
 
 
-def _warn(item: pytest.Item, message: str) -> None:
+def warn(item: pytest.Item, message: str) -> None:
+    """Say something in pytest's summary of warnings."""
     item.warn(pytest.PytestWarning(message))
 
 
@@ -148,22 +163,28 @@ def hold(lab_verdict: "ProbeVerdict") -> None:
     from lab.verdict.model import Judgement  # noqa: PLC0415
 
     if lab_verdict.overall is not Judgement.PASS:
-        pytest.fail(_explanation(lab_verdict), pytrace=False)
+        pytest.fail(explanation(lab_verdict), pytrace=False)
 
 
-def _explanation(verdict: "ProbeVerdict") -> str:
+def explanation(verdict: "ProbeVerdict") -> str:
     """Plain lines, of which the first begins with the place in the file."""
     from lab.verdict.explain import explain  # noqa: PLC0415
 
     return "\n".join(explain(verdict))
 
 
+def why_skipped(verdict: "ProbeVerdict") -> str:
+    """What the machine lacks for this probe."""
+    return "; ".join(reason for each in verdict.verdicts for reason in each.reasons)
+
+
 @contextmanager
-def _in_its_own_words(place: str) -> Iterator[None]:
+def in_its_own_words(place: str) -> Iterator[None]:
     """A traceback explains nothing to the author of a scenario; only our own mistakes keep theirs."""
     try:
         yield
     except CapabilityError as error:
         pytest.skip(f"needs {error.missing}; {error.cure}")
     except (EngineError, ScenarioError) as error:
-        pytest.fail(f"{place}: {error}", pytrace=False)
+        # What is said is all of the error; beside it pytest would print the one that it comes from.
+        raise pytest.fail.Exception(f"{place}: {error}" if place else str(error), pytrace=False) from None

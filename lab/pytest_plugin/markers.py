@@ -16,6 +16,7 @@ from lab.scenario.model import Scenario
 __all__ = ["MARKERS", "markers_of", "register"]
 
 MARKERS: Final[Mapping[str, str]] = {
+    "lab(scenario, case='')": "the scenario of the fixture lab: a file beside the test, or text",
     "engine_embedded": "a probe on proxylab's own engine",
     "engine_kube_proxy": "a probe on upstream's kube-proxy",
     "mode_iptables": "a probe on a proxy in mode iptables",

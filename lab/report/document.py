@@ -82,7 +82,7 @@ def _probe(probe: ProbeVerdict) -> dict[str, object]:
         "position": _position(probe.probe.position),
         "judgement": probe.overall,
         "seconds": round(probe.evidence.seconds, 6),
-        "reproduce": " ".join(command(probe)),
+        "reproduce": " ".join(command(probe)).rstrip(),
         "bundle": probe.bundle or None,
         "verdicts": [_verdict(verdict) for verdict in probe.verdicts],
     }

@@ -11,7 +11,7 @@ shape (``validation``), each well-formed part (``parts``, ``manifests``), and th
 found anything is the ``Scenario`` built.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from lab.scenario.build import build_scenario
 from lab.scenario.conditions import check_conditions
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Document, Place, Spot
+from lab.scenario.insertion import with_probes
 from lab.scenario.inventory import Inventory, take_inventory
 from lab.scenario.manifests import Manifests, read_manifests
 from lab.scenario.missing import refuse_missing
@@ -34,7 +35,7 @@ from lab.scenario.subject import Subject
 if TYPE_CHECKING:
     from lab.scenario.changes import Moment
 
-__all__ = ["load_scenario", "parse_scenario"]
+__all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
 
 
 def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None) -> Scenario:
@@ -49,10 +50,15 @@ def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None)
         ScenarioError: with a line for each mistake, or saying why the file cannot be read.
         CapabilityError: ``strict`` needs a package that is not installed.
     """
+    return parse_scenario(read_text(path), str(path), to_run=to_run, strict=strict)
+
+
+def read_text(path: Path) -> str:
+    """The text of a scenario file. Raises ``ScenarioError``, saying why it cannot be read."""
     problems = Problems()
     text = _read(path, _start(str(path)), problems)
     problems.raise_any()
-    return _scenario(text, str(path), problems, to_run=to_run, strict=strict)
+    return text
 
 
 def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | None = None) -> Scenario:
@@ -71,6 +77,17 @@ def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | N
     return _scenario(text, file, Problems(), to_run=to_run, strict=strict)
 
 
+def parse_with_probes(text: str, file: str, probes: Sequence[object], position: Position) -> Scenario:
+    """Read a scenario with other probes than its own (``insertion.with_probes``), to be run.
+
+    Raises:
+        ScenarioError: with a line for each mistake; those in the probes at ``position``.
+    """
+    return _scenario(
+        text, file, Problems(), to_run=True, strict=None, amend=lambda place: with_probes(place, probes, position)
+    )
+
+
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
     """The text of a file; empty after noting, at ``spot``, why it cannot be read."""
     try:
@@ -83,7 +100,15 @@ def _read(path: Path, spot: Spot, problems: Problems) -> str:
     return decode(data, str(path), problems) or ""
 
 
-def _scenario(text: str, file: str, problems: Problems, *, to_run: bool, strict: str | None) -> Scenario:
+def _scenario(
+    text: str,
+    file: str,
+    problems: Problems,
+    *,
+    to_run: bool,
+    strict: str | None,
+    amend: Callable[[Place], Place] = lambda place: place,
+) -> Scenario:
     documents, complete = read_documents(text, file, problems)
     scenarios = [document.root for document in documents if _is_scenario(document)]
     configurations = [document.root for document in documents if _is_configuration(document)]
@@ -99,9 +124,10 @@ def _scenario(text: str, file: str, problems: Problems, *, to_run: bool, strict:
         read_manifests(others, (), problems)
         _check_strictly(others, strict, problems)
         problems.raise_any()
-    parts = read_parts(scenarios[0], problems)
+    whole = amend(scenarios[0])
+    parts = read_parts(whole, problems)
     configured = _configured(configurations, problems)
-    others += _further(scenarios[0]["spec"]["manifests"], Path(file).parent, problems)
+    others += _further(whole["spec"]["manifests"], Path(file).parent, problems)
     manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
     _check_strictly(others, strict, problems)

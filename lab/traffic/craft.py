@@ -20,7 +20,7 @@ from lab.plan.errand import Errand, Sender
 from lab.traffic.chunks import init
 from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
 
-__all__ = ["enveloped", "fences", "filling", "first_packets"]
+__all__ = ["enveloped", "fences", "filling", "first_packets", "packed"]
 
 _ETHERNET_BYTES: Final = 14
 _IP_BYTES: Final = {4: 20, 6: 40}
@@ -114,7 +114,7 @@ def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iter
 
 def _inits(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
     sender = errand.sender
-    macs = (_packed(sender.mac), _packed(sender.next_hop_mac))
+    macs = (packed(sender.mac), packed(sender.next_hop_mac))
     for flow, port in enumerate(ports):
         packet = init(port, errand.port, identity.sequence(flow))
         yield enveloped(macs, (sender.address, errand.destination), Protocol.SCTP.number, packet)
@@ -133,7 +133,8 @@ def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], prot
     return macs[1] + macs[0] + b"\x08\x00" + header[:10] + _WORD.pack(checksum) + header[12:] + packet
 
 
-def _packed(mac: str) -> bytes:
+def packed(mac: str) -> bytes:
+    """A MAC address, as ``02:00:00:00:00:01``, in its six bytes."""
     return bytes.fromhex(mac.replace(":", ""))
 
 

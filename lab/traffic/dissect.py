@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from lab.ip import IPAddress
 
-__all__ = ["ICMP", "ICMPV6", "SCTP", "TCP", "UDP", "Chunk", "Datagram", "TcpFlag", "dissect"]
+__all__ = ["ICMP", "ICMPV6", "SCTP", "TCP", "UDP", "Chunk", "Datagram", "TcpFlag", "address", "dissect"]
 
 # IANA protocol numbers
 ICMP: Final = 1
@@ -35,11 +35,6 @@ _IPV6_BYTES: Final = 40
 _PORTS_AND_SEQUENCE: Final = struct.Struct("!HHI")
 _TCP: Final = struct.Struct("!HHIIBB")
 _UDP: Final = struct.Struct("!HHH")
-# Ethernet, IPv4 without options, and as much of a transport header as tells: ports, two numbers, offset and flags.
-_PLAIN: Final = struct.Struct("!12xHBxHxxHxBxx4s4sHHIIBB")
-_IPV4_KIND: Final = 0x0800
-_NO_OPTIONS: Final = 0x45
-_PLAIN_TRANSPORT: Final = _ETHERNET_BYTES + 20
 _TCP_BYTES: Final = 20
 _SCTP: Final = struct.Struct("!HHI4xB")
 _INITIATE_TAG: Final = struct.Struct("!I")
@@ -95,40 +90,12 @@ def dissect(frame: bytes) -> Datagram | None:
 
     ``None`` are also later fragments, which have no transport header, and protocols other than TCP, UDP, SCTP and ICMP.
     """
-    if (plain := _plain(frame)) is not None:
-        return plain
     ethertype = frame[12:_ETHERNET_BYTES]
     if ethertype == _ETHERTYPE_IPV4:
         return _ipv4(frame, _ETHERNET_BYTES, quoted=False)
     if ethertype == _ETHERTYPE_IPV6:
         return _ipv6(frame, _ETHERNET_BYTES, quoted=False)
     return None
-
-
-def _plain(frame: bytes) -> Datagram | None:
-    """TCP and UDP over IPv4 without options: nearly every frame there is, in one step instead of four.
-
-    ``None`` says nothing of a frame but that it is to be looked at more closely.
-    """
-    if len(frame) < _PLAIN.size:
-        return None
-    kind, head, total, fragment, protocol, source, destination, near, far, first, second, offset, flags = (
-        _PLAIN.unpack_from(frame)
-    )
-    end = _ETHERNET_BYTES + total
-    if kind != _IPV4_KIND or head != _NO_OPTIONS or fragment & 0x1FFF or end > len(frame):
-        return None
-    if protocol == UDP:
-        stop = _PLAIN_TRANSPORT + (first >> 16)
-        if not _PLAIN_TRANSPORT + _UDP_BYTES <= stop <= end:
-            return None
-        payload = frame[_PLAIN_TRANSPORT + _UDP_BYTES : stop]
-        return Datagram(UDP, _address(source), _address(destination), near, far, 0, 0, None, None, payload)
-    header = (offset >> 4) * 4
-    if protocol != TCP or header < _TCP_BYTES or _PLAIN_TRANSPORT + header > end:
-        return None
-    payload = frame[_PLAIN_TRANSPORT + header : end]
-    return Datagram(TCP, _address(source), _address(destination), near, far, first, second, flags, None, payload)
 
 
 def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
@@ -145,13 +112,13 @@ def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
         end = len(data)
     at = start + header
     if protocol == TCP:
-        return _tcp(data, at, end, _address(source), _address(destination), quoted=quoted)
+        return _tcp(data, at, end, address(source), address(destination), quoted=quoted)
     if protocol == UDP:
-        return _udp(data, at, end, _address(source), _address(destination), quoted=quoted)
+        return _udp(data, at, end, address(source), address(destination), quoted=quoted)
     if protocol == ICMP:
-        return _icmp(data, at, end, _address(source), _address(destination), quoted=quoted)
+        return _icmp(data, at, end, address(source), address(destination), quoted=quoted)
     if protocol == SCTP:
-        return _sctp(data, at, end, _address(source), _address(destination))
+        return _sctp(data, at, end, address(source), address(destination))
     return None
 
 
@@ -165,13 +132,13 @@ def _ipv6(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
         return None
     end = min(end, len(data))
     if protocol == TCP:
-        return _tcp(data, at, end, _address(source), _address(destination), quoted=quoted)
+        return _tcp(data, at, end, address(source), address(destination), quoted=quoted)
     if protocol == UDP:
-        return _udp(data, at, end, _address(source), _address(destination), quoted=quoted)
+        return _udp(data, at, end, address(source), address(destination), quoted=quoted)
     if protocol == ICMPV6:
-        return _icmp(data, at, end, _address(source), _address(destination), quoted=quoted, protocol=ICMPV6)
+        return _icmp(data, at, end, address(source), address(destination), quoted=quoted, protocol=ICMPV6)
     if protocol == SCTP:
-        return _sctp(data, at, end, _address(source), _address(destination))
+        return _sctp(data, at, end, address(source), address(destination))
     return None
 
 
@@ -237,5 +204,6 @@ def _icmp(
 
 
 @lru_cache(maxsize=4096)
-def _address(packed: bytes) -> IPAddress:
+def address(packed: bytes) -> IPAddress:
+    """An address by its four or sixteen bytes: a lab has few, and making one costs more than reading its packet."""
     return ip_address(packed)

@@ -11,25 +11,28 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
 
 from lab.kernel.netns import NetNs, inside
 from lab.plan.errand import Errand
+from lab.timing import together
 from lab.traffic.connect import error_name
 from lab.verdict.evidence import ConnectReport, HttpReport
 
 __all__ = ["Fetches"]
 
 _SECONDS: Final = 2.0
+_AT_ONCE: Final = 16
+"""Flows under way at once: who hears nothing waits for all of its seconds. As many as fit the smallest of taps."""
 _LONGEST_BODY: Final = 64 * 1024
 _PATH: Final = "/healthz"
 _RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)  # struct linger: no TIME_WAIT outlives the run (socket(7))
 
 
 class Fetches:
-    """The flows of one errand, one after the other: GET /healthz, which every health-check node port serves."""
+    """The flows of one errand, a bounded number at once: GET /healthz, which every health-check node port serves."""
 
     def __init__(self, netns: NetNs, errand: Errand, ports: Sequence[int]) -> None:
         self.reports: list[ConnectReport] = []
@@ -72,7 +75,12 @@ class Fetches:
             self._task.cancel()
 
     async def _ask(self) -> None:
-        for flow, port in enumerate(self._ports):
+        waiting = enumerate(self._ports)
+        await together(self._ask_those(waiting) for _ in range(min(_AT_ONCE, len(self._ports))))
+
+    async def _ask_those(self, waiting: Iterator[tuple[int, int]]) -> None:
+        """Take one flow after the other of those that nobody has taken yet."""
+        for flow, port in waiting:
             self.sent += 1
             error, status, body = await _asked(self._netns, self._errand, port)
             if error == "timeout":

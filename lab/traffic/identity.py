@@ -67,7 +67,7 @@ def answer_to(request: bytes) -> bytes | None:
 class Identity:
     """The identities of all flows, and of all fences, of one run of one errand."""
 
-    __slots__ = ("_first", "_heads", "_numbers", "_stem", "flows")
+    __slots__ = ("_first", "_heads", "_stem", "flows")
 
     def __init__(self, nonce: bytes, serial: int, first: int, flows: int) -> None:
         """An identity as ``IdentityRegistry.issue`` makes it.
@@ -81,12 +81,15 @@ class Identity:
         self.flows = flows
         self._first = first
         self._stem = f"{nonce.hex()} {serial:08x}".encode()
-        self._numbers: dict[bytes, int] = {}
-        self._heads = {kind.value + self._stem: kind for kind in Kind}
+        self._heads = {self.stem(kind): kind for kind in Kind}
+
+    def stem(self, kind: Kind) -> bytes:
+        """What all tokens of one kind begin with: everything up to the number."""
+        return kind.value + self._stem
 
     def token(self, kind: Kind, number: int) -> bytes:
         """The token of a flow, or of a fence, by its number."""
-        return b"%s%s%08x" % (kind.value, self._stem, number)
+        return b"%s%08x" % (self.stem(kind), number)
 
     def read(self, payload: bytes) -> tuple[Kind, int] | None:
         """What the token at the head of ``payload`` says: its kind, and the number of its flow or fence.
@@ -96,19 +99,13 @@ class Identity:
         kind = self._heads.get(payload[:_NUMBER_AT])
         if kind is None:
             return None
-        written = payload[_NUMBER_AT:TOKEN_BYTES]
-        number = self._numbers.get(written)
-        if number is not None:  # every flow is seen several times
-            return kind, number
         try:
-            digits = unhexlify(written)
+            digits = unhexlify(payload[_NUMBER_AT:TOKEN_BYTES])
         except NotHexadecimalError:
             return None
         number = int.from_bytes(digits, "big")
         if len(digits) != 4 or (number >= self.flows and kind is not Kind.FENCE):
             return None
-        if number < self.flows:
-            self._numbers[written] = number
         return kind, number
 
     def sequence(self, flow: int) -> int:

@@ -1,6 +1,7 @@
 """Which frames a tap keeps: a filter that the kernel runs before a frame costs buffer space and a system call.
 
-Owns: ``INTEREST`` and ``NOTHING``, programs of the classic BPF (Documentation/networking/filter.rst in Linux).
+Owns: ``INTEREST``, ``SEGMENTS`` and ``NOTHING``, programs of the classic BPF (Documentation/networking/filter.rst in
+Linux).
 Must not: pass over anything that ``match`` would take. What it lets through may still be nobody's.
 
 Kept are, of IPv4 and IPv6: TCP with SYN or RST, SCTP, UDP and ICMP echo with a token, and ICMP errors. Not kept are the
@@ -16,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["INTEREST", "NOTHING"]
+__all__ = ["INTEREST", "NOTHING", "SEGMENTS"]
 
 # include/uapi/linux/bpf_common.h: class | size | mode, class | operation | source
 _LOAD_BYTE: Final = 0x30
@@ -116,4 +117,8 @@ def _assemble(steps: Sequence[_Step]) -> bytes:
 
 
 INTEREST: Final = _assemble(_STEPS)
+SEGMENTS: Final = _assemble(
+    tuple(_Step(_RETURN, _ALL, label="tcp") if step.label == "tcp" else step for step in _STEPS)
+)
+"""As ``INTEREST``, and every TCP segment."""
 NOTHING: Final = _assemble((_Step(_RETURN, 0),))

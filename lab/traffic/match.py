@@ -18,16 +18,16 @@ unreachable about a reply (that error quotes a reply, not a request).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from operator import itemgetter
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from lab.codec.records import of_rows
+from lab.codec.records import of_columns
 from lab.ip import IPAddress, Protocol
 from lab.kernel.batches import Frame
 from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from lab.traffic.fragments import Reassembly
 from lab.traffic.identity import Identity, Kind
+from lab.traffic.plain import Told, plain_reader
 from lab.verdict.evidence import Direction, Observation, Packet, SeenFrame
 
 __all__ = ["FenceSighting", "Matcher", "Vantage"]
@@ -41,8 +41,6 @@ _PROBE, _FENCE = Kind.PROBE, Kind.FENCE
 _REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
 _IN, _OUT = Direction.IN, Direction.OUT
 
-_AT = [field.name for field in fields(Observation)].index("at")
-
 # Frames are kept until the next run, for whoever wants to look at packets; 10,000 flows that go well have 40,000.
 _KEPT_FRAMES = 65_536
 
@@ -55,8 +53,7 @@ _PORT_UNREACHABLE = {ICMP: (3, 3), ICMPV6: (1, 4)}
 _FINAL_ICMP = {ICMP: frozenset({3, 11, 12}), ICMPV6: frozenset({1, 3, 4})}
 
 
-@dataclass(frozen=True, slots=True)
-class Vantage:
+class Vantage(NamedTuple):
     """Where a tap is: the place and device that observations name, and whether the errand is sent from there.
 
     ``transit`` is a device of a node: what is seen there is on its way, and nothing is settled by it.
@@ -79,6 +76,10 @@ class FenceSighting:
     at: int
 
 
+_Row = tuple[Vantage, Frame, Told, tuple[int, int] | None]
+"""Where and what was seen, what that is, and its type and code if it is of ICMP."""
+
+
 class Matcher:
     """Gathers the observations of one run."""
 
@@ -91,14 +92,13 @@ class Matcher:
             sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
         """
         self.fences: list[FenceSighting] = []
-        self.left_out = 0
-        self._kept: list[tuple[Vantage, Frame, int, Packet]] = []
         self._identity = identity
         self._protocol = protocol
         self._sockets = sockets
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[_Row] = []
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
+        self._read = plain_reader(identity, protocol, None if sockets is None else self._learned)
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
         self._turned_away: set[int] = set()
@@ -109,9 +109,17 @@ class Matcher:
         return len(self._rows)
 
     @property
-    def observations(self) -> list[Observation]:
-        """All observations by time. They are made of rows now: one by one they would cost more than all else here."""
-        return of_rows(Observation, sorted(self._rows, key=itemgetter(_AT)))
+    def observations(self) -> tuple[Observation, ...]:
+        """All observations by time. Made now, of columns: one by one they would cost more than all else here."""
+        if not self._rows:
+            return ()
+        vantages, frames, told, icmp = zip(*sorted(self._rows, key=_time_of), strict=True)
+        flows, packets, *ends = zip(*told, strict=True)
+        places, devices, *_ = zip(*vantages, strict=True)
+        _, outgoing, at = zip(*frames, strict=True)
+        directions = [_OUT if out else _IN for out in outgoing]
+        protocols = [self._protocol] * len(told)
+        return of_columns(Observation, (flows, places, devices, directions, packets, protocols, *ends, at, icmp))
 
     @property
     def unsettled(self) -> int:
@@ -122,37 +130,47 @@ class Matcher:
     def frames(self) -> tuple[SeenFrame, ...]:
         """What was kept, written out: few ever ask for it."""
         return tuple(
-            SeenFrame(
-                flow,
-                vantage.place,
-                vantage.device,
-                _OUT if frame.outgoing else _IN,
-                packet,
-                frame.at_ns,
-                frame.data.hex(),
-            )
-            for vantage, frame, flow, packet in self._kept
+            SeenFrame(told[0], place, device, _OUT if outgoing else _IN, told[1], at, data.hex())
+            for (place, device, *_), (data, outgoing, at), told, _ in self._rows[:_KEPT_FRAMES]
         )
+
+    @property
+    def left_out(self) -> int:
+        """How many frames were too many to be kept."""
+        return max(0, len(self._rows) - _KEPT_FRAMES)
 
     def take(self, vantage: Vantage, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
+        read = self._read
         for frame in frames:
-            datagram = dissect(frame.data)
+            told = read(frame.data)
+            if told:
+                self._record(vantage, frame, told)
+            elif told is None:
+                self._look_closer(vantage, frame)
+
+    def _look_closer(self, vantage: Vantage, frame: Frame) -> None:
+        """Take in one frame of any sort."""
+        datagram = dissect(frame.data)
+        if datagram is None:
+            whole = self._fragments.take(vantage.place, vantage.device, frame)
+            datagram = None if whole is None else dissect(whole)
             if datagram is None:
-                whole = self._fragments.take(vantage.place, vantage.device, frame)
-                datagram = None if whole is None else dissect(whole)
-                if datagram is None:
-                    continue
-            if datagram.protocol == UDP:
-                found = self._udp(datagram)
-            elif datagram.protocol == TCP:
-                found = self._tcp(vantage, frame.outgoing, datagram)
-            elif datagram.protocol == SCTP:
-                found = self._sctp(vantage, frame.outgoing, datagram)
-            else:
-                found = self._icmp(vantage, frame, datagram)
-            if found is not None:
-                self._record(vantage, frame, datagram, *found)
+                return
+        if datagram.protocol == UDP:
+            found = self._udp(datagram)
+        elif datagram.protocol == TCP:
+            found = self._tcp(vantage, frame.outgoing, datagram)
+        elif datagram.protocol == SCTP:
+            found = self._sctp(vantage, frame.outgoing, datagram)
+        else:
+            found = self._icmp(vantage, frame, datagram)
+        if found is not None:
+            near, far = (datagram.source, datagram.source_port), (datagram.destination, datagram.destination_port)
+            self._record(vantage, frame, (*found, *near, *far), datagram.icmp)
+            heard = vantage.is_sender and not (frame.outgoing or vantage.transit)
+            if heard and datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]:
+                self._turned_away.add(found[0])
 
     def _udp(self, datagram: Datagram) -> tuple[int, Packet] | None:
         if self._protocol is not Protocol.UDP:
@@ -241,37 +259,24 @@ class Matcher:
     def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
         return None if flow is None else (flow, packet)
 
-    def _record(self, vantage: Vantage, frame: Frame, datagram: Datagram, flow: int, packet: Packet) -> None:
-        self._rows.append(
-            (
-                flow,
-                vantage.place,
-                vantage.device,
-                _OUT if frame.outgoing else _IN,
-                packet,
-                self._protocol,
-                datagram.source,
-                datagram.source_port,
-                datagram.destination,
-                datagram.destination_port,
-                frame.at_ns,
-                datagram.icmp,
-            )
-        )
-        if len(self._kept) < _KEPT_FRAMES:
-            self._kept.append((vantage, frame, flow, packet))
-        else:
-            self.left_out += 1
+    def _record(self, vantage: Vantage, frame: Frame, told: Told, icmp: tuple[int, int] | None = None) -> None:
+        kept = frame if len(self._rows) < _KEPT_FRAMES else frame._replace(data=b"")
+        self._rows.append((vantage, kept, told, icmp))
         if frame.outgoing or vantage.transit:
             return
+        flow, packet = told[:2]
         if packet is _REQUEST:
             self._arrived.add(flow)
         elif not vantage.is_sender:
             return
         elif packet is _REPLY:
             self._replied.add(flow)
-        elif packet is _RESET or (datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]):
+        elif packet is _RESET:
             self._turned_away.add(flow)
+
+
+def _time_of(row: _Row) -> int:
+    return row[1].at_ns
 
 
 def _is_syn(quoted: Datagram) -> bool:

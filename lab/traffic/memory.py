@@ -6,7 +6,7 @@ Must not: change a table.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.codec.records import of_rows
+from lab.codec.records import of_columns
 from lab.ip import Family
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
@@ -37,7 +37,7 @@ class Memory:
                 lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
             replies = lookup.replies(dialled, ports)
             rows += ((flow, node, *reply[1:]) for flow, reply in enumerate(replies) if reply is not None)
-        return tuple(of_rows(TrackedFlow, rows))
+        return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
 
     def entries(self, errand: Errand) -> Iterator[TableEntry]:
         """Everything that the nodes remember of the errand's family and protocol.

@@ -12,6 +12,7 @@ has not arrived by then never will); when they are back and still nothing has mo
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -21,12 +22,14 @@ from lab.garbage import uncollected
 from lab.ip import Family, Protocol
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
+from lab.plan.dialogue import Dialogue
 from lab.plan.errand import MOST_FOLLOWED, STACK, Errand
 from lab.plan.model import Plan
 from lab.scenario.model import Manner
 from lab.timing import Deadline, together
 from lab.traffic.associations import Associations
 from lab.traffic.connect import Dialogues, has_sctp
+from lab.traffic.conversation import Conversation
 from lab.traffic.craft import first_packets
 from lab.traffic.http import Fetches
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
@@ -41,6 +44,7 @@ from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
 from lab.verdict.evidence import Capture, Evidence, TraceStep
+from lab.verdict.segments import Spoken
 
 __all__ = ["Runner"]
 
@@ -89,6 +93,7 @@ class Runner:
         self._associations: Associations | None = None
         self._stacks = Stacks(netns_by_name)
         self._seen: Matcher | None = None
+        self._dialogues = 0
 
     async def open(self) -> None:
         """Open every responder, and every tap that does not stand yet, once for the lab's life.
@@ -156,6 +161,37 @@ class Runner:
             with uncollected():
                 return await self._run(errand, trace=trace)
 
+    async def converse(self, dialogue: Dialogue) -> Spoken:
+        """Hold a dialogue by crafted segments. Runs wait for each other.
+
+        Raises:
+            InternalError: a side of it has no tap, or the runner is not open.
+            CapabilityError: the kernel has no nf_tables.
+        """
+        if self._watch is None or self._responders is None:
+            raise InternalError("the runner is not open; open() comes before converse()")
+        errand = dialogue.there
+        family = Family.of(errand.destination)
+        meters = {node: self._meters[node, family] for node in errand.nodes}
+        async with self._lock:
+            await together(meter.begin(errand) for meter in meters.values())
+            (port,) = self._source_ports(errand)
+            self._dialogues += 1
+            conversation = Conversation(
+                dialogue,
+                identity=self._identities.issue(1),
+                serial=self._dialogues,
+                port=port,
+                netns_by_name=self._netns_by_name,
+                plan=self._plan,
+                watch=self._watch,
+                responders=self._responders,
+            )
+            spoken = await conversation.hold()
+            counts = await together(meter.end() for meter in meters.values())
+        uncounted = tuple(node for node, meter in meters.items() if not meter.is_whole)
+        return replace(spoken, counts=tuple(chain.from_iterable(counts)), uncounted=uncounted)
+
     async def _run(self, errand: Errand, *, trace: bool) -> Evidence:
         started = time.monotonic()
         family = Family.of(errand.destination)
@@ -177,7 +213,7 @@ class Runner:
         counts = await together(meter.end() for meter in meters.values())
         return Evidence(
             sent=turns.sending.sent,
-            observations=tuple(turns.matcher.observations),
+            observations=turns.matcher.observations,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),

@@ -21,7 +21,7 @@ from lab.traffic.responder import Responders
 from lab.traffic.watch import AnyTap, Watch
 from lab.verdict.evidence import ConnectReport, TapLoss
 
-__all__ = ["Sending", "Turns"]
+__all__ = ["Sending", "Turns", "one_cpu"]
 
 _FENCE_SECONDS: Final = 1.0
 
@@ -82,7 +82,7 @@ class Turns:
             What was still awaited when the deadline passed; empty when nothing was.
         """
         self._watch.discard()
-        with _one_cpu() as self.unpinned:
+        with one_cpu() as self.unpinned:
             while not self._settled:
                 if deadline.passed:
                     return self._awaited()
@@ -148,7 +148,7 @@ class Turns:
 
 
 @contextmanager
-def _one_cpu() -> Iterator[str]:
+def one_cpu() -> Iterator[str]:
     """Keep this thread on the CPU it is on. Yields why that is not possible; empty when it is.
 
     What a softirq could not finish waits on the backlog of the CPU that sent it. A fence sent from another CPU could

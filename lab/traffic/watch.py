@@ -7,7 +7,7 @@ Must not: know flows.
 import select
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from lab.errors import InternalError
@@ -17,7 +17,7 @@ from lab.kernel.netns import NetNs
 from lab.kernel.stack import StackTap
 from lab.plan.errand import STACK
 from lab.plan.model import Device, Plan, Role
-from lab.traffic.interest import INTEREST, NOTHING
+from lab.traffic.interest import INTEREST, NOTHING, SEGMENTS
 from lab.verdict.evidence import TapLoss
 
 __all__ = ["AnyTap", "Watch"]
@@ -92,6 +92,18 @@ class Watch:
             for tap in self._on_nodes:
                 tap.attend(INTEREST if wanted else NOTHING)
         self._following = wanted
+
+    @contextmanager
+    def every_segment(self) -> Iterator[None]:
+        """For the length of the block, see all TCP at every device, that of the nodes included."""
+        self.follow(True)
+        try:
+            for tap in self._taps.values():
+                tap.attend(SEGMENTS)
+            yield
+        finally:
+            for tap in self._taps.values():
+                tap.attend(INTEREST)
 
     def room(self, frame_bytes: int) -> int:
         """How many frames of that length fit into every tap's buffer at least."""

@@ -11,7 +11,7 @@ from lab.ip import IPAddress
 from lab.scenario.model import Manner, NodeDevice, Preserved, Shares, SourceExpectation, Spread
 from lab.spread import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_hit_all, flows_to_stick, spread_p_value
 from lab.verdict.case import Case, Findings
-from lab.verdict.flows import Flow
+from lab.verdict.flows import Flow, counted_ends
 from lab.verdict.model import Verdict
 from lab.verdict.rules import Rule, read_all
 from lab.verdict.words import amount, endpoint, listed
@@ -72,8 +72,8 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
         findings.wrong_overall.append(
             f"{count.node} masqueraded {amount(count.packets, 'packet')} for {amount(len(case.flows), 'flow')}"
         )
-    addresses = Counter(flow.arrivals[0].source for flow in case.arrived)
-    seen = Counter({str(address): count for address, count in addresses.items()})
+    sources = counted_ends([(flow.arrivals[0].source, 0) for flow in case.arrived])
+    seen = Counter({str(address): count for (address, _), count in sources.items()})
     return findings.settle(
         case,
         "source",

@@ -49,6 +49,7 @@ class Case:
         evidence: as recorded.
         flows: every flow of the errand, in order.
         fates: what became of each.
+        arrived: the flows that reached a pod, or several.
         disagreements: where taps contradict sockets or connection tracking, by flow number.
         doubts: why the evidence as a whole is not to be relied on.
         silence: why it proves nothing that a flow was not seen again.
@@ -59,14 +60,10 @@ class Case:
     evidence: Evidence
     flows: tuple[Flow, ...]
     fates: tuple[Fate, ...]
+    arrived: tuple[Flow, ...]
     disagreements: dict[int, str]
     doubts: tuple[str, ...]
     silence: tuple[str, ...]
-
-    @property
-    def arrived(self) -> tuple[Flow, ...]:
-        """The flows that reached a pod, or several."""
-        return tuple(flow for flow in self.flows if flow.arrivals)
 
     def position(self, key: str) -> Position:
         """Where the author wrote that expectation; the whole of ``expect`` for one that was not written."""
@@ -142,6 +139,7 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
         evidence,
         flows,
         fates,
+        tuple([flow for flow in flows if flow.arrivals]),
         disagreements,
         tuple(_doubts(errand, evidence, flows)),
         () if _dropped_by_a_stack(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),

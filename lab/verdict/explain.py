@@ -68,7 +68,12 @@ def briefly(verdict: ProbeVerdict) -> tuple[str, ...]:
 
 
 def command(verdict: ProbeVerdict) -> tuple[str, str]:
-    """The command that runs this probe alone, quoted for a shell: the run, and the option that names the probe."""
+    """The command that runs this probe alone, quoted for a shell: the run, and the option that names the probe.
+
+    A probe of a Python test is run by its test, and has no option.
+    """
+    if verdict.again:
+        return verdict.again, ""
     probe = verdict.probe
     told = "".join(f" {shlex.quote(option)}" for option in verdict.options)
     return f"proxylab run {shlex.quote(probe.position.file)}{told}", f"--probe {_quoted(probe.name)}"
@@ -77,8 +82,8 @@ def command(verdict: ProbeVerdict) -> tuple[str, str]:
 def _reproduce(verdict: ProbeVerdict) -> list[str]:
     """The command in one line, or in two that a shell reads as one."""
     run, option = command(verdict)
-    line = f"{_INDENT}reproduce: {run} {option}"
-    return [line] if len(line) <= WIDTH else [f"{_INDENT}reproduce: {run} \\", f"{_INDENT * 3}{option}"]
+    line = f"{_INDENT}reproduce: {run} {option}".rstrip()
+    return [line] if len(line) <= WIDTH or not option else [f"{_INDENT}reproduce: {run} \\", f"{_INDENT * 3}{option}"]
 
 
 def _quoted(name: str) -> str:

@@ -8,16 +8,18 @@ delivered nor rejected, a copy too many is not a delivery, and a frame that reac
 to somebody else has not arrived, since the pod's stack will not take it.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Any
 
+from lab.codec.records import of_columns
 from lab.ip import IPAddress
 from lab.plan.errand import STACK, Errand, Receiver
 from lab.verdict.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
 
-__all__ = ["Fate", "Flow", "gather", "hops"]
+__all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
 
 _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
@@ -118,30 +120,27 @@ class Flow:
 def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
     """All flows of the errand, in order. What belongs to none of them is left out (``case`` doubts such evidence)."""
     sorter = _Sorter(errand)
-    seen: defaultdict[int, defaultdict[str, list[Observation]]] = defaultdict(lambda: defaultdict(list))
+    seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
     for observation in evidence.observations:
-        kind = sorter.kind(observation)
+        kind, named = sorter.sorted(observation)
         if kind:
-            seen[observation.flow][kind].append(sorter.named(observation, kind))
-    reports: defaultdict[int, list[ConnectReport]] = defaultdict(list)
+            seen[kind].setdefault(observation.flow, []).append(named)
     for report in evidence.connects:
-        reports[report.flow].append(report)
-    tracked: defaultdict[int, list[TrackedFlow]] = defaultdict(list)
+        seen["reports"].setdefault(report.flow, []).append(report)
     for entry in evidence.tracked or ():
-        tracked[entry.flow].append(entry)
-    flows = []
-    for number in range(errand.flows):
-        kinds: Mapping[str, list[Observation]] = seen.get(number, {})
-        flow = Flow(
-            number,
-            reports=tuple(reports.get(number, ())),
-            tracked=tuple(tracked.get(number, ())),
-            unsendable=bool(evidence.refused_sends) and "departures" not in kinds,
-            places=tuple({arrival.place: None for arrival in kinds.get("arrivals", ())}),
-            **{kind: tuple(observations) for kind, observations in kinds.items()},
-        )
-        flows.append(flow)
-    return tuple(flows)
+        seen["tracked"].setdefault(entry.flow, []).append(entry)
+    columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, errand.flows) for kind, by_flow in seen.items()}
+    columns["number"] = range(errand.flows)
+    columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
+    columns["places"] = [tuple({arrival.place: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
+    return of_columns(Flow, tuple(columns.values()))
+
+
+def _column(by_flow: Mapping[int, list[Any]], flows: int) -> Sequence[tuple[Any, ...]]:
+    """What each flow has of one field."""
+    if not by_flow:
+        return [()] * flows
+    return [tuple(by_flow.get(number, ())) for number in range(flows)]
 
 
 def hops(flow: Flow) -> tuple[Observation, ...]:
@@ -160,6 +159,18 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
     return tuple(sorted((each for kind in kinds for each in kind), key=lambda observation: observation.at))
 
 
+def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddress, int]]:
+    """How often each address and port occurs, in the order of first occurrence.
+
+    Objects are counted, and then those that are equal: hashing an address costs more than all else about a flow.
+    """
+    by_identity = {(id(address), port): (address, port) for address, port in ends}
+    counted = Counter[tuple[IPAddress, int]]()
+    for identity, count in Counter([(id(address), port) for address, port in ends]).items():
+        counted[by_identity[identity]] += count
+    return counted
+
+
 class _Sorter:
     """Tells which field of a ``Flow`` an observation belongs to."""
 
@@ -175,8 +186,32 @@ class _Sorter:
         for each in errand.receivers:
             receivers[each.name, each.device][each] = receivers[each.namespace, each.device][each] = None
         self._receivers = {where: tuple(there) for where, there in receivers.items()}
+        self._known: dict[tuple[object, ...], tuple[str, str]] = {}
 
-    def kind(self, observation: Observation) -> str:
+    def sorted(self, observation: Observation) -> tuple[str, Observation]:
+        """The name of its field, and the observation with the pod's name as its place.
+
+        What decides about requests and replies is the same for thousands of flows: where it was seen, and the end of
+        the flow that is no port of the sender's. An address stands there by its identity, since its hash costs more
+        than all the rest; equal addresses that are two objects are decided about twice.
+        """
+        packet = observation.packet
+        if packet is Packet.REQUEST:
+            end = (id(observation.destination), observation.destination_port)
+        elif packet is Packet.REPLY:
+            end = (id(observation.source), observation.source_port)
+        else:
+            return self._kind(observation), observation
+        incoming = observation.direction is Direction.IN
+        key = (observation.place, observation.device, incoming, packet is Packet.REQUEST, *end)
+        known = self._known.get(key)
+        if known is None:
+            kind = self._kind(observation)
+            known = self._known[key] = kind, self._named(observation, kind)
+        kind, name = known
+        return kind, observation if name == observation.place else replace(observation, place=name)
+
+    def _kind(self, observation: Observation) -> str:
         """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
         if observation.place in self._nodes and observation.device != STACK:
             return "passages"
@@ -190,15 +225,13 @@ class _Sorter:
             return "answers"
         return ""
 
-    def named(self, observation: Observation, kind: str) -> Observation:
-        """The observation with the pod's name as its place, where that differs from its namespace's."""
+    def _named(self, observation: Observation, kind: str) -> str:
+        """The pod's name where that differs from its namespace's, else the place itself."""
         if kind == "arrivals":
-            name = self._receiver(observation, observation.destination, observation.destination_port)
-        elif kind == "answers":
-            name = self._receiver(observation, observation.source, observation.source_port)
-        else:
-            return observation
-        return observation if name == observation.place else replace(observation, place=name)
+            return self._receiver(observation, observation.destination, observation.destination_port)
+        if kind == "answers":
+            return self._receiver(observation, observation.source, observation.source_port)
+        return observation.place
 
     def _at_sender(self, observation: Observation) -> bool:
         return observation.device == self._device and observation.place in self._sender

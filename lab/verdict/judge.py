@@ -36,7 +36,7 @@ from lab.verdict.arrivals import hits, judge_backends, judge_source, judge_sprea
 from lab.verdict.beside import judge_conntrack, judge_http
 from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.evidence import Evidence
-from lab.verdict.flows import Fate, Flow
+from lab.verdict.flows import Fate, Flow, counted_ends
 from lab.verdict.model import ProbeVerdict, Verdict
 from lab.verdict.passing import judge_last_hop, judge_untranslated
 from lab.verdict.replies import judge_reply
@@ -219,7 +219,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     if not set(case.errand.nodes) <= set(case.evidence.counted):
         return
     dialled = (case.errand.destination, case.errand.port)
-    got = Counter((flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived)
+    got = counted_ends([(flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived])
     counted = Counter[tuple[IPAddress, int] | None]()
     for rule in translations(case.evidence.counts):
         counted[rule.translates_to] += rule.count.packets

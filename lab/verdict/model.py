@@ -86,6 +86,7 @@ class ProbeVerdict:
             rests on it, only the explanation of one. ``None`` where nobody asked for it, or the machine cannot.
         plan: how the lab was laid out, for the explanation.
         options: what the run was told besides file and probe, as its command line spells it.
+        again: the command that runs it again, where it stands in no scenario file.
         bundle: the directory in which the evidence is kept; empty if it is not.
 
     Raises:
@@ -100,6 +101,7 @@ class ProbeVerdict:
     traced: Evidence | None = None
     plan: Plan | None = None
     options: tuple[str, ...] = ()
+    again: str = ""
     bundle: str = ""
 
     def __post_init__(self) -> None:

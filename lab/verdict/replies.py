@@ -4,12 +4,10 @@ Owns: the verdict on ``reply``.
 Must not: judge requests (``judge`` and ``arrivals`` do).
 """
 
-from collections import Counter
-
 from lab.ip import Protocol
 from lab.scenario.model import Manner, Reply
 from lab.verdict.case import Case, Findings
-from lab.verdict.flows import Fate, Flow
+from lab.verdict.flows import Fate, Flow, counted_ends
 from lab.verdict.model import Verdict
 from lab.verdict.telling import told
 from lab.verdict.words import amount, endpoint, listed
@@ -36,7 +34,7 @@ def judge_reply(case: Case, wanted: Reply) -> Verdict:
             findings.missing.append((flow.number, f"{listed(flow.places)} {sent} {errand.sender.name}"))
         elif fate is Fate.CONTRADICTORY:
             findings.doubts.append((flow.number, told(case, flow, fate)))
-        elif any(place not in (answer.place for answer in flow.answers) for place in flow.places):
+        elif set(flow.places).difference([answer.place for answer in flow.answers]):
             findings.doubts.append((flow.number, f"a reply came, but {listed(flow.places)} was not seen to send it"))
         else:
             answered += 1
@@ -77,7 +75,9 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
 
 
 def _replies(case: Case) -> str:
-    sources = Counter((flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies)
+    sources = counted_ends(
+        [(flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies]
+    )
     found = [f"from {endpoint(*source)}" for source, _ in sources.most_common()]
     silent = sum(not flow.replies for flow in case.flows)
     if silent and found:

@@ -106,10 +106,10 @@ def test_the_build_grows_with_the_lab_and_no_faster(record_property: Record) -> 
     assert each[1] <= 2 * each[0], said
 
 
-def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Record) -> None:
-    """Processor time, of all its processes, from the interpreter's start to ``Ready``; a busy machine adds to the wall.
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float, float]:
+    """Medians in ms: a bare interpreter, and a lab process until ``Ready`` by processor time and by the clock.
 
-    Byte code is cached, as it is wherever the package is installed.
+    The processor time is that of all its processes. Byte code is cached, as it is wherever the package is installed.
     """
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
@@ -125,10 +125,25 @@ def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyP
             waited = time.perf_counter() - started
         taken.append((floor, processor_seconds() - before - floor, waited))
     floor, ours, waited = (median(each) * 1000 for each in zip(*taken[1:], strict=True))
+    return floor, ours, waited
+
+
+def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Record) -> None:
+    """By processor time; a busy machine adds to what the clock says."""
+    floor, ours, waited = starts(tmp_path, monkeypatch)
     said = f"an interpreter {floor:.0f} ms, a lab process {ours:.0f} ms of processor time; ready in {waited:.0f} ms"
     record_property("start", said)
     # A machine on which a bare interpreter takes long is a slow one, and is held to its own measure.
     assert ours <= max(250, 4 * floor), said
+
+
+@pytest.mark.budget
+def test_a_lab_process_is_ready_in_a_quarter_of_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Record
+) -> None:
+    _, _, waited = starts(tmp_path, monkeypatch)
+    record_property("start", f"{waited:.0f} ms")
+    assert waited <= 250, waited
 
 
 def processor_seconds() -> float:

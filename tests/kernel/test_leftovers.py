@@ -110,7 +110,7 @@ async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
     found["ended"] = words(await desk.answer(request))
     kept.close()
     assert isinstance(await desk.answer(request), Built)
-    a_file = os.open("/proc/self/stat", os.O_RDONLY)
+    a_file = os.open(__file__, os.O_RDONLY)
     stop = threading.Event()
 
     def stay() -> None:
@@ -134,12 +134,13 @@ def words(answer: object) -> str:
 @BOTH
 def test_a_run_that_leaves_something_fails_and_names_who_made_it(ordinary: bool) -> None:
     found = sandboxed(a_desk_that_leaks, ordinary=ordinary)
+    here = r".*tests/kernel/test_leftovers.py:\d+"
     made = r"descriptor \d+ \(socket:\[\d+\]\), made by .*tests/kernel/test_leftovers.py:\d+"
     assert re.fullmatch(rf"lab 1 was closed and left behind: {made}, in echo-2", found["closed"]), found["closed"]
     assert re.fullmatch(rf"lab 2 was ended and left behind: {made}", found["ended"]), found["ended"]
     assert re.fullmatch(
-        r"all labs were closed and left behind: descriptor \d+ \(/proc/\d+/stat\); "
-        r"thread 'stays', at .*tests/kernel/test_leftovers.py:\d+",
+        rf"all labs were closed and left behind: descriptor \d+ \(.*test_leftovers.py\), made by {here}; "
+        rf"thread 'stays', at {here}",
         found["at large"],
     ), found["at large"]
 

@@ -100,7 +100,7 @@ class FakeSession:
         with self._journal.open("a") as journal:
             journal.write(f"{event}\n")
 
-    def open(self, scenario: Scenario) -> "FakeLab":
+    def open(self, scenario: Scenario, source: str = "") -> "FakeLab":
         if (error := _MEETS.get(scenario.name)) is not None:
             raise error
         self.note(f"open {scenario.name}")
@@ -118,6 +118,9 @@ class FakeLab:
         self._session = session
         self.scenario = scenario
         self.built = Built("iptables v1.8.9 (fake)")
+
+    def add(self, probe: Probe) -> None:
+        self._session.note(f"add {probe.name}")
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         self._session.note(f"{'trace' if trace else 'probe'} {probe.name}")

@@ -122,6 +122,49 @@ def test_table_leaves_out_columns_at_default() -> None:
     assert "icmp" not in data["observations"]
 
 
+def many(count: int) -> Evidence:
+    """Observations at two places, to as many addresses as there are."""
+    ends = [IPv4Address(f"10.1.{number >> 8}.{number & 255}") for number in range(count)]
+    places = ("pod-a", "pod-b")
+    return Evidence(
+        sent=count, observations=tuple(observation(n, place=places[n % 2], destination=ends[n]) for n in range(count))
+    )
+
+
+def test_long_column_of_few_texts_is_spelled() -> None:
+    evidence = many(300)
+    columns = encode(evidence, Evidence)["observations"]
+    assert columns["place"] == {"texts": ["pod-a", "pod-b"], "rows": "ab" * 150}
+    assert columns["device"] == {"texts": ["eth0"], "rows": "a" * 300}
+    assert columns["destination"] == [str(each.destination) for each in evidence.observations], "too many texts"
+    assert columns["source_port"] == [each.source_port for each in evidence.observations], "no texts"
+    assert loads(dumps(evidence, Evidence), Evidence) == evidence
+
+
+def test_short_column_stays_a_list() -> None:
+    assert encode(many(2), Evidence)["observations"]["place"] == ["pod-a", "pod-b"]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"texts": ["10.0.0.1", "nowhere"], "rows": "aba"}, "[1].source: expected an IPv4Address or IPv6Address"),
+        ({"texts": ["10.0.0.1"], "rows": "aab"}, "[2].source: 'b' stands for none of 1 texts"),
+        ({"texts": "a", "rows": "aaa"}, ".source: expected at most 62 texts"),
+        ({"texts": [str(number) for number in range(63)], "rows": "aaa"}, ".source: expected at most 62 texts"),
+        ({"texts": [[]], "rows": "aaa"}, "[0].source: expected an IPv4Address or IPv6Address, found []"),
+        ({"texts": ["10.0.0.1"], "rows": "aa"}, "lists of one length"),
+        ({"texts": ["10.0.0.1"], "rows": ["a"] * 3}, "lists of one length"),
+        ({"texts": ["10.0.0.1"], "rows": "aaa", "more": 1}, "lists of one length"),
+    ],
+)
+def test_misfit_in_a_spelled_column_is_named_by_its_place(column: object, message: str) -> None:
+    columns = encode(many(3), Evidence)["observations"]
+    with pytest.raises(CodecError) as raised:
+        decode(columns | {"source": column}, tuple[Observation, ...])
+    assert message in str(raised.value)
+
+
 def test_constructor_that_does_more_is_run() -> None:
     with pytest.raises(AssertionError, match="the constructor was run"):
         decode({"value": [-1]}, tuple[Checked, ...])

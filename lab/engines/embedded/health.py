@@ -1,7 +1,7 @@
 """Whether a proxy keeps up.
 
 Owns: ``Health``: since when a change has been waiting for each family, and what follows from it.
-Must not: serve HTTP (``control.proxy_server`` does), or wait.
+Must not: serve HTTP (``control.servers`` does), or wait.
 
 As kube-proxy's healthz (pkg/proxy/healthcheck/proxy_health.go): a proxy is stale if a change has waited for twice the
 sync period. It is healthy before its first synchronisation.
@@ -14,7 +14,6 @@ from lab.cluster.objects import Node
 from lab.ip import Family
 
 __all__ = ["Health"]
-
 
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 """The taint of a node that the cluster autoscaler is about to remove."""

@@ -152,9 +152,11 @@ class EmbeddedEngine:
         self._unsubscribe()
         self._stopped = True
         self._wake.set()
-        if self._follower is not None:
-            await self._follower
-        await self._surroundings.close()
+        try:
+            if self._follower is not None:
+                await self._follower
+        finally:
+            await self._surroundings.close()
 
     def _note(self, event: Event) -> None:
         # Pods matter through their EndpointSlices only, and the rest of the cluster not at all.

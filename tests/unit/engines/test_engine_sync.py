@@ -13,9 +13,10 @@ from lab.cluster.objects import Node, Pod
 from lab.cluster.store import Store
 from lab.engines.embedded.pace import Periods
 from lab.engines.embedded.settings import ProxySettings
+from lab.engines.embedded.surroundings import NoSurroundings, Served
 from lab.engines.embedded.sync import EmbeddedEngine
 from lab.engines.protocol import Engine
-from lab.errors import EngineError
+from lab.errors import EngineError, InternalError
 from lab.ip import Family
 from lab.timing import Deadline
 
@@ -71,6 +72,36 @@ def test_changes_are_followed() -> None:
         await engine.wait_synced(store.delete(ECHO.key), soon())
         assert "KUBE-SVC-" not in await engine.dump()
         await engine.stop()
+
+    run(scenario())
+
+
+def test_whatever_ends_its_loop_a_stopped_engine_leaves_nothing_open() -> None:
+    class Failing(NoSurroundings):
+        """What follows the rules breaks at the second synchronisation."""
+
+        def __init__(self) -> None:
+            self.followed, self.closed = 0, False
+
+        async def follow(self, served: Served) -> tuple[str, ...]:
+            self.followed += 1
+            if self.followed > 1:
+                raise InternalError("conntrack cannot be read")
+            return ()
+
+        async def close(self) -> None:
+            self.closed = True
+
+    async def scenario() -> None:
+        store, surroundings = seeded(), Failing()
+        engine = made(store, MemoryLoader(), surroundings=surroundings)
+        await engine.start()
+        store.apply(slice_of(ECHO, A, endpoint(A, 11)))
+        with pytest.raises(InternalError, match="conntrack"):
+            await engine.wait_synced(store.revision, soon())
+        with pytest.raises(InternalError, match="conntrack"):
+            await engine.stop()
+        assert surroundings.closed
 
     run(scenario())
 

@@ -41,7 +41,7 @@ def frame(packet: bytes, *, outgoing: bool = False, at: int = 7) -> Frame:
 
 def seen(
     protocol: Protocol, vantage: Vantage, *frames: Frame, sockets: dict[int, int] | None = None
-) -> list[Observation]:
+) -> tuple[Observation, ...]:
     matcher = Matcher(IDENTITY, protocol, sockets)
     matcher.take(vantage, frames)
     return matcher.observations
@@ -49,9 +49,9 @@ def seen(
 
 def test_an_observation_says_what_was_seen_where_when_and_as_whom() -> None:
     packet = udp(IDENTITY.token(Kind.PROBE, 3))
-    assert seen(Protocol.UDP, POD, frame(packet)) == [
-        Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Protocol.UDP, A, 1024, B, 80, 7)
-    ]
+    assert seen(Protocol.UDP, POD, frame(packet)) == (
+        Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Protocol.UDP, A, 1024, B, 80, 7),
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_the_sender_hears_of_a_tcp_flow(packet: bytes, expected: Packet) ->
     ],
 )
 def test_what_belongs_to_no_tcp_flow_is_passed_over(packet: bytes) -> None:
-    assert seen(Protocol.TCP, SENDER, frame(packet)) == []
+    assert seen(Protocol.TCP, SENDER, frame(packet)) == ()
 
 
 def ip6(protocol: int, rest: bytes) -> bytes:
@@ -117,17 +117,17 @@ def test_a_reset_counts_where_it_is_heard_by_the_sender_and_where_the_pod_utters
     reset = tcp(RST | ACK, 0, IDENTITY.sequence(3) + 1)
     assert len(seen(Protocol.TCP, SENDER, frame(reset))) == 1
     assert len(seen(Protocol.TCP, POD, frame(reset, outgoing=True))) == 1
-    assert seen(Protocol.TCP, SENDER, frame(reset, outgoing=True)) == []
-    assert seen(Protocol.TCP, POD, frame(reset)) == []
+    assert seen(Protocol.TCP, SENDER, frame(reset, outgoing=True)) == ()
+    assert seen(Protocol.TCP, POD, frame(reset)) == ()
 
 
 def test_the_sender_s_own_reset_of_an_unasked_syn_ack_is_passed_over() -> None:
-    assert seen(Protocol.TCP, SENDER, frame(tcp(RST, IDENTITY.sequence(3) + 1), outgoing=True)) == []
+    assert seen(Protocol.TCP, SENDER, frame(tcp(RST, IDENTITY.sequence(3) + 1), outgoing=True)) == ()
 
 
 def test_an_icmp_error_about_a_reply_is_the_sender_s_own_and_passed_over() -> None:
     about_reply = icmp(3, 3, udp(IDENTITY.token(Kind.REPLY, 3)))
-    assert seen(Protocol.UDP, SENDER, frame(about_reply, outgoing=True)) == []
+    assert seen(Protocol.UDP, SENDER, frame(about_reply, outgoing=True)) == ()
     assert len(seen(Protocol.UDP, SENDER, frame(icmp(3, 3, udp(IDENTITY.token(Kind.PROBE, 3)))))) == 1
 
 
@@ -135,7 +135,7 @@ def test_a_number_that_the_kernel_chose_is_learned_at_the_sender_only() -> None:
     matcher = Matcher(IDENTITY, Protocol.TCP, {1024: 2})
     syn = tcp(SYN, 123456, sport=1024)
     matcher.take(POD, [frame(syn)])
-    assert matcher.observations == [], "a tuple is no identity"
+    assert matcher.observations == (), "a tuple is no identity"
     matcher.take(SENDER, [frame(syn, outgoing=True)])
     rewritten = tcp(SYN, 123456, sport=40000)
     matcher.take(POD, [frame(rewritten), frame(tcp(SYN | ACK, 9, 123457), outgoing=True)])
@@ -169,7 +169,7 @@ def test_fences_are_sighted_where_they_come_in() -> None:
     matcher.take(SENDER, [frame(icmp(8, 0, token), outgoing=True), frame(icmp(0, 0, token, A), at=9)])
     matcher.take(POD, [frame(icmp(8, 0, token)), frame(icmp(0, 0, IDENTITY.token(Kind.PROBE, 3)))])
     assert matcher.fences == [FenceSighting(6, True, "client", A, 9), FenceSighting(6, False, "echo", B, 7)]
-    assert matcher.observations == []
+    assert matcher.observations == ()
 
 
 def test_what_is_seen_on_its_way_through_a_node_settles_nothing() -> None:

@@ -1,0 +1,263 @@
+"""The lab of a Python test: for what YAML should not say, beside the scenarios and with the same report.
+
+Owns: the fixtures ``lab`` and ``lab_factory``, the marker ``lab``, and ``Lab``, which a test talks to.
+Must not: judge; a probe is held against its expectation as one of a scenario file is.
+"""
+
+import inspect
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pytest
+
+from lab.engines.names import ENGINES, mode_of, version_of
+from lab.errors import ScenarioError
+from lab.pytest_plugin.fixtures import explanation, in_its_own_words, record, warn, why_skipped
+from lab.pytest_plugin.options import engines
+from lab.scenario.model import Position, Scenario
+
+if TYPE_CHECKING:
+    from lab.bundles import Shelf
+    from lab.messages import Executed
+    from lab.plan.dialogue import Turn
+    from lab.scenario.model import Probe
+    from lab.session import OpenLab, Session
+    from lab.verdict.model import ProbeVerdict
+    from lab.verdict.segments import Spoken
+
+__all__ = ["MARKER", "Lab", "LabFactory", "lab", "lab_engine", "lab_factory", "parametrize_engines"]
+
+MARKER: Final = "lab"
+
+
+class LabFactory(Protocol):
+    """What the fixture ``lab_factory`` is."""
+
+    def __call__(self, scenario: str | Path, *, case: str = "") -> "Lab":
+        """Build the lab of a scenario and return it.
+
+        Args:
+            scenario: a file, looked for beside the test, or the text of one.
+            case: the id of the case that is meant, where the scenario has a matrix.
+        """
+
+
+class Lab:
+    """A lab that stands while a test runs.
+
+    Example:
+        >>> def test_echo(lab):  # with @pytest.mark.lab("echo.lab.yaml")
+        ...     lab.probe("client", to={"service": "echo", "via": "clusterIP"}, expect={"outcome": "rejected"})
+    """
+
+    def __init__(
+        self, stands: "OpenLab", text: str, *, engine: str, item: pytest.Item, shelf: "Shelf | None", case: str
+    ) -> None:
+        self._stands = stands
+        self._text = text
+        self._engine = engine
+        self._item = item
+        self._shelf = shelf
+        self._case = case
+        self._probes = 0
+
+    @property
+    def scenario(self) -> Scenario:
+        """What it was built for."""
+        return self._stands.scenario
+
+    def probe(
+        self,
+        sender: str | Mapping[str, object],
+        *,
+        to: Mapping[str, object],
+        expect: Mapping[str, object],
+        send: Mapping[str, object] | None = None,
+        name: str = "",
+        check: bool = True,
+    ) -> "ProbeVerdict":
+        """Send a probe, written as in YAML, and judge what was seen.
+
+        Args:
+            sender: ``from``: a name, or a mapping.
+            to: the target.
+            expect: what must hold.
+            send: what is sent.
+            name: what the report calls it; by default, the test's name.
+            check: fail the test, in the words of a scenario's probe, unless all of it holds. Without, the verdict is
+                for the test to look at.
+        """
+        from lab.verdict.model import Judgement  # noqa: PLC0415 - a run's own room
+
+        probe = self._probe(_caller(), {"from": sender, "to": to, "expect": expect, "send": send}, name)
+        with in_its_own_words(""):
+            self._stands.add(probe)
+            verdict = self._settled(self._stands.probe(probe))
+        record(self._item, self._stands, self._engine, verdict)
+        if check and verdict.overall is Judgement.SKIP:
+            pytest.skip(why_skipped(verdict))
+        if check and verdict.overall is not Judgement.PASS:
+            pytest.fail(explanation(verdict), pytrace=False)
+        return verdict
+
+    def trace(
+        self, sender: str | Mapping[str, object], *, to: Mapping[str, object], send: Mapping[str, object] | None = None
+    ) -> tuple[str, ...]:
+        """Send one packet and tell its way through every rule, as ``proxylab trace`` does."""
+        from lab.verdict.journey import journey  # noqa: PLC0415 - a run's own room
+
+        probe = self._probe(_caller(), {"from": sender, "to": to, "expect": _NOTHING_IN_PARTICULAR, "send": send})
+        with in_its_own_words(""):
+            self._stands.add(probe)
+            return tuple(journey(*self._stands.trace(probe)))
+
+    def dialogue(
+        self, sender: str | Mapping[str, object], server: str, turns: "Sequence[Turn]", *, to: Mapping[str, object]
+    ) -> "Spoken":
+        """Hold a dialogue of crafted TCP segments, and tell what every tap saw of it.
+
+        Both kernels are kept out of what comes as it should; a segment that reaches the client from where it has not
+        dialled finds the client's kernel, which resets it.
+
+        Args:
+            sender: ``from``, the client: a pod or an outside host.
+            server: the pod or outside host that answers. It must be the one that the proxy chooses.
+            turns: ``client(…)`` and ``server(…)`` of ``lab.plan.dialogue``, in order.
+            to: whom the client dials.
+
+        Raises:
+            pytest.fail.Exception: a turn could not be said, or a tap cannot vouch for what it has not seen.
+        """
+        send = {"protocol": "TCP", "as": "packet"}
+        probe = self._probe(_caller(), {"from": sender, "to": to, "expect": _NOTHING_IN_PARTICULAR, "send": send})
+        with in_its_own_words(""):
+            spoken = self._stands.converse(probe, server, turns)
+        if spoken.doubts:
+            pytest.fail(f"{probe.position}: dialogue of {spoken.client} and {server}\n{spoken}", pytrace=False)
+        return spoken
+
+    def execute(self, place: str, *argv: str) -> "Executed":
+        """Run a command in a node, pod or outside host, and wait for its end."""
+        with in_its_own_words(""):
+            return self._stands.execute(place, *argv)
+
+    def _probe(self, place: tuple[str, int], written: Mapping[str, object], name: str = "") -> "Probe":
+        """The probe of a call, with the same checks as if it stood in the file. Raises ``pytest.fail.Exception``."""
+        from lab.scenario.load import parse_with_probes  # noqa: PLC0415 - pydantic, for those who have scenarios
+
+        self._probes += 1
+        file, line = place
+        words = name or self._item.name.partition("[")[0].removeprefix("test_").replace("_", " ")
+        entry = {"name": words, **{key: value for key, value in written.items() if value is not None}}
+        with in_its_own_words(""):
+            whole = parse_with_probes(self._text, self.scenario.file, [entry], Position(file, line, 1))
+        return _case(whole, self._engine, self._case).probes[0]
+
+    def _settled(self, verdict: "ProbeVerdict") -> "ProbeVerdict":
+        from dataclasses import replace  # noqa: PLC0415
+
+        options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
+        verdict = replace(verdict, again=f"pytest {shlex.quote(self._item.nodeid)}{options}")
+        if self._shelf is None:
+            return verdict
+        name = f"{self._item.name} {self._probes}"
+        evidence = partial(self._stands.bundle, verdict)
+        return self._shelf.settle(verdict, self._engine, evidence, partial(warn, self._item), name)
+
+
+_NOTHING_IN_PARTICULAR: Final[Mapping[str, object]] = {"outcome": "delivered", "source": "preserved"}
+
+
+@pytest.fixture
+def lab_engine(pytestconfig: pytest.Config) -> str:
+    """The engine of a Python test's labs; each of them, where several run."""
+    return engines(pytestconfig)[0]
+
+
+def parametrize_engines(metafunc: pytest.Metafunc) -> None:
+    """Let a test that has a lab run on every engine that was asked for."""
+    chosen = engines(metafunc.config)
+    if "lab_engine" in metafunc.fixturenames and len(chosen) > 1:
+        metafunc.parametrize("lab_engine", chosen, ids=[engine.replace("/", ".") for engine in chosen])
+
+
+@pytest.fixture
+def lab_factory(
+    request: pytest.FixtureRequest,
+    lab_sessions: "Callable[[str], Session]",
+    lab_engine: str,
+    lab_shelf: "Shelf | None",
+) -> Iterator[LabFactory]:
+    """Builds labs for a Python test, one at a time: the next one takes the place of the one before."""
+    with ExitStack() as stack:
+
+        def build(scenario: str | Path, *, case: str = "") -> Lab:
+            stack.close()
+            with in_its_own_words(""):
+                text, file = _read(scenario, request.path)
+                chosen = _case(_parsed(text, file), lab_engine, case)
+                stands = lab_sessions(lab_engine).open(chosen, text)
+            stack.enter_context(closing(stands))
+            return Lab(stands, text, engine=lab_engine, item=request.node, shelf=lab_shelf, case=case)
+
+        yield build
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, lab_factory: LabFactory) -> Lab:
+    """The lab of the scenario that the marker names: ``@pytest.mark.lab("x.lab.yaml")``."""
+    marker = request.node.get_closest_marker(MARKER)
+    if marker is None:
+        pytest.fail(
+            'the fixture "lab" needs a scenario: mark the test with @pytest.mark.lab("FILE.lab.yaml"), '
+            'or use the fixture "lab_factory"',
+            pytrace=False,
+        )
+    arguments: Any = marker.args
+    return lab_factory(*arguments, **marker.kwargs)
+
+
+def _read(scenario: str | Path, test: Path) -> tuple[str, str]:
+    """The text of a scenario, and the name of its file; text in a test is called after the test."""
+    from lab.scenario.load import read_text  # noqa: PLC0415
+
+    if isinstance(scenario, str) and "\n" in scenario:
+        return inspect.cleandoc(scenario), f"{os.path.relpath(test)}:scenario"
+    path = Path(os.path.relpath(test.parent / scenario))
+    return read_text(path), str(path)
+
+
+def _parsed(text: str, file: str) -> Scenario:
+    from lab.scenario.load import parse_scenario  # noqa: PLC0415
+
+    return parse_scenario(text, file)
+
+
+def _case(scenario: Scenario, engine: str, case: str) -> Scenario:
+    """The one case of a scenario, or that with this id. Raises ``ScenarioError``; skips for want of a mode."""
+    from lab.scenario.cases import cases  # noqa: PLC0415
+
+    known = cases(scenario, mode_of(engine), version_of(engine))
+    if not known:
+        pytest.skip(f"{scenario.file} has no case for {mode_of(engine)}")
+    fitting = [each for each in known if case in (each.case.id, "")]
+    if len(fitting) != 1:
+        ids = ", ".join(repr(each.case.id) for each in known)
+        asked = f"no case {case!r}" if case else f"{len(known)} cases"
+        raise ScenarioError([f"{scenario.file}: there is {asked} in its matrix; say case=… with one of {ids}"])
+    return fitting[0]
+
+
+def _caller() -> tuple[str, int]:
+    """File and line of the test that called a method of ``Lab``: there its probe stands."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame.f_back if frame else None
+    if frame is None:
+        return "", 1
+    return os.path.relpath(frame.f_code.co_filename), frame.f_lineno

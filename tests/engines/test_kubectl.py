@@ -1,0 +1,56 @@
+"""kubectl, a client of Kubernetes' own, against the lab's API server."""
+
+import asyncio
+import shutil
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+from sandboxed import sandboxed
+
+from lab.cluster.objects import Namespace, Node, Pod
+from lab.cluster.store import Store
+from lab.control.apiserver import API_PORT, ApiServer
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import make_netns
+from lab.timing import Deadline
+
+KUBECTL = ("kubectl", "--server", f"http://127.0.0.1:{API_PORT}", "--cache-dir", "/run/kubectl")
+POD = Pod(name="p", node_name="node-a", addresses=(ip_address("10.244.0.5"),), ready=False)
+
+
+async def asked(launcher: Launcher) -> list[str]:
+    netns = make_netns("node-a")
+
+    async def run(*words: str) -> str:
+        done = await launcher.run(netns, words, place="k", deadline=Deadline.after(30))
+        return done.stdout.decode() or done.stderr.decode()
+
+    await run("ip", "link", "set", "lo", "up")
+    store = Store()
+    for thing in (Namespace(name="default"), Node(name="node-a"), POD):
+        store.apply(thing)
+    api = ApiServer(store)
+    await api.listen(netns)
+    try:
+        said = [await run(*KUBECTL, "get", "nodes,pods", "-A", "-o", "name")]
+        waiting = asyncio.create_task(run(*KUBECTL, "wait", "--for=condition=Ready", "pod/p", "--timeout=20s"))
+        watching = asyncio.create_task(run("timeout", "5", *KUBECTL, "get", "pods", "-w", "-o", "name"))
+        await asyncio.sleep(1)  # both have listed by then, or list what they then would have been told
+        store.apply(replace(POD, ready=True))
+        said.append(await waiting)
+        store.delete(POD.key)
+        said.append(await watching)
+        return said
+    finally:
+        await api.close()
+        launcher.forget(["k"])
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+def test_get_watch_and_wait() -> None:
+    listed, waited, watched = sandboxed(asked)
+    assert listed.split() == ["node/node-a", "pod/p"]
+    assert waited == "pod/p condition met\n"
+    assert watched.split()[:1] == ["pod/p"]
+    assert len(watched.split()) >= 2

@@ -1,0 +1,134 @@
+"""The lab of Python tests, on a kernel: what a dialogue shows, and that it can show the opposite."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from sandboxed import ROOT
+
+from lab.engines.names import ENGINES
+from lab.engines.protocol import EngineChoice
+from lab.errors import ScenarioError
+from lab.plan.dialogue import Turn, client, server
+from lab.scenario.load import parse_with_probes
+from lab.scenario.model import Position
+from lab.session import Session
+from lab.verdict.segments import Spoken
+
+OUT_OF_WINDOW = "scenarios/bugs/test_74839_segment_out_of_window.py"
+# Run from a checkout that is not installed, pytest knows the plugin by nobody.
+PLUGIN = () if "proxylab" in entry_points(group="pytest11").names else ("-p", "lab.pytest_plugin")
+HANDSHAKE = (client("SYN"), server("SYN ACK"), client("ACK"))
+
+WORLD = """
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: world}
+spec:
+  network: {families: [FAMILIES]}
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    echo: {nodes: [node-b], labels: {app: echo}, ports: [8080]}
+    other: {nodes: [node-b]}
+    client: {nodes: [node-a]}
+    shared: {nodes: [node-a], hostNetwork: true}
+  hosts: {outside: {}}
+  probes: []
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {type: NodePort, selector: {app: echo}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}
+"""
+
+
+def converse(sender: str, answers: str, turns: tuple[Turn, ...], families: str = "IPv4", **to: str) -> Spoken:
+    probe = {
+        "name": "a dialogue",
+        "from": sender,
+        "to": {"service": "echo", "via": "clusterIP", **to},
+        "send": {"as": "packet"},
+        "expect": {"outcome": "delivered", "source": "preserved"},
+    }
+    text = WORLD.replace("FAMILIES", families)
+    scenario = parse_with_probes(text, "world.lab.yaml", [probe], Position("test.py", 1, 1))
+    with Session(EngineChoice(ENGINES[0])) as session:
+        return session.open(scenario, text).converse(scenario.probes[0], answers, turns)
+
+
+def run_out_of_window(path: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--lab-no-bundles", OUT_OF_WINDOW, *PLUGIN],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([path, str(ROOT)] if path else [str(ROOT)])},
+    )
+
+
+@pytest.mark.parametrize("families", ["IPv4", "IPv6"])
+def test_a_handshake_crosses_the_proxy_and_no_kernel_interferes(families: str) -> None:
+    spoken = converse("client", "echo", (*HANDSHAKE, client("PSH ACK", "hello"), server("FIN ACK", "bye")), families)
+    assert spoken.doubts == ""
+    assert [each.words for each in spoken.arrived("echo")] == ["SYN", "ACK", "PSH ACK, 5 bytes"], str(spoken)
+    assert [each.words for each in spoken.arrived("client")] == ["SYN ACK", "FIN ACK, 3 bytes"], str(spoken)
+    assert not any(each.is_reset for each in spoken.segments)
+
+
+def test_who_is_masqueraded_is_answered_by_the_address_that_it_dialled() -> None:
+    spoken = converse("outside", "echo", HANDSHAKE, via="nodePort", node="node-a")
+    assert spoken.doubts == ""
+    (syn, _) = spoken.arrived("echo")
+    (greeting,) = spoken.arrived("outside")
+    assert str(syn.source) == "172.18.0.2", "the node that took it in masquerades it"
+    assert (str(greeting.source), greeting.source_port) == ("172.18.0.2", 30080)
+
+
+def test_a_reset_of_the_server_is_carried() -> None:
+    spoken = converse("client", "echo", (client("SYN"), server("RST ACK")))
+    assert [each.words for each in spoken.resets("client")] == ["RST ACK"]
+
+
+def test_a_server_that_nothing_reaches_stops_the_dialogue_with_words() -> None:
+    spoken = converse("client", "other", HANDSHAKE)
+    assert "turn 2 (server: SYN ACK) could not be said: nothing has reached other" in spoken.doubts
+    assert {each.turn for each in spoken.segments} == {1}
+
+
+def test_half_a_handshake_is_invalid_where_only_its_second_half_is_seen() -> None:
+    """An ACK out of nowhere begins no translation: nothing is there to be undone."""
+    spoken = converse("client", "echo", (client("SYN"), server("SYN ACK"), server("ACK", "stray", ahead=1 << 24)))
+    assert not spoken.arrived("client", 3), str(spoken)
+    assert spoken.rules("--ctstate INVALID") == 1
+
+
+@pytest.mark.parametrize("sender", ["node-a", "shared"])
+def test_a_node_has_no_kernel_that_could_be_kept_out(sender: str) -> None:
+    with pytest.raises(ScenarioError, match=f"'{sender}' is no pod with a network of its own and no outside host"):
+        converse(sender, "echo", HANDSHAKE)
+
+
+def test_the_exhibit_holds_as_it_stands() -> None:
+    done = run_out_of_window()
+    assert done.returncode == 0, done.stdout
+
+
+def test_without_its_rule_the_exhibit_shows_how_a_good_connection_is_reset(tmp_path: Path) -> None:
+    patch = """if "lab.boot" in __import__("sys").orig_argv:
+    from lab.engines.embedded.iptables import fixed
+    whole = fixed.forwarding
+    fixed.forwarding = lambda settings: tuple(rule for rule in whole(settings) if "INVALID" not in str(rule))
+"""
+    (tmp_path / "sitecustomize.py").write_text(patch)
+    done = run_out_of_window(str(tmp_path))
+    assert done.returncode == 1
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "the stray segment reached the client" in done.stdout
+    stray = done.stdout.partition("4. server: ACK, 10000000 ahead")[2].partition("5. client")[0]
+    assert "client/eth0    in   ACK, 21 bytes  10.244.1.10:8080" in stray, "it comes from the pod's own address"
+    assert "echo/eth0      in   RST" in stray, "the client's reset reaches the pod"

@@ -1,0 +1,46 @@
+"""The servers of a node over sockets of this process."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+
+import pytest
+
+from lab.control.http import Answer
+from lab.control.servers import NodeServers, PathHandler
+from lab.kernel.netns import NetNs
+
+PLACE = (IPv4Address("127.0.0.1"), 10256)
+
+
+def saying(status: int) -> PathHandler:
+    return lambda _path: Answer(status)
+
+
+def statuses(monkeypatch: pytest.MonkeyPatch, handlers: Sequence[PathHandler]) -> list[bytes]:
+    """What one place answers while it is served by each of these in turn."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setblocking(False)
+    monkeypatch.setattr("lab.control.servers.listen_inside", lambda *_: listening)
+
+    async def scenario() -> list[bytes]:
+        servers = NodeServers(NetNs("node-a", -1))
+        said = []
+        for handler in handlers:
+            assert await servers.serve({PLACE: handler}) == ()
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n")
+            said.append((await asyncio.wait_for(reader.read(), 5)).split()[1])
+            writer.close()
+            await writer.wait_closed()
+        await servers.close()
+        return said
+
+    return asyncio.run(scenario())
+
+
+def test_a_place_that_passes_to_somebody_else_stays_open_and_answers_as_they_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert statuses(monkeypatch, [saying(200), saying(404)]) == [b"200", b"404"]

@@ -1,0 +1,49 @@
+"""Flows that ask by HTTP, without anybody who answers."""
+
+import asyncio
+
+import pytest
+from fake_lab import verdict_on
+from scenario_cases import front, probe
+
+from lab.kernel.netns import NetNs
+from lab.traffic.http import Fetches
+
+FLOWS = 40
+
+
+def test_whoever_hears_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones hear nothing until all others have been answered; a bounded number is under way at once."""
+    most = under_way = 0
+
+    async def scenario() -> Fetches:
+        others_answered = asyncio.Event()
+
+        async def asked(_netns: object, _errand: object, port: int) -> tuple[str, int, bytes]:
+            nonlocal most, under_way
+            under_way += 1
+            most = max(most, under_way)
+            if port < 5:
+                await others_answered.wait()
+            await asyncio.sleep(0)
+            under_way -= 1
+            if port == FLOWS - 1:
+                others_answered.set()
+            return ("timeout", 0, b"") if port < 5 else ("", 200, b"{}")
+
+        monkeypatch.setattr("lab.traffic.http._asked", asked)
+        errand = verdict_on(probe("p", "c", front())).errand
+        fetches = Fetches(NetNs("c", -1), errand, range(FLOWS))
+        async with asyncio.timeout(5):
+            while fetches.advance():
+                await asyncio.sleep(0)
+        return fetches
+
+    fetches = asyncio.run(scenario())
+    assert len(fetches.answers) == FLOWS - 5
+    assert not fetches.finished
+    assert fetches.abandon()
+    assert {each.flow for each in fetches.answers if each.error == "timeout"} == set(range(5))
+    assert fetches.finished
+    assert 5 < most <= 16
+    assert fetches.sent == FLOWS
