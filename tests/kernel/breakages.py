@@ -231,6 +231,7 @@ BREAKAGES = [
         "translation",
         "lambda scope, endpoint: ()",
         {
+            "bugs/74839-segment-out-of-window": {"a sound connection is carried"},
             "clusterip/headless": {"the Service beside it translates"},
             "clusterip/one-port-over-tcp-and-udp": {
                 "a query over UDP is answered",

@@ -67,6 +67,7 @@ THEMES = {
     "SCTP": "sctp/associations",
     "fragments": "fragments/datagrams-above-the-mtu",
     "each family alone": "families/each-alone",
+    "segment out of its window (74839)": "bugs/74839-segment-out-of-window",
     "two clients with one source port (56903)": "nodeport/two-clients-with-one-port",
     "strict reverse path filtering (cilium 13130)": "wire/strict-reverse-path",
     "node ports on localhost (111840), on": "senders/from-loopback::localhost leads to a pod of the node",
