@@ -5,8 +5,9 @@ Must not: know which packets an engine masquerades.
 
 MASQUERADE takes the first address of global scope on the device by which the packet leaves (nf_nat_masquerade_ipv4
 calls inet_select_addr, net/ipv4/devinet.c), and where that device has none, the first one of the namespace, in the
-order of its devices, ``lo`` first. In IPv6 the source is chosen by RFC 6724 (ipv6_dev_get_saddr, net/ipv6/addrconf.c),
-which comes to the same wherever the device has one global address or none. So a packet that leaves a node by its uplink
+order of its devices, ``lo`` first. In IPv6 the source is chosen by RFC 6724 (ipv6_dev_get_saddr, net/ipv6/addrconf.c):
+the device's own address as well, but where it has none, of all the namespace's the one that has most leading bits in
+common with the destination (rule 8), and only among equals the first. So a packet that leaves a node by its uplink
 bears the node's address; one that goes to a pod of the same node, the gateway's, or the node's where pods are
 unnumbered; and one that goes through the overlay, the VXLAN device's.
 """
@@ -38,7 +39,7 @@ def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4
         raise LookupError(f"a node has no device {device!r}; there are {', '.join(by_kind)}")
     if not devices:
         raise LookupError(f"{node} has no pods, so nothing leaves by a pod device of it")
-    return _selected(plan, namespace, devices[0], family)
+    return _selected(plan, namespace, devices[0], family, _pod_behind(plan, devices[0], node, family))
 
 
 def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:
@@ -54,7 +55,7 @@ def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:
     if any(address.interface.ip == destination for address in namespace.addresses):
         return destination
     route = route_to(namespace, destination)
-    return route.source or _selected(plan, namespace, route.device, Family.of(destination))
+    return route.source or _selected(plan, namespace, route.device, Family.of(destination), destination)
 
 
 def _pod_devices(plan: Plan, node: str) -> list[str]:
@@ -68,8 +69,24 @@ def _pod_devices(plan: Plan, node: str) -> list[str]:
     ]
 
 
-def _selected(plan: Plan, namespace: Namespace, device: str, family: Family) -> IPAddress:
-    """The first address on the device, else the first of all devices, which were made in the order of their indexes."""
+def _pod_behind(plan: Plan, device: str, node: str, family: Family) -> IPAddress | None:
+    """The address of a pod that the device leads to; all pods of a node are of one network."""
+    if device not in _pod_devices(plan, node):
+        return None
+    addresses = (
+        address.interface.ip
+        for link in plan.links
+        for end, other in (link.ends, link.ends[::-1])
+        if end.namespace == node and device in (end.device, end.master)
+        for address in plan.namespace(other.namespace).addresses
+    )
+    return next((each for each in addresses if Family.of(each) is family and not each.is_link_local), None)
+
+
+def _selected(
+    plan: Plan, namespace: Namespace, device: str, family: Family, destination: IPAddress | None
+) -> IPAddress:
+    """The first address on the device, else of all devices, which were made in the order of their indexes."""
     tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
     order = {"lo": 0} | {top.device: top.index for top in tops}
     order |= {end.device: end.index for link in plan.links for end in link.ends if end.namespace == namespace.name}
@@ -81,4 +98,10 @@ def _selected(plan: Plan, namespace: Namespace, device: str, family: Family) -> 
     if not fitting:
         raise LookupError(f"{namespace.name} has no {family} address")
     own = [address for address in fitting if address.device == device]
-    return (own or sorted(fitting, key=lambda address: order[address.device]))[0].interface.ip
+    if own:
+        return own[0].interface.ip
+    borrowed = [address.interface.ip for address in sorted(fitting, key=lambda address: order[address.device])]
+    if destination is None or family is Family.IPV4:
+        return borrowed[0]
+    # Of equals max() gives the first; the fewer bits differ, the more lead in common.
+    return max(borrowed, key=lambda address: -(int(address) ^ int(destination)).bit_length())

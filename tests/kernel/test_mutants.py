@@ -271,10 +271,10 @@ MUTANTS = [
 ]
 
 
-def report_of(scenario: str, mutation: Path | None) -> subprocess.CompletedProcess[str]:
+def report_of(scenarios: list[str], mutation: Path | None) -> subprocess.CompletedProcess[str]:
     path = [str(mutation)] if mutation else []
     return subprocess.run(
-        [sys.executable, "-m", "lab", "run", "-o", "json", str(ROOT / scenario)],
+        [sys.executable, "-m", "lab", "run", "--no-bundles", "-o", "json", *(str(ROOT / each) for each in scenarios)],
         capture_output=True,
         text=True,
         timeout=100,
@@ -283,9 +283,9 @@ def report_of(scenario: str, mutation: Path | None) -> subprocess.CompletedProce
     )
 
 
-def run(scenario: str, mutation: Path | None) -> tuple[int, list[list[dict[str, Any]]]]:
+def run(scenarios: list[str], mutation: Path | None) -> tuple[int, list[list[dict[str, Any]]]]:
     """The exit code, and the probes of each case in the report."""
-    done = report_of(scenario, mutation)
+    done = report_of(scenarios, mutation)
     assert done.stdout, done.stderr
     ran = json.loads(done.stdout)["scenarios"]
     assert [case["fault"] for case in ran] == [None] * len(ran)
@@ -310,7 +310,7 @@ def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path:
         "module.EmbeddedEngine._is_flushed = trusting\n",
         encoding="utf-8",
     )
-    done = report_of(PROXY_IS_GONE, tmp_path)
+    done = report_of([PROXY_IS_GONE], tmp_path)
     (case,) = json.loads(done.stdout)["scenarios"]
     assert [probe["judgement"] for probe in case["probes"]] == ["pass"] * 4
     assert "step 'its rules are flushed': gave up waiting: the rules of the engine are present" in str(case["fault"])
@@ -319,7 +319,7 @@ def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path:
 
 @pytest.mark.parametrize("scenario", sorted({mutant.scenario for mutant in MUTANTS} | {PROXY_IS_GONE}))
 def test_the_scenario_holds_as_it_stands(scenario: str) -> None:
-    status, cases = run(scenario, None)
+    status, cases = run([scenario], None)
     assert [probe["name"] for probes in cases for probe in probes if probe["judgement"] != "pass"] == []
     assert status == 0
 
@@ -328,7 +328,7 @@ def test_the_scenario_holds_as_it_stands(scenario: str) -> None:
 def test_just_what_a_rule_is_for_turns_red_without_it(mutant: Mutant, tmp_path: Path) -> None:
     patch = f"import {mutant.module} as module\nmodule.{mutant.function}\nmodule.{mutant.function} = {mutant.becomes}\n"
     (tmp_path / "sitecustomize.py").write_text(patch, encoding="utf-8")
-    status, cases = run(mutant.scenario, tmp_path)
+    status, cases = run([mutant.scenario], tmp_path)
     assert status == 1
     for probes in cases:
         notices = {name_of(probe): failing(probe) for probe in probes if probe["judgement"] != "pass"}

@@ -13,7 +13,7 @@ from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.scenario.load import parse_scenario
 from lab.scenario.model import Scenario
-from lab.testing import scenario_texts
+from lab.testing.scenarios import scenario_texts
 from lab.verdict.evidence import Evidence
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))

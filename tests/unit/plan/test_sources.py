@@ -5,7 +5,7 @@ from ipaddress import ip_interface
 
 import pytest
 from scenario_cases import node, pods, scenario, two_nodes
-from wires import BASIC, TUNNELLED
+from wires import BASIC, DUAL, TUNNELLED, wire
 
 from lab.ip import Family
 from lab.plan.sources import snat_source
@@ -49,6 +49,12 @@ def test_device_without_address_borrows_the_nodes_first() -> None:
 )
 def test_source_on_other_wires(wire: str, device: str, family: Family, address: str) -> None:
     assert str(snat_source(draw({**BASIC, **TUNNELLED}[wire]), "node-a", device, family)) == address
+
+
+@pytest.mark.parametrize(("family", "address"), [(Family.IPV4, "172.18.0.2"), (Family.IPV6, "fd00:10:244::")])
+def test_device_without_address_borrows_in_ipv6_the_one_nearest_to_the_pods(family: Family, address: str) -> None:
+    plan = draw(wire(**DUAL, pod_network="ptp-unnumbered", inter_node="vxlan"))
+    assert str(snat_source(plan, "node-a", "pods", family)) == address
 
 
 def test_device_without_address_borrows_loopbacks_before_any_other() -> None:

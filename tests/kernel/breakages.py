@@ -1,0 +1,393 @@
+"""What is broken, and which probes of the scenarios turn red by it.
+
+Owns: two tables: one takes a rule out of the renderer, or changes how it chooses; the other takes a setting out of a
+scenario file, or puts one in.
+Must not: run anything.
+
+One run breaks one thing for all the files that are about it, since to start a lab process costs more than a scenario.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["BREAKAGES", "EDITS", "Breakage", "Edit"]
+
+BODIES = "lab.engines.embedded.iptables.bodies"
+FIXED = "lab.engines.embedded.iptables.fixed"
+FRONTS = "lab.engines.embedded.iptables.fronts"
+SCOPE = "lab.engines.embedded.iptables.scope"
+CATEGORIES = "lab.engines.embedded.categories"
+PORTS = "lab.engines.embedded.ports"
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """What is replaced by what in the renderer, and the probes of each file that do not pass in some case of it.
+
+    All other probes of these files hold in all cases.
+    """
+
+    name: str
+    module: str
+    attribute: str
+    becomes: str
+    red: dict[str, set[str]]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A text of a scenario file, what it becomes, and the probes that then do not pass in some case."""
+
+    file: str
+    text: str
+    becomes: str
+    red: set[str]
+
+
+BREAKAGES = [
+    Breakage(
+        "no masquerade",
+        FIXED,
+        "masquerade",
+        "lambda settings: ()",
+        {
+            "nodeport/masqueraded-by-the-outgoing-device": {
+                "a node by itself",
+                "a pod by its own node",
+                "a stranger by a node without backend",
+                "a stranger by the backend's node",
+            },
+            "nodeport/two-clients-with-one-port": {
+                "the first asks and is answered",
+                "the second asks from the same port and is answered too",
+            },
+            "externalip/owned-by-nobody": {
+                "a pod is translated on its own node",
+                "a stranger is translated by the node it is routed to",
+                "so is its datagram",
+            },
+            "masquerade/all": {"a backend elsewhere sees the node", "a backend of the node sees the pods' gateway"},
+            "clusterip/host-network-endpoints": {"a stranger is passed on by another node as that node"},
+            "manifests/hosts-as-endpoints": {"an outside host reaches one as its node"},
+            "detect-local/cluster-cidr": {"a stranger is masqueraded"},
+            "fragments/datagrams-above-the-mtu": {"all of them are masqueraded"},
+            "senders/from-loopback": {"localhost leads to a pod elsewhere", "localhost leads to a pod of the node"},
+        },
+    ),
+    Breakage(
+        "no rule against hairpins",
+        BODIES,
+        "hairpin",
+        "lambda scope, endpoint: ()",
+        {
+            "hairpin/on-a-bridge": {"a pod reaches itself through its Service"},
+            "wire/hairpin": {"a pod reaches itself through its Service"},
+        },
+    ),
+    Breakage(
+        "one in n for everybody",
+        BODIES,
+        "share",
+        "lambda index, count: '' if count - index == 1 else f'-m statistic --mode random --probability {1 / count:f}'",
+        {
+            "spread/two-three-four-and-seven-endpoints": {
+                "four get a quarter each",
+                "seven get a seventh each",
+                "three get a third each",
+            }
+        },
+    ),
+    Breakage(
+        "no memory of clients",
+        BODIES,
+        "remembered",
+        "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
+        {
+            "affinity/shared-by-all-fronts": {
+                "a client that never came is sent to any of them",
+                "the cluster IP then leads there too",
+            }
+        },
+    ),
+    Breakage(
+        "no external IPs",
+        FRONTS,
+        "external_ip",
+        "lambda scope, address: ()",
+        {
+            "externalip/owned-by-nobody": {
+                "a node is translated on itself",
+                "a pod is translated on its own node",
+                "a stranger is translated by the node it is routed to",
+                "so is its datagram",
+            },
+            "externalip/somebody-elses-address": {
+                "so does what a node sends there",
+                "what a pod sends to the machine ends at the Service's pod",
+            },
+        },
+    ),
+    Breakage(
+        "no refusal but at the cluster IP",
+        FRONTS,
+        "_refused",
+        "lambda scope, destination: ()",
+        {
+            "rejections/at-every-front": {
+                "a node is told at its own node port",
+                "a pod is told at a node port of another",
+                "a pod is told at a node port of its own node",
+                "a pod is told at the external IP",
+                "a pod is told at the load balancer's address, by its own node",
+                "a stranger is told at the external IP",
+                "a stranger is told at the load balancer's address",
+                "a stranger is told at the node port",
+            },
+            "rejections/before-a-daemon-on-the-node-port": {
+                "a pod is rejected by the Service",
+                "a stranger is rejected by the Service",
+            },
+            "rejections/none-here-and-none-at-all": {
+                "a stranger hears at once that there are none at all",
+                "a stranger hears nothing where endpoints are elsewhere",
+            },
+            "loadbalancer/health-checked": {"what passes the balancer by is dropped there"},
+        },
+    ),
+    Breakage(
+        "no refusal at the cluster IP",
+        FIXED,
+        "JUMPS",
+        "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
+        {
+            "clusterip/no-endpoints": {
+                "a pod hears at once that no pod is ready",
+                "a pod hears at once that no pod matches",
+                "a pod hears so over UDP too",
+                "an outside host hears it from the node it enters by",
+                "every single packet is told",
+            },
+            "clusterip/internal-traffic-policy-local": {"a pod on a node without endpoint is dropped there"},
+            "clusterip/not-ready-addresses": {"without the field nobody is there"},
+            "manifests/namespaces": {"no pod of this namespace"},
+            "rejections/none-here-and-none-at-all": {
+                "a pod hears at once that there are none at all",
+                "a pod hears nothing where endpoints are elsewhere",
+            },
+        },
+    ),
+    Breakage(
+        "no short circuit",
+        BODIES,
+        "short_circuit",
+        "lambda scope: iter(())",
+        {
+            "loadbalancer/short-circuits": {
+                "a node is served as itself",
+                "a node is served at its node port",
+                "a pod is served and keeps its address",
+            },
+            "detect-local/cluster-cidr": {"a pod is short-circuited past the policy Local"},
+        },
+    ),
+    Breakage(
+        "no last resort",
+        CATEGORIES,
+        "_usable",
+        "lambda endpoints: tuple(each for each in endpoints if each.ready)",
+        {
+            "terminating/last-resort": {"who still serves is used when nobody is ready"},
+            "terminating/unhealthy-but-served": {"it serves all the same"},
+        },
+    ),
+    Breakage(
+        "no hints",
+        CATEGORIES,
+        "_hinted",
+        "lambda ready, node: tuple(ready)",
+        {
+            "topology/prefer-same-node": {
+                "a pod beside an endpoint stays on its node",
+                "a pod on a node without one stays in its zone",
+            },
+            "topology/prefer-same-zone": {"a pod in the east stays there", "a pod in the west stays there"},
+        },
+    ),
+    Breakage(
+        "a cluster IP with every port of it",
+        SCOPE,
+        "to_address",
+        "lambda protocol, address, port: f'-p {protocol.lower()} -d {address!s}'",
+        {
+            "clusterip/several-ports": {"the metrics are served by those that have them"},
+            "untranslated/unused-port-of-a-cluster-ip": {
+                "another port of it leaves the node",
+                "what a node sends there leaves it too",
+            },
+        },
+    ),
+    Breakage(
+        "no DNAT",
+        BODIES,
+        "translation",
+        "lambda scope, endpoint: ()",
+        {
+            "bugs/74839-segment-out-of-window": {"a sound connection is carried"},
+            "clusterip/headless": {"the Service beside it translates"},
+            "clusterip/one-port-over-tcp-and-udp": {
+                "a query over UDP is answered",
+                "a transfer over TCP is answered",
+                "queries over UDP are shared evenly",
+            },
+            "hairpin/same-node-reply-past-a-bridge": {
+                "a backend elsewhere always does",
+                "a backend on the node answers as the Service",
+            },
+            "wire/where-pods-live": {
+                "a pod reaches everybody in the crowd",
+                "a pod reaches the agents of all nodes",
+                "one of the crowd reaches others",
+            },
+        },
+    ),
+    Breakage(
+        "every Service is ours",
+        PORTS,
+        "SERVICE_PROXY_NAME_LABEL",
+        "'nobody'",
+        {
+            "clusterip/left-to-another-proxy": {
+                "a Service with endpoints is left alone",
+                "one without is not even rejected",
+            }
+        },
+    ),
+    Breakage(
+        "every balancer's address is the Service's",
+        PORTS,
+        "_vips",
+        "lambda service, family: module._of_family([e.ip for e in service.load_balancer_ingress if e.ip], family)",
+        {"loadbalancer/ip-mode-proxy": {"a pod's packet goes to the balancer", "so does a node's"}},
+    ),
+    Breakage(
+        "the policy for strangers at the cluster IP as well",
+        SCOPE,
+        "Scope.internal_chain",
+        "property(lambda scope: scope.chains.local if scope.endpoints.local else scope.chains.cluster)",
+        {"clusterip/external-policy-does-not-matter": {"a pod beside an endpoint is served by all of them"}},
+    ),
+    Breakage(
+        "no node ports",
+        FRONTS,
+        "node_port",
+        "lambda scope: ()",
+        {
+            "nodeport/node-port-addresses": {
+                "an address of the list has node ports",
+                "every address of IPv6 has them, since the list names none",
+            },
+            "nodeport/not-on-loopback": {"the node's address has them"},
+            "wire/strict-reverse-path": {
+                "a host behind the first dials it",
+                "a host behind the second uplink dials the node port",
+            },
+        },
+    ),
+    Breakage(
+        "no load-balancer IPs",
+        FRONTS,
+        "load_balancer_vip",
+        "lambda scope, address: ()",
+        {
+            "loadbalancer/without-node-ports": {"the address is served"},
+            "loadbalancer/health-checked": {
+                "the balancer leaves out the node without an endpoint",
+                "what passes the balancer by is dropped there",
+            },
+        },
+    ),
+]
+
+EDITS = [
+    Edit(
+        "health/a-node-about-to-go",
+        "{taints: [ToBeDeletedByClusterAutoscaler]}",
+        "{}",
+        {"one that the autoscaler is about to remove is not"},
+    ),
+    Edit(
+        "detect-local/node-cidr",
+        "detectLocalMode: NodeCIDR",
+        'clusterCIDR: ""',
+        {"a pod is short-circuited past the policy Local", "a stranger is masqueraded"},
+    ),
+    Edit(
+        "detect-local/bridge-interface",
+        "bridgeInterface: cni0",
+        "bridgeInterface: cni1",
+        {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
+    ),
+    Edit(
+        "detect-local/interface-name-prefix",
+        "interfaceNamePrefix: cli",
+        "interfaceNamePrefix: pod",
+        {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
+    ),
+    Edit(
+        "detect-local/without-a-network",
+        'clusterCIDR: ""',
+        "",
+        {
+            "a pod is not short-circuited past the policy Local",
+            "a stranger is not masqueraded, and answered by somebody it never dialled",
+        },
+    ),
+    Edit(
+        "detect-local/another-nodes-pod-by-cluster-cidr",
+        "Mode: ClusterCIDR",
+        "Mode: NodeCIDR",
+        {"the answer comes from a pod that was never dialled"},
+    ),
+    Edit(
+        "detect-local/another-nodes-pod-by-node-cidr",
+        "Mode: NodeCIDR",
+        "Mode: ClusterCIDR",
+        {"the second node drops it, as it would drop a stranger's"},
+    ),
+    Edit(
+        "masquerade/all",
+        "masqueradeAll: true",
+        "masqueradeAll: false",
+        {"a backend elsewhere sees the node", "a backend of the node sees the pods' gateway"},
+    ),
+    Edit(
+        "nodeport/node-port-addresses",
+        "nodePortAddresses: [172.18.0.0/16]",
+        "nodePortAddresses: []",
+        {"another one has none", "loopback has none"},
+    ),
+    Edit(
+        "nodeport/not-on-loopback",
+        "localhostNodePorts: false",
+        "localhostNodePorts: true",
+        {"a program there keeps its port", "loopback has no node port"},
+    ),
+    Edit(
+        "manifests/status-addresses",
+        "address: 172.18.0.77",
+        "address: 172.18.0.78",
+        {"the node masquerades as the address of its status"},
+    ),
+    Edit("wire/daemons", "kubelet: {port: 10250}", "kubelet: {port: 10251}", {"a daemon hears an outside host"}),
+    Edit(
+        "wire/outbound-masquerade",
+        "outboundMasquerade: true",
+        "outboundMasquerade: false",
+        {"a pod that calls the world bears its node's address"},
+    ),
+    Edit(
+        "wire/rejections-are-heard",
+        "node-a: {}",
+        "node-a: {sysctls: {net.ipv4.icmp_ratemask: 6168}}",
+        {"every rejected flow hears of it"},
+    ),
+]

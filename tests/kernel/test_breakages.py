@@ -1,0 +1,53 @@
+"""Every scenario can fail: what it is about is taken away, and just the probes that need it turn red.
+
+``test_mutants`` does the same for single scenarios and tells which expectations fail.
+"""
+
+from pathlib import Path
+
+import pytest
+from breakages import BREAKAGES, EDITS, Breakage
+from sandboxed import ROOT
+from test_mutants import MUTANTS, name_of, run
+
+SCENARIOS = ROOT / "scenarios"
+SUFFIX = ".lab.yaml"
+
+
+def red_in(files: list[Path], below: Path, mutation: Path | None) -> dict[str, set[str]]:
+    """The probes of each file that do not pass in some case of it."""
+    found: dict[str, set[str]] = {file.relative_to(below).as_posix().removesuffix(SUFFIX): set() for file in files}
+    _, cases = run([str(file) for file in files], mutation)
+    for probe in (probe for probes in cases for probe in probes):
+        if probe["judgement"] != "pass":
+            file = ROOT / probe["position"]["file"]
+            found[file.relative_to(below).as_posix().removesuffix(SUFFIX)].add(name_of(probe))
+    return found
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
+def test_what_needs_a_rule_turns_red_without_it(breakage: Breakage, tmp_path: Path) -> None:
+    patch = f"import {breakage.module} as module\nmodule.{breakage.attribute}\n"
+    patch += f"module.{breakage.attribute} = {breakage.becomes}\n"
+    (tmp_path / "sitecustomize.py").write_text(patch, encoding="utf-8")
+    files = [SCENARIOS / (name + SUFFIX) for name in breakage.red]
+    assert red_in(files, SCENARIOS, tmp_path) == breakage.red
+
+
+def test_what_needs_a_setting_turns_red_without_it(tmp_path: Path) -> None:
+    files = []
+    for edit in EDITS:
+        text = (SCENARIOS / (edit.file + SUFFIX)).read_text(encoding="utf-8")
+        assert edit.text in text
+        edited = tmp_path / (edit.file + SUFFIX)
+        edited.parent.mkdir(exist_ok=True)
+        edited.write_text(text.replace(edit.text, edit.becomes), encoding="utf-8")
+        files.append(edited)
+    assert red_in(files, tmp_path, None) == {edit.file: edit.red for edit in EDITS}
+
+
+def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
+    broken = {mutant.scenario.removeprefix("scenarios/").removesuffix(SUFFIX) for mutant in MUTANTS}
+    broken |= {name for breakage in BREAKAGES for name, red in breakage.red.items() if red}
+    broken |= {edit.file for edit in EDITS if edit.red}
+    assert broken == {path.relative_to(SCENARIOS).as_posix().removesuffix(SUFFIX) for path in SCENARIOS.rglob("*.yaml")}

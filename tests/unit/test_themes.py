@@ -1,0 +1,105 @@
+"""What a reviewer looks for stands somewhere in ``scenarios/``: every theme, and every bug that it is an exhibit of.
+
+Numbers are issues and pull requests of kubernetes/kubernetes.
+"""
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+THEMES = {
+    "cluster IP from a pod, which keeps its address": "clusterip/from-a-pod::a backend sees the pod that dialled",
+    "cluster IP from a node, which is masqueraded": "senders/from-a-node::a node reaches a pod elsewhere",
+    "cluster IP from outside": "clusterip/from-a-pod::an outside host is masqueraded where it enters, "
+    "on the way to another node",
+    "several ports": "clusterip/several-ports",
+    "several protocols on one port": "clusterip/one-port-over-tcp-and-udp",
+    "spread over two endpoints": "spread/two-three-four-and-seven-endpoints::two endpoints get a half each",
+    "spread over three": "spread/two-three-four-and-seven-endpoints::three get a third each",
+    "spread over four": "spread/two-three-four-and-seven-endpoints::four get a quarter each",
+    "spread over seven": "spread/two-three-four-and-seven-endpoints::seven get a seventh each",
+    "session affinity": "affinity/client-ip",
+    "session affinity is shared between fronts": "affinity/shared-by-all-fronts",
+    "session affinity under the policy Local (55429)": "affinity/client-ip::an outside host's connections go to one "
+    "backend of the node",
+    "external IP owned by nobody": "externalip/owned-by-nobody",
+    "no endpoints, seen by a pod": "clusterip/no-endpoints::a pod hears at once that no pod matches",
+    "no endpoints, seen by a node": "senders/from-a-node::a node is told that nobody is there",
+    "no endpoints, seen from outside": "clusterip/no-endpoints::an outside host hears it from the node it enters by",
+    "Service without selector, with hosts as endpoints": "manifests/hosts-as-endpoints",
+    "headless": "clusterip/headless",
+    "node port through a node with a backend": "nodeport/traffic-policy-cluster::a node with an endpoint answers",
+    "node port through a node without": "nodeport/traffic-policy-cluster::a node without endpoint passes it on",
+    "node port from a pod": "nodeport/traffic-policy-cluster::a pod dials its own node",
+    "node port from a node": "senders/from-a-node::a node dials its own node port",
+    "node port from loopback": "senders/from-loopback",
+    "source by podNetwork and interNode": "nodeport/masqueraded-by-the-outgoing-device",
+    "policy Local at a node port": "nodeport/traffic-policy-local",
+    "policy Local at a load balancer": "loadbalancer/health-checked",
+    "health-check node port": "loadbalancer/health-check-node-port",
+    "drop without a local endpoint": "nodeport/traffic-policy-local::a node without endpoint drops",
+    "short circuit of a pod": "loadbalancer/short-circuits::a pod is served and keeps its address",
+    "short circuit of a node (77523, 92761)": "loadbalancer/short-circuits::a node is served as itself",
+    "internalTrafficPolicy Local": "clusterip/internal-traffic-policy-local",
+    "source ranges from outside": "loadbalancer/source-ranges::a host that is not of the range is dropped",
+    "source ranges from a pod (85572)": "loadbalancer/source-ranges::a pod that is not of the range is dropped too",
+    "source ranges leave node ports open (122614)": "loadbalancer/source-ranges::the node port stays open",
+    "hairpin (20475), by mode and bridge-nf-call-iptables": "hairpin/on-a-bridge",
+    "same-node reply past a bridge (21613)": "hairpin/same-node-reply-past-a-bridge",
+    "masqueradeAll": "masquerade/all",
+    "detect-local by ClusterCIDR": "detect-local/cluster-cidr",
+    "detect-local by NodeCIDR": "detect-local/node-cidr",
+    "detect-local by BridgeInterface": "detect-local/bridge-interface",
+    "detect-local by InterfaceNamePrefix": "detect-local/interface-name-prefix",
+    "detect-local by nothing": "detect-local/without-a-network",
+    "another node's pod at a node port (74383), broken": "detect-local/another-nodes-pod-by-cluster-cidr",
+    "another node's pod at a node port (74383), dropped": "detect-local/another-nodes-pod-by-node-cidr",
+    "terminating endpoints": "terminating/last-resort",
+    "terminating endpoints behind a balancer (85643)": "terminating/unhealthy-but-served",
+    "unready endpoints": "clusterip/no-endpoints::a pod hears at once that no pod is ready",
+    "unready endpoints that are published": "clusterip/not-ready-addresses",
+    "hints by zone": "topology/prefer-same-zone",
+    "hints by node": "topology/prefer-same-node",
+    "host-network endpoints": "clusterip/host-network-endpoints",
+    "SCTP": "sctp/associations",
+    "fragments": "fragments/datagrams-above-the-mtu",
+    "each family alone": "families/each-alone",
+    "segment out of its window (74839)": "bugs/74839-segment-out-of-window",
+    "two clients with one source port (56903)": "nodeport/two-clients-with-one-port",
+    "strict reverse path filtering (cilium 13130)": "wire/strict-reverse-path",
+    "node ports on localhost (111840), on": "senders/from-loopback::localhost leads to a pod of the node",
+    "node ports on localhost (111840), off": "nodeport/not-on-loopback::loopback has no node port",
+    "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses::every address of IPv6 has them, "
+    "since the list names none",
+    "CVE-2020-8554 (97076)": "externalip/somebody-elses-address",
+    "policy Local leaves the cluster IP alone (85397)": "clusterip/external-policy-does-not-matter",
+    "rejection at every front (17359)": "rejections/at-every-front",
+    "rejection before a local daemon (97360)": "rejections/before-a-daemon-on-the-node-port",
+    "unused port of a cluster IP (22952)": "untranslated/unused-port-of-a-cluster-ip",
+    "none here and none at all": "rejections/none-here-and-none-at-all",
+    "Service of another proxy": "clusterip/left-to-another-proxy",
+    "ipMode Proxy (KEP-1860)": "loadbalancer/ip-mode-proxy",
+}
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_theme_has_its_scenario(theme: str) -> None:
+    name, _, probe = THEMES[theme].partition("::")
+    with (SCENARIOS / f"{name}.lab.yaml").open(encoding="utf-8") as file:
+        document = next(iter(YAML(typ="safe").load_all(file)))
+    names = [each["name"] for each in document["spec"]["probes"]]
+    assert names
+    assert not probe or probe in names
+
+
+def test_a_scenario_says_why_it_is_there_and_where_to_read_on() -> None:
+    files = sorted(SCENARIOS.rglob("*.lab.yaml"))
+    assert len(files) >= 40
+    for path in files:
+        with path.open(encoding="utf-8") as file:
+            metadata = next(iter(YAML(typ="safe").load_all(file)))["metadata"]
+        assert metadata["description"].endswith("."), path
+        assert metadata["links"], path
