@@ -15,10 +15,13 @@ from lab.engines.protocol import EngineChoice
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand
 from lab.plan.model import Plan, Route, Sysctl
+from lab.scenario.model import Change, Until
 from lab.verdict.evidence import Capture, Evidence
 from lab.verdict.segments import Spoken
 
 __all__ = [
+    "Advance",
+    "Advanced",
     "Answer",
     "Build",
     "Built",
@@ -58,6 +61,25 @@ class Build:
     objects: tuple[KubeObject, ...]
     engine: EngineChoice
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advance:
+    """Make the change of one step in the lab that stands, and wait as it says. Answer: ``Advanced``.
+
+    Attributes:
+        step: its name.
+        applied: objects that are new or others than before.
+        deleted: objects as they last were.
+        change: what else is done, to engines and nodes; its objects stand in ``applied`` and ``deleted``.
+        until: what is waited for; ``None`` until every engine that runs has taken the objects up.
+    """
+
+    step: str
+    applied: tuple[KubeObject, ...] = ()
+    deleted: tuple[KubeObject, ...] = ()
+    change: Change = field(default_factory=Change)
+    until: Until | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +128,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Send | Converse | Dump | Recall | Execute | Examine | Close
+Request = Build | Advance | Send | Converse | Dump | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +159,13 @@ class Built:
     variant: str
     stages: tuple[Stage, ...] = ()
     reused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The step is made, and what it waits for is there. ``seconds`` is how long both took."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,4 +247,4 @@ class Failed:
     fault: Fault
 
 
-Answer = Ready | Built | Sent | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+Answer = Ready | Built | Advanced | Sent | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed

@@ -28,6 +28,8 @@ from lab.kernel.limits import limit_reached
 from lab.kernel.origins import Origins
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
+    Advance,
+    Advanced,
     Answer,
     Build,
     Built,
@@ -150,8 +152,12 @@ class _Desk:
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
 
-    async def _ask_lab(self, request: Send | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
+    async def _ask_lab(self, request: Advance | Send | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
         match request:
+            case Advance():
+                began = time.monotonic()
+                await lab.advance(request)
+                return Advanced(time.monotonic() - began)
             case Send(errand, trace):
                 return Sent(await lab.send(errand, trace=trace))
             case Converse(dialogue):

@@ -16,9 +16,11 @@ from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
 from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
-from lab.errors import CapabilityError, InternalError
+from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
 from lab.messages import (
+    Advance,
+    Advanced,
     Build,
     Built,
     Close,
@@ -40,7 +42,7 @@ from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.plan.names import ROUTER
 from lab.report.bundle import Circumstances, NodeState, bundle
-from lab.scenario.model import Manner, Probe, Scenario
+from lab.scenario.model import Change, Manner, Probe, Scenario
 from lab.timing import Deadline
 from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
@@ -138,11 +140,36 @@ class OpenLab:
         self._source = source
         self._recalled: tuple[Probe, Recalled] | None = None
         self._given_back = False
+        self._made = 0
+        self._failed: LabError | None = None
 
     @property
     def scenario(self) -> Scenario:
         """The scenario it was built for."""
         return self._assembly.scenario
+
+    def is_past(self, probe: Probe) -> bool:
+        """Whether a step has been made that comes after the probe: it needs a lab of its own then."""
+        return self._made > self.scenario.steps_before(probe)
+
+    def step(self) -> Advanced:
+        """Make the next step of the scenario, and wait as it says.
+
+        Raises:
+            CapabilityError: the machine lacks something that the change needs.
+            EngineError: an engine did not start, or what the step waits for did not come; so it does from then on.
+        """
+        if self._failed is not None:
+            raise self._failed
+        step = self.scenario.steps[self._made]
+        seconds = _BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
+        try:
+            advanced = self._ask(_advance(self._assembly, self._made), Advanced, seconds)
+        except LabError as error:
+            self._failed = error
+            raise
+        self._made += 1
+        return advanced
 
     def add(self, probe: Probe) -> None:
         """Take a probe that is not the scenario's own among those that can be sent.
@@ -168,15 +195,20 @@ class OpenLab:
         return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
-        """Send one probe of the scenario and judge what was seen.
+        """Send one probe of the scenario and judge what was seen; the steps before it are made first.
 
         Of a probe that did not pass, and of every probe with ``trace``, one more packet is sent and followed through
         the rules; where nobody asked for that and the machine cannot, the explanation goes without.
 
         Raises:
-            CapabilityError: ``trace`` was asked for, and the machine cannot.
-            InternalError: the lab is gone, or at fault.
+            CapabilityError: ``trace`` was asked for, and the machine cannot; or a step cannot be made on it.
+            EngineError: a step before it failed (see ``step``).
+            InternalError: the lab is gone, past the probe, or at fault.
         """
+        if self.is_past(probe):
+            raise InternalError(f"{self.scenario.file}: its lab is past {probe.name!r}; open the scenario again")
+        while self._made < self.scenario.steps_before(probe):
+            self.step()
         errand = self._assembly.errand(probe)
         with uncollected():
             sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
@@ -249,6 +281,20 @@ class OpenLab:
         if self._given_back or self._process.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
         return self._process.request(request, wanted, Deadline.after(seconds))
+
+
+def _advance(assembly: Assembly, number: int) -> Advance:
+    """What is asked of the lab process for a step: objects that differ from those before it, and the rest of it."""
+    step = assembly.scenario.steps[number]
+    before = {thing.key: thing for thing in assembly.course[number].objects}
+    after = {thing.key: thing for thing in assembly.course[number + 1].objects}
+    return Advance(
+        step=step.name,
+        applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
+        deleted=tuple(thing for key, thing in before.items() if key not in after),
+        change=Change(nodes=step.change.nodes, engines=step.change.engines),
+        until=step.until,
+    )
 
 
 def _as_found(plan: Plan, recalled: Recalled) -> Plan:

@@ -12,12 +12,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Final, Self
 
+from lab.advance import Course
 from lab.cluster.objects import Service
 from lab.cluster.store import Store
 from lab.control.apiserver import API_PORT, ApiServer
 from lab.control.balancers import HealthChecks
 from lab.engines.barrier import Barrier, without_barrier
 from lab.engines.catalogue import make_engine
+from lab.engines.fleet import Fleet
 from lab.engines.ground import Cluster, Place
 from lab.engines.names import NFT_TABLE, mode_of
 from lab.engines.protocol import Engine
@@ -31,7 +33,7 @@ from lab.kernel.realise import Wiring
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
-from lab.messages import Build, NodeRecord, Recalled, Stage
+from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand
 from lab.plan.model import Plan, Role, Sysctl
@@ -56,7 +58,8 @@ class Lab:
     number: int
     wire: Wire
     store: Store
-    engines: dict[str, Engine]
+    fleet: Fleet
+    course: Course
     runner: Runner
     stages: tuple[Stage, ...]
     variant: IptablesVariant
@@ -95,7 +98,7 @@ class Lab:
                 name: Place(wiring.namespaces[name], launcher, f"{wire.number}/{name}", tool)
                 for name, tool in tools.items()
             }
-            engines = await _run_engines(request, places, store, stack)
+            fleet = await _run_engines(request, places, store, stack)
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
@@ -105,7 +108,8 @@ class Lab:
                 number,
                 wire,
                 store,
-                engines,
+                fleet,
+                Course(store, fleet, wiring, request.engine.families),
                 runner,
                 (laid, *_durations(stages)),
                 variant,
@@ -114,6 +118,17 @@ class Lab:
                 health_checks,
                 stack.pop_all(),
             )
+
+    async def advance(self, request: Advance) -> None:
+        """Make one step of the scenario, after which no other lab can have the wire.
+
+        Raises:
+            EngineError: an engine did not start, or what the step waits for did not come.
+            CapabilityError: the machine lacks something that the change needs.
+        """
+        self.wire.spent = f"step {request.step!r} changed it"
+        await self.course.advance(request)
+        self.runner.go_on()
 
     async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
         """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
@@ -139,14 +154,15 @@ class Lab:
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel holds them."""
-        if node not in self.engines:
-            raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.engines)}")
-        return without_barrier(await self.engines[node].dump())
+        if node not in self.fleet.engines:
+            raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.fleet.engines)}")
+        return without_barrier(await self.fleet.engines[node].dump())
 
     async def recall(self) -> Recalled:
         """What is left of the last errand: its frames, and every node as it stands now."""
-        rules = await together(self.dump(node) for node in self.engines)
-        nodes = zip(self.engines.items(), rules, strict=True)
+        engines = self.fleet.engines
+        rules = await together(self.dump(node) for node in engines)
+        nodes = zip(engines.items(), rules, strict=True)
         records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
         balanced = () if self._health_checks is None else self._health_checks.standing
         return Recalled(self.runner.capture(), tuple(records), balanced)
@@ -197,24 +213,34 @@ async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
     await together(
         tools[namespace.name].masquerade(masquerade)
         for namespace in plan.namespaces
+        if namespace.name in tools
         for masquerade in namespace.masquerades
     )
 
 
-async def _run_engines(
-    request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack
-) -> dict[str, Engine]:
+async def _run_engines(request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack) -> Fleet:
     """Put the objects into the store and an engine into every node; when this returns, all have programmed them."""
     cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
     stack.push_async_callback(cluster.api.close)
-    engines = {name: make_engine(request.engine, name, place, cluster) for name, place in places.items()}
+
+    def make(node: str) -> Engine:
+        return make_engine(request.engine, node, places[node], cluster)
+
+    async def flush(node: str) -> None:
+        tool = places[node].tool
+        for family in request.engine.families:
+            if mode_of(request.engine.name) == "nftables":
+                tool.drop_nft_table(family, NFT_TABLE)
+            else:
+                await tool.flush(family)
+        await _masquerade(request.plan, {node: tool})
+
+    fleet = Fleet(places, make, flush)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
-    deadline = Deadline.after(_SYNC_SECONDS)
-    for engine in engines.values():
-        stack.push_async_callback(engine.stop)
-    await together(engine.start() for engine in engines.values())
-    await together(engine.wait_synced(revision, deadline) for engine in engines.values())
-    return engines
+    stack.push_async_callback(fleet.stop)
+    await fleet.start()
+    await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
+    return fleet
 
 
 async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:

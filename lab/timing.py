@@ -1,16 +1,17 @@
 """Deadlines and waiting.
 
-Owns: ``Deadline`` and ``wait_until``, the only way the lab waits for anything.
+Owns: ``Deadline`` and ``wait_until``, the only way the lab waits for anything; and ``pass_by``, which only a scenario
+that is about a time may ask for.
 Must not: sleep for a fixed time in the hope that something has happened meanwhile.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Deadline", "DeadlineExceededError", "together", "wait_until"]
+__all__ = ["Deadline", "DeadlineExceededError", "pass_by", "together", "wait_until", "wait_until_seen"]
 
 Result = TypeVar("Result")
 
@@ -50,12 +51,26 @@ async def wait_until(condition: Callable[[], bool], deadline: Deadline, why: str
     Raises:
         DeadlineExceededError: naming ``why``, when the deadline passes first.
     """
+
+    async def look() -> bool:
+        return condition()
+
+    await wait_until_seen(look, deadline, why)
+
+
+async def wait_until_seen(look: Callable[[], Awaitable[bool]], deadline: Deadline, why: str) -> None:
+    """``wait_until`` for a condition that takes time to look at. Raises ``DeadlineExceededError``."""
     pause = 0.0
-    while not condition():
+    while not await look():
         if deadline.passed:
             raise DeadlineExceededError(f"gave up waiting: {why}")
         await asyncio.sleep(min(pause, deadline.remaining))
         pause = min(0.01, pause * 2 or 0.0005)
+
+
+async def pass_by(seconds: float) -> None:
+    """Let a time pass that is itself the subject, such as a timeout of the kernel; nothing else is waited for so."""
+    await asyncio.sleep(seconds)
 
 
 async def together(ways: Iterable[Coroutine[Any, Any, Result]]) -> tuple[Result, ...]:

@@ -56,7 +56,7 @@ def command(files: tuple[Path, ...], strict: str | None) -> ExitCode:
         return ExitCode.NOTHING_SELECTED
     _lay_out(scenarios)
     for scenario in scenarios:
-        count = len(scenario.probes)
+        count = len(scenario.all_probes)
         click.echo(f"{scenario.file}: ok, {count} {'probe' if count == 1 else 'probes'}")
         for note in scenario.notes:
             click.echo(f"{scenario.file}: {note}", err=True)

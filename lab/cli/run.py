@@ -110,7 +110,7 @@ def command(
 
 def _tell(scenario: Scenario, probes: Sequence[Probe]) -> None:
     """Progress, for whoever waits."""
-    click.echo(f"{scenario.file}: {len(probes)} of {len(scenario.probes)} probes", err=True)
+    click.echo(f"{scenario.file}: {len(probes)} of {len(scenario.all_probes)} probes", err=True)
     for note in scenario.notes:
         click.echo(f"{scenario.file}: {note}", err=True)
 
@@ -122,20 +122,22 @@ def _paint(word: str, judgement: Judgement) -> str:
 def _choose(scenarios: Iterable[Scenario], names: Sequence[str]) -> Iterable[tuple[Scenario, tuple[Probe, ...]]]:
     """The scenarios that have probes of these names, with those probes; without names, everything."""
     for scenario in scenarios:
-        probes = tuple(probe for probe in scenario.probes if not names or _is_called(probe, scenario, names))
+        probes = tuple(probe for probe in scenario.all_probes if not names or _is_called(probe, scenario, names))
         if probes:
             yield scenario, probes
 
 
 def _is_called(probe: Probe, scenario: Scenario, names: Sequence[str]) -> bool:
-    """Whether a probe has one of the names: as it stands in the file, or with its case."""
-    return probe.name in names or probe.name.removesuffix(f"[{scenario.case.id}]") in names
+    """Whether a probe has one of the names: as it stands in the file, with its step, or with its case too."""
+    whole = probe.name.removesuffix(f"[{scenario.case.id}]")
+    in_step = scenario.steps_before(probe) > 0
+    return any(name in (probe.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
 
 
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
     if not scenarios:
         return "nothing to run: no *.lab.yaml there"
-    known = "\n".join(f"  {probe.name}" for scenario in scenarios for probe in scenario.probes)
+    known = "\n".join(f"  {probe.name}" for scenario in scenarios for probe in scenario.all_probes)
     return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
 
 

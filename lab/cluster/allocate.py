@@ -18,7 +18,7 @@ from lab.cluster.objects import Key, Service, ServicePort, ServiceType, TrafficP
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork
 
-__all__ = ["NODE_PORTS", "allocate_services", "needs_health_check"]
+__all__ = ["NODE_PORTS", "NODE_PORT_TYPES", "allocate_services", "needs_health_check"]
 
 NODE_PORTS = range(30000, 32768)
 """The default of kube-apiserver's ``--service-node-port-range``."""

@@ -1,18 +1,18 @@
 """The one protocol every engine keeps.
 
-Owns: ``Engine``, ``EngineChoice`` and ``Upstream``.
+Owns: ``Engine``, ``Killable``, ``EngineChoice`` and ``Upstream``.
 Must not: know whose engine it is. A scenario speaks of modes and versions only.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lab.cluster.configuration import ProxyConfiguration
 from lab.ip import Family, IPNetwork
 from lab.timing import Deadline
 
-__all__ = ["Engine", "EngineChoice", "Upstream"]
+__all__ = ["Engine", "EngineChoice", "Killable", "Upstream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +70,11 @@ class Engine(Protocol):
 
     async def stop(self) -> None:
         """Stop following the cluster. Rules stay, as kube-proxy's do."""
+
+
+@runtime_checkable
+class Killable(Protocol):
+    """An engine that is a process of its own."""
+
+    async def kill(self) -> None:
+        """End it by SIGKILL, and return when it is gone. What stands in the kernel stays."""

@@ -45,11 +45,13 @@ __all__ = [
     "forget_forwarding",
     "forget_neighbour",
     "get_link",
+    "mute",
     "replace_route",
     "set_hairpin",
     "set_loopback_up",
     "set_proxy_delay",
     "set_up",
+    "unmute",
 ]
 
 # include/uapi/linux/netlink.h and rtnetlink.h
@@ -65,6 +67,7 @@ _RTM_DELROUTE: Final = 25
 _RTM_NEWNEIGH: Final = 28
 _RTM_DELNEIGH: Final = 29
 _RTM_NEWRULE: Final = 32
+_RTM_DELRULE: Final = 33
 _RTM_SETNEIGHTBL: Final = 67
 _IFF_UP: Final = 0x1
 _IFF_PROMISC: Final = 0x100
@@ -109,6 +112,8 @@ _FRA_SRC: Final = 2
 _FRA_PRIORITY: Final = 6
 _FRA_TABLE: Final = 15
 _FR_ACT_TO_TBL: Final = 1
+_FR_ACT_BLACKHOLE: Final = 6
+_BEHIND_LOCAL: Final = 1  # the rule for local addresses has priority 0
 _NDA_DST: Final = 1
 _NDA_LLADDR: Final = 2
 _NUD_NOARP: Final = 0x40
@@ -335,6 +340,22 @@ def add_rule(rule: PolicyRule) -> Request:
         body += nla.address(_FRA_SRC, rule.source.network_address)
     what = f"look up what is from {rule.source or 'anywhere'} in table {rule.table}"
     return Request(what, _RTM_NEWRULE, _NEW, body)
+
+
+def mute(family: Family) -> Request:
+    """Let nothing leave a namespace but to itself: a rule behind the one for local addresses, before all others."""
+    return Request(f"let no {family} packet leave", _RTM_NEWRULE, _NEW, _blackhole(family))
+
+
+def unmute(family: Family) -> Request:
+    """Take that rule away."""
+    return Request(f"let {family} packets leave again", _RTM_DELRULE, 0, _blackhole(family))
+
+
+def _blackhole(family: Family) -> bytes:
+    number = int(socket.AF_INET if family is Family.IPV4 else socket.AF_INET6)
+    head = _RTMSG.pack(number, 0, 0, 0, _RT_TABLE_UNSPEC, 0, 0, _FR_ACT_BLACKHOLE, 0)
+    return head + nla.integer(_FRA_PRIORITY, _BEHIND_LOCAL)
 
 
 def add_neighbour(neighbour: Neighbour, index: int) -> Request:

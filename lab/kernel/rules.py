@@ -158,6 +158,17 @@ class IptablesTool:
                 "outboundMasquerade out of the scenario",
             ) from refused
 
+    async def flush(self, family: Family) -> None:
+        """Take away every rule and chain of the tables in which kube-proxy has some, as ``iptables -F`` and ``-X`` do.
+
+        Raises:
+            EngineError: iptables-restore failed.
+        """
+        text = "".join(f"*{table}\nCOMMIT\n" for table in _TABLES)
+        done = await self._restore((self.variant.command(family, "restore"), "--wait", "5"), text)
+        if done.status != 0:
+            raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _words(done))
+
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
         argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)

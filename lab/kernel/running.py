@@ -73,6 +73,14 @@ class Running:
         await self.drained()
         return status
 
+    async def kill(self) -> int:
+        """Kill it, and read its last words. Returns what ``status`` has."""
+        if not self.has_ended:
+            self._send_signal(signal.SIGKILL)
+        status = await asyncio.shield(self.status)
+        await self.drained()
+        return status
+
     async def drained(self) -> None:
         """Wait until all that it has said has been heard; a child that it left behind is not waited for."""
         with suppress(TimeoutError):

@@ -5,7 +5,7 @@ Must not: look at what a probe expects, but for what must be asked or kept for i
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final, TypeVar, assert_never
 
@@ -45,21 +45,30 @@ class _UnresolvableError(LookupError):
     """A probe names something that is not there: which key, and what there is."""
 
 
-def resolve(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[Errand, ...]:
-    """One errand for each probe of the scenario, in their order.
+def resolve(
+    scenario: Scenario,
+    plan: Plan,
+    services: Sequence[Service],
+    *,
+    first: int = 0,
+    gone: Collection[str] = (),
+) -> tuple[Errand, ...]:
+    """One errand for each of ``scenario.probes``, in their order.
 
     Args:
         scenario: whose probes they are.
         plan: the scenario's own, as ``topology.draw`` gives it.
         services: the scenario's Services with everything allocated.
+        first: the number of the first errand.
+        gone: pods that answer nobody, not even a fence.
 
     Raises:
         ScenarioError: a line for every probe that names what does not exist.
     """
-    resolver = _Resolver(scenario, plan, services)
+    resolver = _Resolver(scenario, plan, services, gone)
     errands: list[Errand] = []
     problems: list[str] = []
-    for number, probe in enumerate(scenario.probes):
+    for number, probe in enumerate(scenario.probes, first):
         try:
             errands.append(resolver.errand(number, probe))
         except (_UnresolvableError, UnreachableError) as error:
@@ -72,8 +81,9 @@ def resolve(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tupl
 class _Resolver:
     """What all probes of one scenario are looked up in."""
 
-    def __init__(self, scenario: Scenario, plan: Plan, services: Sequence[Service]) -> None:
+    def __init__(self, scenario: Scenario, plan: Plan, services: Sequence[Service], gone: Collection[str]) -> None:
         self._plan = plan
+        self._gone = gone
         self._families = scenario.network.families
         self._services = {(service.namespace, service.name): service for service in services}
         self._service_networks = scenario.network.service_cidrs
@@ -246,10 +256,11 @@ class _Resolver:
     def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
         """The nodes that its packets may enter, every pod, and hosts that are endpoints.
 
-        None is in the sender's namespace, which none leaves.
+        None is in the sender's namespace, which none leaves, and none at a pod that is gone.
         """
         hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
-        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *self._pods.values(), *hosts]
+        pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
+        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *pods, *hosts]
         home = _namespace(_find("from", probe.source.name, self._places))
         for place in places:
             if _namespace(place) != home:

@@ -235,7 +235,7 @@ def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segm
 
 def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
     """A host answers on the ports that the scenario's probes dial."""
-    for probe in scenario.probes:
+    for probe in scenario.all_probes:
         if isinstance(probe.target, HostTarget) and probe.target.host == host:
             yield Listener(host, probe.send.protocol or Protocol.TCP, probe.target.port)
 
@@ -243,7 +243,8 @@ def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
 def _serving(scenario: Scenario, host: str, addresses: AddressPlan) -> Iterator[Listener]:
     """A host that given slices have for an endpoint listens on their ports."""
     own = frozenset(addresses.host[host])
-    for each in scenario.slices:
+    changed = (change.slice for step in scenario.steps for change in step.change.slices)
+    for each in (*scenario.slices, *filter(None, changed)):
         if any(endpoint.addresses[0] in own for endpoint in each.endpoints):
             yield from (Listener(host, port.protocol, port.port) for port in each.ports)
 

@@ -71,9 +71,9 @@ class _Labs:
         self._lab: OpenLab | None = None
         self._failed: dict[Run, LabError] = {}
 
-    def of(self, run: "Run") -> "OpenLab":
-        """The lab of a run; what keeps it from being opened is told to each of its items."""
-        if self._lab is not None and self._run is run:
+    def of(self, run: "Run", probe: Probe) -> "OpenLab":
+        """The lab of a run, not past the probe; what keeps it from being opened is told to each of its items."""
+        if self._lab is not None and self._run is run and not self._lab.is_past(probe):
             return self._lab
         self.close()
         if run in self._failed:
@@ -104,7 +104,7 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
-        return lab_of_file.of(item.run)
+        return lab_of_file.of(item.run, item.probe)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ class ScenarioFile(pytest.Module):
         return types.ModuleType(self.path.name.removesuffix(SUFFIX))
 
     def collect(self) -> Iterable[pytest.Item]:
-        """The scenario's probes, in the order of the file. Raises ``CollectError`` with every mistake in it."""
+        """The scenario's probes, then those of its steps. Raises ``CollectError`` with every mistake in the file."""
         from lab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for those who have scenarios
 
         try:
@@ -48,7 +48,7 @@ class ScenarioFile(pytest.Module):
         except ScenarioError as error:
             raise self.CollectError("\n".join(error.problems)) from None
         for run in _runs(self.config, scenario):
-            for probe in run.scenario.probes:
+            for probe in run.scenario.all_probes:
                 item = ProbeItem.from_parent(self, name=run.id_of(probe), callobj=hold, probe=probe, run=run)
                 for marker in markers_of(self.config, run.scenario, run.engine):
                     item.add_marker(marker)

@@ -23,7 +23,8 @@ def cases(scenario: Scenario, mode: str, version: tuple[int, int] | None = None)
     An exception for versions holds in no proxy whose version is not known.
 
     The names of probes end in their case's id: ``a pod reaches itself[ipv4-none]``. The values of an id stand in the
-    order of the axes: families, wiring, sysctls, mode. A scenario whose matrix leaves ``mode`` out has no case.
+    order of the axes: families, wiring, sysctls, mode. The names of a step's probes begin with its own. A scenario
+    whose matrix leaves ``mode`` out has no case.
     """
     return tuple(_in_case(scenario, axes, mode, version) for axes in _combinations(scenario, mode))
 
@@ -125,9 +126,14 @@ def _step(step: Step, holds: Callable[[Exceptional | StepException], bool], case
         step,
         name=_name(step.name, case),
         expect=exception.expect if exception else step.expect,
-        probes=tuple(_probe(probe, holds, case) for probe in step.probes),
+        probes=tuple(_probe(_at(step, probe), holds, case) for probe in step.probes),
         exceptions=(),
     )
+
+
+def _at(step: Step, probe: Probe) -> Probe:
+    """A probe under the name that it has among all: ``scaled to nothing: a pod is turned away``."""
+    return replace(probe, name=f"{step.name.rstrip(':')}: {probe.name}")
 
 
 def _name(name: str, case: Case) -> str:

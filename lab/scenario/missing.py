@@ -55,14 +55,25 @@ class Missing:
 MISSING: Final = (
     Missing("dns", _true),
     Missing("streams"),
-    Missing("steps"),
-    Missing(
-        "probes.[].to.via",
-        {"dnsName"},
-        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
+    Missing("steps.[].change.links"),
+    Missing("steps.[].until.conntrack"),
+    Missing("steps.[].until.balancers"),
+    Missing("steps.[].until.backends"),
+    Missing("steps.[].expect", allowed="allowed: probes, each with its own expect"),
+    Missing("steps.[].except", allowed="allowed: the except of a probe"),
+    *(
+        missing
+        for probe in ("probes.[]", "steps.[].probes.[]")
+        for missing in (
+            Missing(
+                f"{probe}.to.via",
+                {"dnsName"},
+                "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
+            ),
+            Missing(f"{probe}.send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
+            Missing(f"{probe}.send.every"),
+        )
     ),
-    Missing("probes.[].send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
-    Missing("probes.[].send.every"),
 )
 
 
@@ -85,9 +96,11 @@ def refuse_missing(parts: Parts, inventory: Inventory, configurations: Sequence[
     for place in configurations:
         if place["mode"].value == Mode.IPVS:
             _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
-    for index, probe in enumerate(parts.probes):
-        place = spec["probes"][index]
-        _refuse_names(probe, place, inventory, problems)
+    asked = [(parts.probes, spec["probes"])]
+    asked += [(step.probes, spec["steps"][number]["probes"]) for number, step in enumerate(parts.steps)]
+    for probes, place in asked:
+        for index, probe in enumerate(probes):
+            _refuse_names(probe, place[index], inventory, problems)
 
 
 def _refuse(missing: Missing, root: Place, problems: Problems) -> None:

@@ -333,3 +333,12 @@ class Scenario:
     matrix: tuple[Axis, ...] = ()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
+
+    @property
+    def all_probes(self) -> tuple[Probe, ...]:
+        """Its own probes and those of its steps, in the order in which they are sent."""
+        return (*self.probes, *(probe for step in self.steps for probe in step.probes))
+
+    def steps_before(self, probe: Probe) -> int:
+        """How many steps are made before a probe of it is sent."""
+        return next((number for number, step in enumerate(self.steps, 1) if probe in step.probes), 0)

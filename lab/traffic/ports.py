@@ -36,6 +36,7 @@ class PortDealer:
         random.Random(seed).shuffle(self._deck)  # noqa: S311 - an order to repeat, not a secret
         self._next: dict[tuple[str, Protocol], int] = {}
         self._claimed: dict[tuple[str, Protocol], set[int]] = {}
+        self._going_on: set[tuple[str, Protocol, int]] = set()
 
     @property
     def size(self) -> int:
@@ -64,12 +65,27 @@ class PortDealer:
     def claim(self, sender: str, protocol: Protocol, port: int) -> bool:
         """Take the port that an author chose. Not if a flow has had it, so that conntrack must be flushed."""
         claimed = self._claimed.setdefault((sender, protocol), set())
+        if (sender, protocol, port) in self._going_on:
+            return True
         if port in claimed or port in self._deck[: self._next.get((sender, protocol), 0)]:
             return False
         claimed.add(port)
         return True
 
+    def go_on(self) -> None:
+        """Let datagrams from ports that an author chose belong to the flows that these have had before.
+
+        That is how a client goes on that a step has left alone: with whatever conntrack remembers of it.
+        """
+        self._going_on = {
+            (sender, protocol, port)
+            for (sender, protocol), ports in self._claimed.items()
+            if protocol is Protocol.UDP
+            for port in ports
+        }
+
     def restart(self) -> None:
         """Deal from whole decks again: conntrack has forgotten every flow."""
         self._next.clear()
         self._claimed.clear()
+        self._going_on.clear()

@@ -141,6 +141,10 @@ class Runner:
             flush(netns)
         self._ports.restart()
 
+    def go_on(self) -> None:
+        """The lab has changed: a datagram from a port that an author chose goes on with the flow from before."""
+        self._ports.go_on()
+
     def capture(self) -> Capture:
         """The frames of the last run."""
         return Capture() if self._seen is None else Capture(self._seen.frames, self._seen.left_out)

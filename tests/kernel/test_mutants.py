@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from sandboxed import ROOT
 
+from lab.errors import ExitCode
+
 BODIES = "lab.engines.embedded.iptables.bodies"
 FIXED = "lab.engines.embedded.iptables.fixed"
 FRONTS = "lab.engines.embedded.iptables.fronts"
@@ -46,6 +48,11 @@ STICKY = "scenarios/affinity/client-ip.lab.yaml"
 FROM_A_NODE = "scenarios/senders/from-a-node.lab.yaml"
 FROM_LOOPBACK = "scenarios/senders/from-loopback.lab.yaml"
 IN_EACH_FAMILY = "scenarios/families/each-alone.lab.yaml"
+SCALED = "scenarios/steps/scaled-to-nothing.lab.yaml"
+AFTER_ITS_BACKEND = "scenarios/steps/a-datagram-after-its-backend.lab.yaml"
+POLICIES_CHANGE = "scenarios/steps/policies-change.lab.yaml"
+SERVICE_CHANGES = "scenarios/steps/a-service-changes.lab.yaml"
+PROXY_IS_GONE = "scenarios/steps/the-proxy-is-gone.lab.yaml"
 
 MUTANTS = [
     Mutant(
@@ -218,13 +225,55 @@ MUTANTS = [
         ASSOCIATIONS,
         {"a node reaches it as well": {"source"}},
     ),
+    Mutant(
+        "no reconciliation of connection tracking",
+        "lab.engines.embedded.udp",
+        "UdpReconciler.update",
+        "lambda self, ports: False",
+        AFTER_ITS_BACKEND,
+        {
+            "another pod takes its place: the pod's next datagram reaches the new one": {
+                "backends",
+                "conntrack",
+                "reply",
+            },
+            "another pod takes its place: so does the outside host's": {"backends", "conntrack", "reply", "source"},
+            "nobody is left: the pod's next datagram is turned away": {"outcome"},
+        },
+    ),
+    Mutant(
+        "no rejection without endpoints",
+        FIXED,
+        "JUMPS",
+        "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
+        SCALED,
+        {
+            "scaled to nothing: a connection is turned away": {"outcome"},
+            "scaled to nothing: a datagram is turned away": {"outcome"},
+        },
+    ),
+    Mutant(
+        "no drop when the policy becomes Local",
+        FRONTS,
+        "_refused",
+        "lambda scope, destination: ()",
+        POLICIES_CHANGE,
+        {"only endpoints of the node: a node without endpoint drops": {"outcome"}},
+    ),
+    Mutant(
+        "no node ports for a Service that gets some",
+        FRONTS,
+        "node_port",
+        "lambda scope: ()",
+        SERVICE_CHANGES,
+        {"it gets a node port: the node port is served": {"outcome"}},
+    ),
 ]
 
 
-def run(scenario: str, mutation: Path | None) -> tuple[int, list[list[dict[str, Any]]]]:
-    """The exit code, and the probes of each case in the report."""
+def report_of(scenario: str, mutation: Path | None) -> subprocess.CompletedProcess[str]:
     path = [str(mutation)] if mutation else []
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "lab", "run", "-o", "json", str(ROOT / scenario)],
         capture_output=True,
         text=True,
@@ -232,6 +281,11 @@ def run(scenario: str, mutation: Path | None) -> tuple[int, list[list[dict[str, 
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)])},
     )
+
+
+def run(scenario: str, mutation: Path | None) -> tuple[int, list[list[dict[str, Any]]]]:
+    """The exit code, and the probes of each case in the report."""
+    done = report_of(scenario, mutation)
     assert done.stdout, done.stderr
     ran = json.loads(done.stdout)["scenarios"]
     assert [case["fault"] for case in ran] == [None] * len(ran)
@@ -247,7 +301,23 @@ def name_of(probe: dict[str, Any]) -> str:
     return str(probe["name"]).partition("[")[0]
 
 
-@pytest.mark.parametrize("scenario", sorted({mutant.scenario for mutant in MUTANTS}))
+def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import lab.engines.embedded.sync as module\n"
+        "async def trusting(self, now):\n"
+        "    self._look_at = now + self._periods.sync\n"
+        "    return False\n"
+        "module.EmbeddedEngine._is_flushed = trusting\n",
+        encoding="utf-8",
+    )
+    done = report_of(PROXY_IS_GONE, tmp_path)
+    (case,) = json.loads(done.stdout)["scenarios"]
+    assert [probe["judgement"] for probe in case["probes"]] == ["pass"] * 4
+    assert "step 'its rules are flushed': gave up waiting: the rules of the engine are present" in str(case["fault"])
+    assert done.returncode == ExitCode.FAILED
+
+
+@pytest.mark.parametrize("scenario", sorted({mutant.scenario for mutant in MUTANTS} | {PROXY_IS_GONE}))
 def test_the_scenario_holds_as_it_stands(scenario: str) -> None:
     status, cases = run(scenario, None)
     assert [probe["name"] for probes in cases for probe in probes if probe["judgement"] != "pass"] == []

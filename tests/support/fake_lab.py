@@ -118,11 +118,18 @@ class FakeLab:
         self._session = session
         self.scenario = scenario
         self.built = Built("iptables v1.8.9 (fake)")
+        self._made = 0
+
+    def is_past(self, probe: Probe) -> bool:
+        return self._made > self.scenario.steps_before(probe)
 
     def add(self, probe: Probe) -> None:
         self._session.note(f"add {probe.name}")
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
+        for step in self.scenario.steps[self._made : self.scenario.steps_before(probe)]:
+            self._session.note(f"step {step.name}")
+            self._made += 1
         self._session.note(f"{'trace' if trace else 'probe'} {probe.name}")
         return verdict_on(probe)
 

@@ -103,6 +103,11 @@ class KubeProxyEngine:
         if self._running is not None:
             await self._running.stop(Deadline.after(_STOP_SECONDS))
 
+    async def kill(self) -> None:
+        """Kill kube-proxy, which then puts nothing in order."""
+        if self._running is not None:
+            await self._running.kill()
+
     async def _wait_for(self, name: str, deadline: Deadline) -> None:
         running = self._running
         if running is None:

@@ -1,0 +1,82 @@
+"""What a step may do to engines, by engines that only say what was done to them."""
+
+import asyncio
+
+import pytest
+
+from lab.engines.fleet import Fleet
+from lab.errors import InternalError
+from lab.scenario.model import EngineAction
+from lab.timing import Deadline
+
+Journal = list[tuple[str, str]]
+
+
+class Recorder:
+    """An engine that is a process of its own."""
+
+    def __init__(self, node: str, journal: Journal) -> None:
+        self._node, self._journal = node, journal
+
+    async def start(self) -> None:
+        self._journal.append((self._node, "start"))
+
+    async def wait_synced(self, revision: int, deadline: Deadline) -> None:
+        self._journal.append((self._node, f"synced {revision}"))
+
+    async def dump(self) -> str:
+        return ""
+
+    def logs(self) -> tuple[str, ...]:
+        return ()
+
+    async def stop(self) -> None:
+        self._journal.append((self._node, "stop"))
+
+    async def kill(self) -> None:
+        self._journal.append((self._node, "kill"))
+
+
+def recorded(*actions: dict[str, EngineAction]) -> Journal:
+    journal: Journal = []
+
+    async def flush(node: str) -> None:
+        journal.append((node, "flush"))
+
+    async def main() -> None:
+        fleet = Fleet(("a", "b"), lambda node: Recorder(node, journal), flush)
+        await fleet.start()
+        journal.clear()
+        for each in actions:
+            await fleet.take_down(each)
+            await fleet.bring_up(each)
+        await fleet.wait_synced(7, Deadline.after(1))
+        await fleet.stop()
+
+    asyncio.run(main())
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("action", "done"),
+    [
+        (EngineAction.KILL, ["kill"]),
+        (EngineAction.STOP, ["stop"]),
+        (EngineAction.RESTART, ["stop", "start", "synced 7", "stop"]),
+        (EngineAction.FLUSH, ["flush", "synced 7", "stop"]),
+    ],
+)
+def test_what_is_done_to_one_engine_leaves_the_other_alone(action: EngineAction, done: list[str]) -> None:
+    journal = recorded({"a": action})
+    assert [what for node, what in journal if node == "a"] == done
+    assert [what for node, what in journal if node == "b"] == ["synced 7", "stop"]
+
+
+def test_an_engine_that_was_killed_can_be_started() -> None:
+    journal = recorded({"a": EngineAction.KILL}, {"a": EngineAction.START})
+    assert [what for node, what in journal if node == "a"] == ["kill", "start", "synced 7", "stop"]
+
+
+def test_no_engine_is_started_twice() -> None:
+    with pytest.raises(InternalError, match="runs already"):
+        recorded({"a": EngineAction.START})
