@@ -11,7 +11,7 @@ sentence; the command.
 import shlex
 from collections.abc import Iterator, Sequence
 
-from lab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
+from lab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from lab.verdict.arrivals import due_shares, hits
 from lab.verdict.case import Case, open_case
 from lab.verdict.causes import cause
@@ -149,8 +149,10 @@ def _shares(case: Case, verdict: ProbeVerdict) -> list[str]:
     shown = names
     if len(names) > _MOST_PODS:
         shown = sorted(names, key=lambda name: -abs(found[name] - total * due.get(name, 0.0)))[:_MOST_PODS]
-    rows = [("backend", "flows", "share", "due")]
+    rows: list[tuple[str, ...]] = [("backend", "flows", "share", "due")]
     rows += [(name, f"{found[name]:,}", f"{found[name] / total:.1%}", f"{due.get(name, 0.0):.1%}") for name in shown]
+    if case.probe.expect.spread is Spread.STICKY:
+        rows = [row[:3] for row in rows]  # one of them is due all, and nobody says which
     lines = table(rows, _INDENT, right=frozenset({1, 2, 3}))
     if len(names) > len(shown):
         lines.append(f"{_INDENT}and {len(names) - len(shown):,} more, closer to their due")

@@ -13,7 +13,7 @@ from recorded import FILE, SVC, World
 
 from lab.errors import ExitCode
 from lab.report import run_lines, to_json
-from lab.scenario.model import Manner, NodeDevice, Outcome, Preserved, Spread
+from lab.scenario.model import Manner, NodeDevice, Outcome, Preserved, Shares, Spread
 from lab.verdict.evidence import Direction, Evidence, FenceReport, TapLoss
 from lab.verdict.explain import explain
 from lab.verdict.judge import judge
@@ -157,6 +157,19 @@ def disagreement_ipv6() -> ProbeVerdict:
     return judged(world, evidence)
 
 
+def not_sticky() -> ProbeVerdict:
+    world = World(flows=6, backends=ECHOES, spread=Spread.STICKY, name="a client stays where it was")
+    seen = [each for flow in range(6) for each in world.round_trip(flow, "echo-2" if flow == 4 else "echo-1")]
+    return judged(world, world.evidence(seen))
+
+
+def wrong_shares() -> ProbeVerdict:
+    shares = Shares({"echo-1": 0.4, "echo-2": 0.6})
+    world = World(flows=2000, backends=ECHOES[:2], spread=shares, name="the other pod gets most")
+    seen = [each for flow in range(2000) for each in world.round_trip(flow, "echo-1" if flow % 4 else "echo-2")]
+    return judged(world, world.evidence(seen))
+
+
 CASES: dict[str, Callable[[], ProbeVerdict]] = {
     case.__name__.replace("_", "-"): case
     for case in (
@@ -171,6 +184,8 @@ CASES: dict[str, Callable[[], ProbeVerdict]] = {
         refused_instead,
         silent_responder,
         reply_untranslated,
+        not_sticky,
+        wrong_shares,
         never_chosen,
         uneven,
         many_backends,
