@@ -69,7 +69,7 @@ def command(
     engine: str,
     **of_engine: Any,
 ) -> ExitCode:
-    """Build the lab of the scenario FILE, send one packet FROM a pod or host, and tell its way there and back.
+    """Build the lab of the scenario FILE, send one packet FROM a pod, host or node, and tell its way there and back.
 
     TO is a Service, a pod, a host or an address, each with :PORT behind it where it has several ports or none.
 
@@ -87,8 +87,6 @@ def command(
         expect=Expect(outcome=Outcome.DELIVERED, position=_command_line(sender, target)),
         position=_command_line(sender, target),
     )
-    if any(sender == each.name for each in scenario.nodes):
-        raise click.UsageError(f"FROM: {sender!r} is a node; a packet can be traced from a pod or an outside host")
     with (
         (make_session or Session)(choice_of(engine, **of_engine)) as session,
         closing(session.open(replace(scenario, probes=(probe,)))) as lab,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lab.kernel import attributes as nla
+from lab.kernel.capture import raise_receive_buffer
 from lab.kernel.framing import messages, nested
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.nftables import NLM_F_ACK, expect, message, number, open_netfilter
@@ -107,7 +108,7 @@ class PacketLog:
         self._socket.close()
 
     def _begin(self) -> None:
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        raise_receive_buffer(self._socket)
         for family in (socket.AF_INET, socket.AF_INET6):
             self._configure(family, 0, nla.raw(1, bytes([_CMD_PF_BIND])))
         self._configure(socket.AF_UNSPEC, self._group, nla.raw(1, bytes([_CMD_BIND])))

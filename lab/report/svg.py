@@ -46,11 +46,12 @@ def svg(plan: Plan) -> str:
         _draw_outside(picture, outside)
     left = (picture.width + _SIDE - _STEP * (1 + len(balancers))) // 2
     bottom = picture.y + _HEIGHT
+    ways: list[tuple[str, int]] = []
     for router in (each for each in found if each.role is Role.ROUTER):
         picture.thing(router, left)
         if outside:
             picture.rise(left + _WIDTH // 2, OUTSIDE, picture.y)
-        ways = _draw_balancers(picture, balancers, left)
+        ways += _draw_balancers(picture, balancers, left)
         picture.down(_HEIGHT + _DOWN)
         for number, segment in enumerate(each for each in segments(found) if each != OUTSIDE):
             picture.bus(segment)

@@ -141,13 +141,19 @@ class Matcher:
 
     def take(self, vantage: Vantage, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
-        read = self._read
+        read, rows, passing = self._read, self._rows, vantage.transit
+        before = len(rows)
         for frame in frames:
             told = read(frame.data)
             if told:
-                self._record(vantage, frame, told)
+                rows.append((vantage, frame, told, None))
+                if not (passing or frame.outgoing):
+                    self._settle(vantage, told)
             elif told is None:
                 self._look_closer(vantage, frame)
+        for number in range(max(before, _KEPT_FRAMES), len(rows)):
+            _, frame, told, icmp = rows[number]
+            rows[number] = (vantage, frame._replace(data=b""), told, icmp)
 
     def _look_closer(self, vantage: Vantage, frame: Frame) -> None:
         """Take in one frame of any sort."""
@@ -167,10 +173,14 @@ class Matcher:
             found = self._icmp(vantage, frame, datagram)
         if found is not None:
             near, far = (datagram.source, datagram.source_port), (datagram.destination, datagram.destination_port)
-            self._record(vantage, frame, (*found, *near, *far), datagram.icmp)
-            heard = vantage.is_sender and not (frame.outgoing or vantage.transit)
-            if heard and datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]:
-                self._turned_away.add(found[0])
+            told = (*found, *near, *far)
+            self._rows.append((vantage, frame, told, datagram.icmp))
+            if frame.outgoing or vantage.transit:
+                return
+            self._settle(vantage, told)
+            final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]
+            if final and vantage.is_sender:
+                self._turned_away.add(told[0])
 
     def _udp(self, datagram: Datagram) -> tuple[int, Packet] | None:
         if self._protocol is not Protocol.UDP:
@@ -259,12 +269,9 @@ class Matcher:
     def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
         return None if flow is None else (flow, packet)
 
-    def _record(self, vantage: Vantage, frame: Frame, told: Told, icmp: tuple[int, int] | None = None) -> None:
-        kept = frame if len(self._rows) < _KEPT_FRAMES else frame._replace(data=b"")
-        self._rows.append((vantage, kept, told, icmp))
-        if frame.outgoing or vantage.transit:
-            return
-        flow, packet = told[:2]
+    def _settle(self, vantage: Vantage, told: Told) -> None:
+        """Note what a packet that came in, and is not merely on its way, settles of its flow."""
+        flow, packet = told[0], told[1]
         if packet is _REQUEST:
             self._arrived.add(flow)
         elif not vantage.is_sender:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from lab.errors import InternalError
+from lab.errors import CapabilityError
 from lab.ip import Protocol
 from lab.kernel.netns import NetNs
 from lab.kernel.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
@@ -36,6 +36,7 @@ _IP_HEADER: Final = {4: 20, 6: 40}
 _ICMP: Final = {4: ICMP, 6: ICMPV6}
 _PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
 _TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
+_LOOPBACK: Final = {1: "lo"}  # the first device of every namespace (net/core/dev.c, dev_new_index)
 _NO_LINK_HEADER: Final = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
 
 
@@ -50,7 +51,8 @@ class Tracing:
         """
         self._tracers: dict[str, Tracer] = {}
         self._devices = {
-            node: {end.index: end.device for link in plan.links for end in link.ends if end.namespace == node}
+            node: _LOOPBACK
+            | {end.index: end.device for link in plan.links for end in link.ends if end.namespace == node}
             for node in nodes
         }
         try:
@@ -70,7 +72,7 @@ class Tracing:
         """Trace nothing any more, and return every step of the run: the way there, then the way back.
 
         Raises:
-            InternalError: the kernel's log overflowed, so that steps are missing.
+            CapabilityError: the kernel's log overflowed, so that steps are missing.
         """
         for tracer in self._tracers.values():
             tracer.disarm()
@@ -81,7 +83,10 @@ class Tracing:
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
-                raise InternalError(f"the trace on {node} lost lines: its buffer is too small; report this") from error
+                raise CapabilityError(
+                    f"room for what {node} said of this packet, which is more than a socket here may hold",
+                    "raise net.core.rmem_max, or run as root; a packet that goes in circles is told of once a turn",
+                ) from error
             steps = (self._step(node, event, identity, texts[node]) for event in events)
             passages += _passages(step for step in steps if step is not None)
         passages.sort(key=lambda steps: (steps[0].packet is not Packet.REQUEST, steps[0].at))

@@ -122,7 +122,7 @@ def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
     sorter = _Sorter(errand)
     seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
     for observation in evidence.observations:
-        kind, named = sorter.sorted(observation)
+        kind, named = sorter.sort(observation)
         if kind:
             seen[kind].setdefault(observation.flow, []).append(named)
     for report in evidence.connects:
@@ -188,12 +188,13 @@ class _Sorter:
         self._receivers = {where: tuple(there) for where, there in receivers.items()}
         self._known: dict[tuple[object, ...], tuple[str, str]] = {}
 
-    def sorted(self, observation: Observation) -> tuple[str, Observation]:
+    def sort(self, observation: Observation) -> tuple[str, Observation]:
         """The name of its field, and the observation with the pod's name as its place.
 
         What decides about requests and replies is the same for thousands of flows: where it was seen, and the end of
         the flow that is no port of the sender's. An address stands there by its identity, since its hash costs more
-        than all the rest; equal addresses that are two objects are decided about twice.
+        than all the rest; the evidence keeps it alive, and equal addresses that are two
+        objects are decided about twice.
         """
         packet = observation.packet
         if packet is Packet.REQUEST:

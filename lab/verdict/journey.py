@@ -73,11 +73,22 @@ def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
 
 
 def _in_order(observations: Sequence[Observation], passages: Sequence[_Passage]) -> list[Observation | _Passage]:
-    """Sightings and passages by time. A packet that the node made itself has none, and follows the request."""
-    last = max((step.at for passage in passages for step in passage.steps if step.packet is Packet.REQUEST), default=0)
-    timed: list[tuple[int, Observation | _Passage]] = [(seen.at, seen) for seen in observations]
-    timed += [(passage.first.at or last + 1, passage) for passage in passages]
-    return [place for _, place in sorted(timed, key=lambda each: each[0])]
+    """Sightings and passages: the request's, then those of what came of it, each by time.
+
+    In OUTPUT the kernel tells no time. What is there was made there: it begins the way of its packet, behind the
+    sighting of the program that sent it, if a program did. The program that gets it ends that way; what it is seen to
+    get bears the time at which it came to the node, before any rule.
+    """
+    places: list[Observation | _Passage] = [*observations, *passages]
+    return sorted(places, key=_turn)
+
+
+def _turn(place: Observation | _Passage) -> tuple[bool, int, int]:
+    if isinstance(place, Observation):
+        by_program = 0 if place.direction is Direction.OUT else 3
+        return place.packet is not Packet.REQUEST, by_program if place.device == STACK else 2, place.at
+    first = place.first
+    return first.packet is not Packet.REQUEST, 2 if first.at else 1, first.at
 
 
 def _sighting(seen: Observation) -> str:

@@ -11,7 +11,7 @@ from traffic_plan import VIP, errand, nat
 from lab.engines.protocol import EngineChoice
 from lab.ip import Protocol
 from lab.kernel.launcher import Launcher
-from lab.scenario.load import load_scenario
+from lab.scenario.load import load_scenario, parse_scenario
 from lab.scenario.model import Outcome
 from lab.session import Session
 from lab.timing import Deadline
@@ -153,3 +153,74 @@ def test_rules_are_told_in_the_same_words_whichever_iptables_loaded_them() -> No
     for by_legacy, by_nft in zip(legacy, nft, strict=True):
         assert len(by_legacy) > 5
         assert by_nft == by_legacy
+
+
+FROM_A_NODE = """
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: from-a-node}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    own: {nodes: [node-b], hostNetwork: true, labels: {app: own}, ports: [8081]}
+  probes:
+  - {name: away, from: node-a, to: {service: own, via: clusterIP}, expect: {outcome: delivered, source: preserved}}
+  - {name: at home, from: node-b, to: {service: own, via: clusterIP}, expect: {outcome: delivered, source: preserved}}
+  - {name: to nobody, from: node-a, to: {service: none, via: clusterIP}, expect: {outcome: rejected}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: own}
+spec: {selector: {app: own}, ports: [{port: 80, targetPort: 8081}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: none}
+spec: {selector: {app: none}, ports: [{port: 80, targetPort: 8081}]}
+"""
+
+
+def hops(variant: str) -> dict[str, list[str]]:
+    """For each probe, the hops of its packet: who had what."""
+    scenario = parse_scenario(FROM_A_NODE, "from-a-node.lab.yaml")
+    with Session(EngineChoice(iptables=variant)) as session:
+        lab = session.open(scenario)
+        return {
+            probe.name: [
+                re.sub(r" \S+ > [^\s,]+", "", line).strip()
+                for line in journey(*lab.trace(probe))[1:]
+                if not line.startswith("    ") and not line.endswith("in by lo")  # only legacy has a chain to tell of
+            ]
+            for probe in scenario.probes
+        }
+
+
+@pytest.mark.parametrize("variant", ["legacy", "nft"])
+def test_what_a_node_sends_is_told_in_the_order_of_its_way(variant: str) -> None:
+    assert hops(variant) == {
+        "away": [
+            "node-a sends the request",
+            "node-a: the request, made there",
+            "node-b: the request, in by eth0",
+            "node-b gets the request",
+            "node-b sends the reply",
+            "node-b: the reply, made there",
+            "node-a: the reply, in by eth0",
+            "node-a gets the reply",
+        ],
+        "at home": [
+            "node-b sends the request",
+            "node-b: the request, made there",
+            "node-b gets the request",
+            "node-b sends the reply",
+            "node-b: the reply, made there",
+            "node-b gets the reply",
+        ],
+        "to nobody": [
+            "node-a sends the request",
+            "node-a: the request, made there",
+            "node-a sends the port-unreachable 3/3",
+            "node-a: the port-unreachable, made there",
+            "node-a gets the port-unreachable 3/3",
+        ],
+    }

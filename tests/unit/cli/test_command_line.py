@@ -331,7 +331,6 @@ def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[st
     [
         ("client", "nobody", "'nobody' is no Service and no pod; there are echo, client; or ADDRESS:PORT"),
         ("client", "nobody:80", "'nobody' is no Service, pod, host or address of the scenario"),
-        ("node-a", "echo", "'node-a' is a node; a packet can be traced from a pod or an outside host"),
     ],
 )
 def test_trace_says_what_it_cannot_send(caller: Caller, sender: str, target: str, said: str) -> None:

@@ -1,5 +1,6 @@
 """A trace in words."""
 
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -7,6 +8,7 @@ from fake_lab import verdict_on
 from scenario_cases import front, probe
 
 from lab.ip import Protocol
+from lab.plan.errand import STACK
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet, TraceStep
 from lab.verdict.journey import journey
 
@@ -105,6 +107,30 @@ def test_what_a_node_makes_itself_follows_the_request() -> None:
     lines = said(icmp, step("filter", "FORWARD", "-A FORWARD -j REJECT"))
     assert "the port-unreachable" in lines[-2]
     assert lines[-2].endswith("made there")
+
+
+def test_what_a_node_sends_begins_there_and_what_it_gets_ends_there_whatever_the_clock_says() -> None:
+    """OUTPUT tells no time, and what a program gets bears the time at which it came to the node."""
+    made = step("nat", "OUTPUT", at=0, in_device="")
+    there = step("nat", "PREROUTING", at=6, place="node-b", in_device="eth0")
+    answered = step("filter", "OUTPUT", at=0, place="node-b", packet=Packet.REPLY, in_device="")
+    back = step("filter", "FORWARD", at=7, packet=Packet.REPLY, in_device="eth0")
+    sent = replace(seen("node-a", Direction.OUT, at=4), device=STACK)
+    got = replace(seen("node-b", Direction.IN, at=5), device=STACK)
+    reply = replace(seen("node-b", Direction.OUT, at=3), device=STACK, packet=Packet.REPLY)
+    end = replace(seen("node-a", Direction.IN, at=6), device=STACK, packet=Packet.REPLY)
+    errand = replace(ERRAND, nodes=("node-a", "node-b"))
+    evidence = Evidence(sent=1, steps=(there, made, back, answered), observations=(end, reply, got, sent))
+    assert [" ".join(line.split()[:4]) for line in journey(errand, evidence)[1:] if line[2] != " "] == [
+        "node-a sends the request",
+        "node-a: the request 10.244.0.2:1024",
+        "node-b: the request 10.244.0.2:1024",
+        "node-b gets the request",
+        "node-b sends the reply",
+        "node-b: the reply 10.244.0.2:1024",
+        "node-a: the reply 10.244.0.2:1024",
+        "node-a gets the reply",
+    ]
 
 
 def test_nothing_traced_is_nothing_said() -> None:
