@@ -85,3 +85,16 @@ def test_more_flows_than_ports_are_refused() -> None:
     dealer = PortDealer(1, ())
     with pytest.raises(ValueError, match=str(dealer.size)):
         dealer.deal("a", Protocol.TCP, dealer.size + 1)
+
+
+def test_datagrams_go_on_from_a_port_that_an_author_chose_once_the_lab_has_changed() -> None:
+    dealer = PortDealer(0, ())
+    assert dealer.claim("client", Protocol.UDP, 12345)
+    assert dealer.claim("client", Protocol.TCP, 12345)
+    assert not dealer.claim("client", Protocol.UDP, 12345)
+    dealer.go_on()
+    assert dealer.claim("client", Protocol.UDP, 12345)
+    assert not dealer.claim("client", Protocol.TCP, 12345)  # a connection ends; a second one is another flow
+    dealer.restart()
+    assert dealer.claim("client", Protocol.UDP, 12345)
+    assert not dealer.claim("client", Protocol.UDP, 12345)
