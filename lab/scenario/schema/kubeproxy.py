@@ -99,7 +99,7 @@ def _device(value: object) -> str:
 UNSET_IF_EMPTY = BeforeValidator(_absent_if_empty)
 Detection = Annotated[DetectLocalMode, BeforeValidator(word_of(DetectLocalMode))]
 Duration = Annotated[float, BeforeValidator(_duration, json_schema_input_type=str)]
-Networks = Annotated[tuple[IPNetwork, ...], BeforeValidator(_networks)]
+Networks = Annotated[tuple[IPNetwork, ...], BeforeValidator(_networks, json_schema_input_type=str)]
 NetworkOrPrimary = Annotated[IPNetwork | str, BeforeValidator(_network_or_primary)]
 Device = Annotated[str, BeforeValidator(_device)]
 Healthz = Annotated[SocketAddress, _socket_address(10256)]
