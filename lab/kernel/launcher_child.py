@@ -42,6 +42,10 @@ from lab.kernel.place import furnish
 __all__ = ["ENDED", "MESSAGE_LIMIT", "fork_launcher"]
 
 MESSAGE_LIMIT: Final = 128 * 1024  # a request; SEQPACKET keeps it whole
+# What nohup(1) and shells in the background ignore, and what Python handles or ignores.
+_RESTORED: Final = tuple(
+    getattr(signal, f"SIG{name}") for name in ("HUP", "INT", "QUIT", "TERM", "CHLD", "PIPE", "XFSZ")
+)
 ENDED: Final = struct.Struct("=qi")  # an answer: the request's number, and the exit code or minus the signal
 _ROUNDS: Final = 100
 _OUTPUT_LIMIT: Final = 256 * 1024 * 1024  # RLIMIT_FSIZE, which bounds memfds too
@@ -189,7 +193,7 @@ def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, l
     """Turn this fresh child into the command."""
     signal.set_wakeup_fd(-1)
     # Python ignores SIGPIPE and SIGXFSZ; without the latter RLIMIT_FSIZE would end no command that floods its output.
-    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+    for number in _RESTORED:
         signal.signal(number, signal.SIG_DFL)
     os.setpgid(0, 0)
     die_with_parent()
