@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.engines.names import mode_of
 from lab.plan.dialogue import client, server
 from lab.pytest_plugin import Lab, LabFactory
 
@@ -34,8 +35,11 @@ TURNS = (
 
 
 @pytest.mark.lab(SCENARIO.name)
-def test_a_stray_segment_is_dropped_and_the_connection_lives(lab: Lab) -> None:
+def test_a_stray_segment_is_dropped_and_the_connection_lives(lab: Lab, lab_engine: str) -> None:
     spoken = lab.dialogue("client", "echo", TURNS, to=TO_THE_SERVICE)
+    if mode_of(lab_engine) == "nftables":  # a limit: kube-proxy 1.36 has no rule against invalid packets in that mode
+        assert spoken.arrived("client", STRAY), f"mode nftables has learnt to drop it: say so here\n{spoken}"
+        return
     assert not spoken.arrived("client", STRAY), f"the stray segment reached the client\n{spoken}"
     assert not spoken.resets("echo"), f"the good connection was reset\n{spoken}"
     assert spoken.rules("--ctstate INVALID") == 1, f"no rule dropped it\n{spoken}"
