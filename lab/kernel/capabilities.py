@@ -18,7 +18,8 @@ from typing import Final
 from lab.capability import Capability
 from lab.errors import CapabilityError, InternalError
 from lab.kernel import attributes as nla
-from lab.kernel.capture import raise_receive_buffer
+from lab.kernel.buffers import raise_receive_buffer
+from lab.kernel.capture import WANTED_BUFFER
 from lab.kernel.carry import kernel_release
 from lab.kernel.launcher import Launcher
 from lab.kernel.netlink import RouteSocket, ask
@@ -204,7 +205,7 @@ async def _receive_buffer(scratch: NetNs, _: Launcher) -> str:
     with inside(scratch):
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     with made:
-        size = raise_receive_buffer(made)
+        size = raise_receive_buffer(made, WANTED_BUFFER)
     if size < _LARGE_BUFFER:
         raise OSError(f"receive buffers end at {size // 1024} KiB (net.core.rmem_max)")
     return f"receive buffers of {size // 1024} KiB"

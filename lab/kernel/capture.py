@@ -21,23 +21,24 @@ from itertools import chain, islice
 from typing import Final
 
 from lab.kernel.batches import Frame, FrameReader
+from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["Tap", "attach_filter", "open_tap", "raise_receive_buffer"]
+__all__ = ["WANTED_BUFFER", "Tap", "attach_filter", "open_tap"]
 
 # include/uapi/linux/if_ether.h, if_packet.h, socket.h; asm-generic/socket.h
 _ETH_P_ALL: Final = 0x0003
 _SOL_PACKET: Final = 263
 _PACKET_STATISTICS: Final = 6
 _SO_ATTACH_FILTER: Final = 26
-_SO_RCVBUFFORCE: Final = 33
 _SO_TIMESTAMPNS: Final = 35
 
 _STATISTICS: Final = struct.Struct("=II")  # struct tpacket_stats: tp_packets, tp_drops
 _SOCK_FPROG: Final = struct.Struct("@HP")  # struct sock_fprog: length in steps, address
 _STEP_BYTES: Final = 8  # struct sock_filter
 _BATCHES: Final = 1024
-_WANTED_BUFFER: Final = 16 << 20
+WANTED_BUFFER: Final = 16 << 20
+"""The receive buffer that a tap asks for, in bytes of ``truesize``."""
 
 
 class Tap:
@@ -46,7 +47,7 @@ class Tap:
     def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket, reader: FrameReader) -> None:
         self.place = place
         self.device = device
-        self.buffer_bytes = raise_receive_buffer(ears)
+        self.buffer_bytes = raise_receive_buffer(ears, WANTED_BUFFER)
         self._ears = ears
         self._mouth = mouth
         self._reader = reader
@@ -128,16 +129,3 @@ def attach_filter(sock: socket.socket, program: bytes) -> None:
     sock.setsockopt(
         socket.SOL_SOCKET, _SO_ATTACH_FILTER, _SOCK_FPROG.pack(len(program) // _STEP_BYTES, ctypes.addressof(steps))
     )
-
-
-def raise_receive_buffer(ears: socket.socket) -> int:
-    """Ask for a large receive buffer and return what was granted, in bytes of ``truesize``.
-
-    SO_RCVBUFFORCE needs CAP_NET_ADMIN over the machine; without it the kernel caps the wish at net.core.rmem_max,
-    which only the machine's own namespace can raise. The kernel doubles what is asked for (socket(7)).
-    """
-    try:
-        ears.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _WANTED_BUFFER // 2)
-    except PermissionError:
-        ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WANTED_BUFFER // 2)
-    return ears.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from lab.kernel.linux import CLONE_NEWNET, setns, unshare
 from lab.kernel.origins import here
 
-__all__ = ["NetNs", "current_netns", "inside", "make_netns"]
+__all__ = ["NetNs", "inside", "make_netns"]
 
 # /proc/self is the main thread's; a namespace is the calling thread's (proc(5)).
 _OWN = "/proc/thread-self/ns/net"
@@ -38,11 +38,6 @@ class NetNs:
     def close(self) -> None:
         """Let go of it. The kernel takes it apart later, in a worker of its own; nobody waits for that."""
         os.close(self.fd)
-
-
-def current_netns(name: str) -> NetNs:
-    """The namespace the calling thread is in, held open under ``name``."""
-    return NetNs(name, os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC))
 
 
 @contextmanager

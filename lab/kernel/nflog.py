@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lab.kernel import attributes as nla
-from lab.kernel.capture import raise_receive_buffer
+from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.framing import messages, nested
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.nftables import NLM_F_ACK, expect, message, number, open_netfilter
@@ -32,6 +32,7 @@ _FLAG_SEQUENCE: Final = 1
 _TIMESTAMP: Final = struct.Struct("!QQ")
 _PACKET_HEADER: Final = struct.Struct("!HB")  # struct nfulnl_msg_packet_hdr: ethertype, hook
 _BUFFER: Final = 1 << 20
+_ROOM: Final = 16 << 20  # of the socket, in bytes of truesize
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class PacketLog:
         self._socket.close()
 
     def _begin(self) -> None:
-        raise_receive_buffer(self._socket)
+        raise_receive_buffer(self._socket, _ROOM)
         for family in (socket.AF_INET, socket.AF_INET6):
             self._configure(family, 0, nla.raw(1, bytes([_CMD_PF_BIND])))
         self._configure(socket.AF_UNSPEC, self._group, nla.raw(1, bytes([_CMD_BIND])))

@@ -5,11 +5,11 @@ of its chain a handle stands for.
 Must not: mark packets, or read what a rule says. Its text comes from the tool that wrote it.
 """
 
-import socket
 import struct
 from typing import Final, NamedTuple
 
 from lab.kernel import attributes as nla
+from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.dumps import Dump
 from lab.kernel.framing import ATTRIBUTE, attributes, messages, nested
 from lab.kernel.netns import NetNs, inside
@@ -48,8 +48,7 @@ _MOST_KNOWN: Final = 10_000
 _ID_AT: Final = 4 + 8 + 8 + 4
 _ID_BYTES: Final = 4
 _ID_HEAD: Final = ATTRIBUTE.pack(8, _IDENTITY)
-_ROOM: Final = 64 << 20
-_SO_RCVBUFFORCE: Final = 33  # include/uapi/asm-generic/socket.h
+_ROOM: Final = 128 << 20  # in bytes of truesize
 
 
 class NftEvent(NamedTuple):
@@ -87,7 +86,7 @@ class NftTrace:
         with inside(netns):
             self._socket = open_netfilter()
         try:
-            self._enlarge()
+            raise_receive_buffer(self._socket, _ROOM)
             # A report is sent to all but port 0, which is what a socket has before it is bound.
             self._socket.bind((0, 0))
             self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
@@ -99,13 +98,6 @@ class NftTrace:
     def fileno(self) -> int:
         """The socket's descriptor, which is readable when there is something to be read."""
         return self._socket.fileno()
-
-    def _enlarge(self) -> None:
-        """As large a buffer as may be had: root's is not bound to net.core.rmem_max (socket(7))."""
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _ROOM)
-        except PermissionError:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
 
     def read(self) -> list[NftEvent]:
         """What has been reported since this was last asked, in order. Never waits.

@@ -28,7 +28,7 @@ from lab.traffic.craft import filling
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import ConnectReport
 
-__all__ = ["Dialogues", "error_name", "has_sctp"]
+__all__ = ["RESET_ON_CLOSE", "Dialogues", "error_name", "has_sctp"]
 
 # Sockets in flight at once, at most: far below the usual limit of 1,024 descriptors.
 _AT_ONCE: Final = 64
@@ -37,8 +37,8 @@ _AT_ONCE: Final = 64
 # sender's and the receiver's (hairpin), which doubles it.
 _CROSSINGS: Final = 20
 
-# struct linger: closing resets the connection, so that no TIME_WAIT outlives the run at either end (socket(7)).
-_RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)
+RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)
+"""``struct linger``: closing resets the connection, so that no TIME_WAIT outlives the run at either end (socket(7))."""
 
 
 class _Stage(Enum):
@@ -121,7 +121,7 @@ class Dialogues:
         self._open[sock.fileno()] = dialogue
         try:
             if errand.protocol is not Protocol.UDP:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             sock.bind((str(errand.sender.address), dialogue.port))
             sock.connect((str(errand.destination), errand.port))
         except BlockingIOError:

@@ -40,11 +40,6 @@ class Fences:
         """Whether every fence of the last round is back."""
         return not self._out
 
-    @property
-    def awaited(self) -> str:
-        """The names of the fences that are still out."""
-        return ", ".join(target.name for target in self._out.values())
-
     def send(self) -> None:
         """Send a round. A fence that was given up before is not sent again: it would only be waited for again."""
         targets = []

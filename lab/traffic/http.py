@@ -10,7 +10,6 @@ and only when that has passed do fences show whether anything can have been on i
 import asyncio
 import json
 import socket
-import struct
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
@@ -18,7 +17,7 @@ from typing import Final
 from lab.kernel.netns import NetNs, inside
 from lab.plan.errand import Errand
 from lab.timing import together
-from lab.traffic.connect import error_name
+from lab.traffic.connect import RESET_ON_CLOSE, error_name
 from lab.verdict.evidence import ConnectReport, HttpReport
 
 __all__ = ["Fetches"]
@@ -28,7 +27,6 @@ _AT_ONCE: Final = 16
 """Flows under way at once: who hears nothing waits for all of its seconds. As many as fit the smallest of taps."""
 _LONGEST_BODY: Final = 64 * 1024
 _PATH: Final = "/healthz"
-_RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)  # struct linger: no TIME_WAIT outlives the run (socket(7))
 
 
 class Fetches:
@@ -102,7 +100,7 @@ async def _asked(netns: NetNs, errand: Errand, port: int) -> tuple[str, int, byt
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     with sock:
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             sock.bind((str(errand.sender.address), port))
             async with asyncio.timeout(_SECONDS):
                 return "", *await _conversation(sock, errand)
