@@ -19,6 +19,7 @@ from lab.cluster.store import Store
 from lab.engines.fleet import Fleet
 from lab.errors import EngineError
 from lab.ip import Family
+from lab.kernel.links import cut, mend
 from lab.kernel.realise import Wiring
 from lab.kernel.requests import mute, unmute
 from lab.kernel.sysctl import write_sysctls
@@ -53,6 +54,8 @@ class Course:
         """
         await self.fleet.take_down(request.change.engines)
         self._alter_nodes(request)
+        for link in request.change.links:
+            (mend if link.up else cut)(self.wiring, link.place, link.device)
         self._alter_pods(request)
         for thing in request.deleted:
             self.store.delete(thing.key)

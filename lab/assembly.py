@@ -93,7 +93,7 @@ def assemble(scenario: Scenario) -> Assembly:
     for cluster, probes in zip(course, asked, strict=True):
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
         refuse_neighbours(now, plan, [each for each in cluster.objects if isinstance(each, EndpointSlice)])
-        errands += resolve(now, plan, cluster.services, first=len(errands), gone=cluster.gone)
+        errands += resolve(now, plan, cluster.services, first=len(errands), gone=cluster.gone, links=cluster.links)
     return Assembly(
         scenario=scenario,
         plan=plan,

@@ -9,7 +9,7 @@ slices are derived anew, as their controller does after every change.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lab.cluster.allocate import allocate_services
@@ -19,6 +19,7 @@ from lab.cluster.slices import derive_slices
 from lab.cluster.updates import keep_allocated
 from lab.errors import ScenarioError
 from lab.plan.addresses import AddressPlan, allocate_addresses
+from lab.plan.reach import Links
 from lab.scenario.model import NodeChange, PodChange, Position, Scenario, ServiceChange, SliceChange, Step
 
 __all__ = ["Cluster", "begin"]
@@ -37,6 +38,7 @@ class Cluster:
         services: with everything allocated, in the order in which they came.
         slices: those that the author gives.
         gone: pods that a step has deleted, and none has brought back.
+        links: those that steps have cut.
     """
 
     scenario: Scenario
@@ -45,6 +47,7 @@ class Cluster:
     services: tuple[Service, ...]
     slices: Mapping[Key, EndpointSlice]
     gone: frozenset[str] = frozenset()
+    links: Links = field(default_factory=Links)
 
     @property
     def objects(self) -> tuple[KubeObject, ...]:
@@ -78,6 +81,7 @@ class Cluster:
             services=_allocated(self.scenario, _written(self.services, change.services), lambda _: step.position),
             slices=_given(self.slices, change.slices),
             gone=frozenset(name for name in (*self.gone, *self.pods) if name not in pods),
+            links=self.links.after(change.links),
         )
 
 

@@ -292,7 +292,7 @@ def _advance(assembly: Assembly, number: int) -> Advance:
         step=step.name,
         applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
         deleted=tuple(thing for key, thing in before.items() if key not in after),
-        change=Change(nodes=step.change.nodes, engines=step.change.engines),
+        change=Change(nodes=step.change.nodes, engines=step.change.engines, links=step.change.links),
         until=step.until,
     )
 

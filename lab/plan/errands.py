@@ -15,6 +15,7 @@ from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.plan.errand import STACK, Detour, Errand, Fence, Receiver, Sender
 from lab.plan.model import Listener, Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
+from lab.plan.reach import Links
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
 from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
@@ -52,6 +53,7 @@ def resolve(
     *,
     first: int = 0,
     gone: Collection[str] = (),
+    links: Links = Links(),  # noqa: B008 - frozen
 ) -> tuple[Errand, ...]:
     """One errand for each of ``scenario.probes``, in their order.
 
@@ -61,11 +63,12 @@ def resolve(
         services: the scenario's Services with everything allocated.
         first: the number of the first errand.
         gone: pods that answer nobody, not even a fence.
+        links: those that are cut.
 
     Raises:
         ScenarioError: a line for every probe that names what does not exist.
     """
-    resolver = _Resolver(scenario, plan, services, gone)
+    resolver = _Resolver(scenario, plan, services, gone, links)
     errands: list[Errand] = []
     problems: list[str] = []
     for number, probe in enumerate(scenario.probes, first):
@@ -81,9 +84,12 @@ def resolve(
 class _Resolver:
     """What all probes of one scenario are looked up in."""
 
-    def __init__(self, scenario: Scenario, plan: Plan, services: Sequence[Service], gone: Collection[str]) -> None:
+    def __init__(
+        self, scenario: Scenario, plan: Plan, services: Sequence[Service], gone: Collection[str], links: Links
+    ) -> None:
         self._plan = plan
         self._gone = gone
+        self._links = links
         self._families = scenario.network.families
         self._services = {(service.namespace, service.name): service for service in services}
         self._service_networks = scenario.network.service_cidrs
@@ -256,14 +262,14 @@ class _Resolver:
     def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
         """The nodes that its packets may enter, every pod, and hosts that are endpoints.
 
-        None is in the sender's namespace, which none leaves, and none at a pod that is gone.
+        None is in the sender's namespace, which none leaves, none at a pod that is gone, and none beyond a cut link.
         """
         hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
         pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
         places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *pods, *hosts]
         home = _namespace(_find("from", probe.source.name, self._places))
         for place in places:
-            if _namespace(place) != home:
+            if _namespace(place) != home and not self._links.part(self._plan, probe.source.name, place.name):
                 yield Fence(name=place.name, address=_address(place, Family.of(destination)))
 
     def _entrances(self, probe: Probe, destination: IPAddress) -> list[Namespace]:

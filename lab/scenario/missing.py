@@ -55,7 +55,6 @@ class Missing:
 MISSING: Final = (
     Missing("dns", _true),
     Missing("streams"),
-    Missing("steps.[].change.links"),
     Missing("steps.[].until.conntrack"),
     Missing("steps.[].until.balancers"),
     Missing("steps.[].until.backends"),
