@@ -35,6 +35,8 @@ from lab.messages import (
     Built,
     Close,
     Closed,
+    Conclude,
+    Concluded,
     Converse,
     Conversed,
     Dump,
@@ -152,12 +154,16 @@ class _Desk:
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
 
-    async def _ask_lab(self, request: Advance | Send | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
+    async def _ask_lab(
+        self, request: Advance | Conclude | Send | Converse | Dump | Recall | Execute, lab: Lab
+    ) -> Answer:
         match request:
             case Advance():
                 began = time.monotonic()
                 await lab.advance(request)
                 return Advanced(time.monotonic() - began)
+            case Conclude(tables):
+                return Concluded(await lab.course.conclude(tables=tables))
             case Send(errand, trace):
                 return Sent(await lab.send(errand, trace=trace))
             case Converse(dialogue):

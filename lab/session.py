@@ -25,6 +25,8 @@ from lab.messages import (
     Built,
     Close,
     Closed,
+    Conclude,
+    Concluded,
     Converse,
     Conversed,
     Dump,
@@ -42,12 +44,14 @@ from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.plan.names import ROUTER
 from lab.report.bundle import Circumstances, NodeState, bundle
-from lab.scenario.model import Change, Manner, Probe, Scenario
+from lab.report.step_bundle import step_bundle
+from lab.scenario.model import Change, Manner, Probe, Scenario, Step
 from lab.timing import Deadline
 from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
-from lab.verdict.model import UNRESOLVED, ProbeVerdict
+from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 from lab.verdict.segments import Spoken
+from lab.verdict.steps import judge_step
 
 __all__ = ["OpenLab", "Session"]
 
@@ -141,6 +145,7 @@ class OpenLab:
         self._recalled: tuple[Probe, Recalled] | None = None
         self._given_back = False
         self._made = 0
+        self._concluded = False
         self._failed: LabError | None = None
 
     @property
@@ -148,9 +153,10 @@ class OpenLab:
         """The scenario it was built for."""
         return self._assembly.scenario
 
-    def is_past(self, probe: Probe) -> bool:
-        """Whether a step has been made that comes after the probe: it needs a lab of its own then."""
-        return self._made > self.scenario.steps_before(probe)
+    def is_past(self, judged: Probe | Step) -> bool:
+        """Whether a step was made that comes after the probe, or the step ended already: it needs a new lab then."""
+        before = self.scenario.steps_before(judged)
+        return self._made > before or (isinstance(judged, Step) and self._made == before and self._concluded)
 
     def step(self) -> Advanced:
         """Make the next step of the scenario, and wait as it says.
@@ -169,7 +175,39 @@ class OpenLab:
             self._failed = error
             raise
         self._made += 1
+        self._concluded = False
         return advanced
+
+    def conclude(self, step: Step) -> StepVerdict:
+        """End a step of the scenario and judge what was seen in it; it and the steps before it are made first.
+
+        Raises:
+            CapabilityError: a step cannot be made on this machine.
+            EngineError: a step failed (see ``step``).
+            InternalError: the lab is gone, past the step, or at fault.
+        """
+        self._come_to(step)
+        self._concluded = True
+        tables = step.expect.conntrack is not None
+        evidence = self._ask(Conclude(tables), Concluded, _PROBE_SECONDS).evidence
+        number, assembly = self._made, self._assembly
+        verdict = judge_step(
+            step,
+            number,
+            assembly.streams,
+            assembly.stream_sources[number - 1],
+            assembly.nodes,
+            assembly.addresses,
+            evidence,
+        )
+        return replace(verdict, plan=assembly.plan, options=_options(self._engine, self._seed))
+
+    def _come_to(self, judged: Probe | Step) -> None:
+        """Make the steps that come before it, without judging them."""
+        if self.is_past(judged):
+            raise InternalError(f"{self.scenario.file}: its lab is past {judged.name!r}; open the scenario again")
+        while self._made < self.scenario.steps_before(judged):
+            self.step()
 
     def add(self, probe: Probe) -> None:
         """Take a probe that is not the scenario's own among those that can be sent.
@@ -205,10 +243,7 @@ class OpenLab:
             EngineError: a step before it failed (see ``step``).
             InternalError: the lab is gone, past the probe, or at fault.
         """
-        if self.is_past(probe):
-            raise InternalError(f"{self.scenario.file}: its lab is past {probe.name!r}; open the scenario again")
-        while self._made < self.scenario.steps_before(probe):
-            self.step()
+        self._come_to(probe)
         errand = self._assembly.errand(probe)
         with uncollected():
             sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
@@ -240,24 +275,32 @@ class OpenLab:
         sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
         return errand, sent.evidence
 
-    def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
-        """The files of an evidence bundle (``lab.report.bundle``) for the probe that was judged last."""
-        recalled = self._recalled[1] if self._recalled and self._recalled[0] is verdict.probe else self._recall()
+    def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
+        """The files of an evidence bundle (``lab.report.bundle``) for the probe or step that was judged last."""
+        recalled = self._recall()
+        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
+            recalled = self._recalled[1]
+        circumstances = Circumstances(
+            proxylab=lab.__version__,
+            python=platform.python_version(),
+            kernel=platform.release(),
+            machine=platform.machine(),
+            engine=self._engine.name,
+            iptables=self.built.variant,
+            seed=self._seed,
+        )
+        plan = _as_found(self._assembly.plan, recalled)
+        nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
+        scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
+        if isinstance(verdict, StepVerdict):
+            return step_bundle(verdict, circumstances=circumstances, plan=plan, nodes=nodes, scenario=scenario)
         return bundle(
             verdict,
-            circumstances=Circumstances(
-                proxylab=lab.__version__,
-                python=platform.python_version(),
-                kernel=platform.release(),
-                machine=platform.machine(),
-                engine=self._engine.name,
-                iptables=self.built.variant,
-                seed=self._seed,
-            ),
-            plan=_as_found(self._assembly.plan, recalled),
+            circumstances=circumstances,
+            plan=plan,
             capture=recalled.capture,
-            nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
-            scenario=self._source.encode() or Path(self.scenario.file).read_bytes(),
+            nodes=nodes,
+            scenario=scenario,
         )
 
     def rules(self) -> dict[str, str]:
@@ -294,6 +337,8 @@ def _advance(assembly: Assembly, number: int) -> Advance:
         deleted=tuple(thing for key, thing in before.items() if key not in after),
         change=Change(nodes=step.change.nodes, engines=step.change.engines, links=step.change.links),
         until=step.until,
+        streams=assembly.streams,
+        addresses=assembly.addresses if step.until is not None and step.until.conntrack is not None else {},
     )
 
 

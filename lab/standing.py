@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final, Self
 
 from lab.advance import Course
+from lab.awaited import Awaited
 from lab.cluster.objects import Service
 from lab.cluster.store import Store
 from lab.control.apiserver import API_PORT, ApiServer
@@ -109,7 +110,7 @@ class Lab:
                 wire,
                 store,
                 fleet,
-                Course(store, fleet, wiring, request.engine.families),
+                _course(request, wiring, store, fleet, runner, health_checks),
                 runner,
                 (laid, *_durations(stages)),
                 variant,
@@ -136,6 +137,7 @@ class Lab:
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
         """
+        await self.course.rest()
         self._detours.take(errand.detour)
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
@@ -147,6 +149,7 @@ class Lab:
         Raises:
             CapabilityError: the kernel cannot be kept out of it.
         """
+        await self.course.rest()
         self._detours.take(dialogue.there.detour)
         if self._health_checks is not None:
             await self._health_checks.settle()
@@ -185,6 +188,13 @@ class Lab:
     async def retire(self) -> None:
         """Stop the engines and the responders. The wire stays, as the lab has left it."""
         await self._stack.aclose()
+
+
+def _course(
+    request: Build, wiring: Wiring, store: Store, fleet: Fleet, runner: Runner, health_checks: HealthChecks | None
+) -> Course:
+    families = request.engine.families
+    return Course(store, fleet, wiring, families, runner, Awaited(fleet, wiring.plan, families, runner, health_checks))
 
 
 def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str, IptablesTool]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -23,12 +23,13 @@ from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.report import exit_code, run_lines, to_json
 from lab.scenario.cases import cases
-from lab.scenario.model import Probe, Scenario
-from lab.session import Session
-from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
+from lab.scenario.model import Probe, Scenario, Step
+from lab.session import OpenLab, Session
+from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
 
 __all__ = ["command"]
 
+_Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 SessionMaker = Callable[[EngineChoice, int], Session]
 
 _COLOURS: Final = {
@@ -42,7 +43,9 @@ _COLOURS: Final = {
 @click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
 @FILES
 @engine_options
-@click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
+@click.option(
+    "--probe", "names", metavar="NAME", multiple=True, help="Only probes and steps so named; may be repeated."
+)
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option(
     "--seed",
@@ -108,9 +111,10 @@ def command(
     return exit_code(results)
 
 
-def _tell(scenario: Scenario, probes: Sequence[Probe]) -> None:
+def _tell(scenario: Scenario, chosen: Sequence[Probe | Step]) -> None:
     """Progress, for whoever waits."""
-    click.echo(f"{scenario.file}: {len(probes)} of {len(scenario.all_probes)} probes", err=True)
+    what = "probes and steps" if any(isinstance(each, Step) for each in scenario.judged) else "probes"
+    click.echo(f"{scenario.file}: {len(chosen)} of {len(scenario.judged)} {what}", err=True)
     for note in scenario.notes:
         click.echo(f"{scenario.file}: {note}", err=True)
 
@@ -119,25 +123,25 @@ def _paint(word: str, judgement: Judgement) -> str:
     return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 
-def _choose(scenarios: Iterable[Scenario], names: Sequence[str]) -> Iterable[tuple[Scenario, tuple[Probe, ...]]]:
-    """The scenarios that have probes of these names, with those probes; without names, everything."""
+def _choose(scenarios: Iterable[Scenario], names: Sequence[str]) -> Iterable[tuple[Scenario, tuple[Probe | Step, ...]]]:
+    """The scenarios that have probes or steps of these names, with those; without names, everything."""
     for scenario in scenarios:
-        probes = tuple(probe for probe in scenario.all_probes if not names or _is_called(probe, scenario, names))
-        if probes:
-            yield scenario, probes
+        chosen = tuple(each for each in scenario.judged if not names or _is_called(each, scenario, names))
+        if chosen:
+            yield scenario, chosen
 
 
-def _is_called(probe: Probe, scenario: Scenario, names: Sequence[str]) -> bool:
-    """Whether a probe has one of the names: as it stands in the file, with its step, or with its case too."""
-    whole = probe.name.removesuffix(f"[{scenario.case.id}]")
-    in_step = scenario.steps_before(probe) > 0
-    return any(name in (probe.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
+def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -> bool:
+    """Whether it has one of the names: as it stands in the file, a probe with its step, or with its case too."""
+    whole = judged.name.removesuffix(f"[{scenario.case.id}]")
+    in_step = isinstance(judged, Probe) and scenario.steps_before(judged) > 0
+    return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
 
 
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
     if not scenarios:
         return "nothing to run: no *.lab.yaml there"
-    known = "\n".join(f"  {probe.name}" for scenario in scenarios for probe in scenario.all_probes)
+    known = "\n".join(f"  {each.name}" for scenario in scenarios for each in scenario.judged)
     return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
 
 
@@ -145,24 +149,25 @@ def _run(
     session: Session,
     engine: str,
     scenario: Scenario,
-    probes: Iterable[Probe],
+    chosen: Iterable[Probe | Step],
     *,
     trace: bool,
     shelf: Shelf | None,
 ) -> ScenarioResult:
     """One scenario from its first namespace to its last, whatever happens in it."""
     begin = time.monotonic()
-    judged: list[ProbeVerdict] = []
+    probes: list[ProbeVerdict] = []
+    steps: list[StepVerdict] = []
     skipped, fault = None, None
     try:
         with closing(session.open(scenario)) as lab:
             if lab.built.reused:
                 click.echo(f"{scenario.file}: on the wire of the lab before it, made as new", err=True)
-            for probe in probes:
-                verdict = lab.probe(probe, trace=trace)
-                if shelf is not None:
-                    verdict = shelf.settle(verdict, engine, partial(lab.bundle, verdict), _warn)
-                judged.append(verdict)
+            for each in chosen:
+                if isinstance(each, Step):
+                    steps.append(_kept(lab, lab.conclude(each), engine, shelf))
+                else:
+                    probes.append(_kept(lab, lab.probe(each, trace=trace), engine, shelf))
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:
@@ -171,11 +176,16 @@ def _run(
         file=scenario.file,
         name=scenario.name,
         engine=engine,
-        probes=tuple(judged),
+        probes=tuple(probes),
+        steps=tuple(steps),
         seconds=time.monotonic() - begin,
         skipped=skipped,
         fault=fault,
     )
+
+
+def _kept(lab: OpenLab, verdict: _Verdict, engine: str, shelf: Shelf | None) -> _Verdict:
+    return verdict if shelf is None else shelf.settle(verdict, engine, partial(lab.bundle, verdict), _warn)
 
 
 def _warn(message: str) -> None:

@@ -75,10 +75,11 @@ class Detour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0.
+    """One probe or stream, ready to be sent. ``number`` counts the probes, or streams, of the scenario from 0.
 
-    With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
-    it is over; ``addresses`` then says whose is which, by the names of the scenario.
+    ``every`` is the time between two packets of a stream in milliseconds, 0 for a probe. With ``http`` the flows ask
+    for something by HTTP. With ``tables`` all entries of connection tracking are kept when it is over; ``addresses``
+    then says whose is which, by the names of the scenario.
     """
 
     number: int
@@ -94,6 +95,7 @@ class Errand:
     fences: tuple[Fence, ...]
     nodes: tuple[str, ...]
     detour: Detour | None = None
+    every: int = 0
     http: bool = False
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Probes become errands: every name is looked up, every address known.
 
-Owns: ``resolve``.
+Owns: ``resolve`` for probes, and ``resolve_streams``.
 Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
 """
 
@@ -18,12 +18,23 @@ from lab.plan.names import NODES, ROUTER, UPLINK
 from lab.plan.reach import Links
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
-from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
+from lab.scenario.model import (
+    STREAM_EVERY,
+    AddressTarget,
+    Front,
+    HostTarget,
+    PodTarget,
+    Probe,
+    Scenario,
+    ServiceTarget,
+    Stream,
+)
 
-__all__ = ["resolve"]
+__all__ = ["everybody", "resolve", "resolve_streams"]
 
 Place = TypeVar("Place", bound=Namespace | PodPlace)
 
+_Sent = Probe | Stream
 _Dialled = tuple[IPAddress, int, Protocol]
 
 _ETHERNET_MTU: Final = 1500
@@ -44,6 +55,29 @@ _DIALLED_FRONTS: Final = (
 
 class _UnresolvableError(LookupError):
     """A probe names something that is not there: which key, and what there is."""
+
+
+def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[Errand, ...]:
+    """One errand for each of the scenario's streams, in their order; what it dials is what has that name at first.
+
+    Raises:
+        ScenarioError: a line for every stream that names what does not exist, or cannot be sent.
+    """
+    resolver = _Resolver(scenario, plan, services, (), Links())
+    errands: list[Errand] = []
+    problems: list[str] = []
+    for number, stream in enumerate(scenario.streams):
+        try:
+            errands.append(resolver.errand(number, stream))
+        except (_UnresolvableError, UnreachableError) as error:
+            problems.append(f"{stream.position}: stream {stream.name!r}: {error}")
+            continue
+        if errands[-1].protocol not in (Protocol.TCP, Protocol.UDP):
+            what = f"a stream of {errands[-1].protocol} cannot be sent"
+            problems.append(f"{stream.position}: stream {stream.name!r}: {what}; allowed: TCP, UDP")
+    if problems:
+        raise ScenarioError(problems)
+    return tuple(errands)
 
 
 def resolve(
@@ -81,6 +115,13 @@ def resolve(
     return tuple(errands)
 
 
+def everybody(plan: Plan) -> dict[str, tuple[IPAddress, ...]]:
+    """The addresses of every node, pod and outside host by its name."""
+    of_pods = {pod.name: pod.addresses for pod in plan.pods}
+    machines = (*_with_role(plan, Role.NODE).values(), *_with_role(plan, Role.HOST).values())
+    return of_pods | {each.name: tuple(address.interface.ip for address in each.addresses) for each in machines}
+
+
 class _Resolver:
     """What all probes of one scenario are looked up in."""
 
@@ -101,7 +142,9 @@ class _Resolver:
         self._pods = {pod.name: pod for pod in plan.pods}
         self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
-    def errand(self, number: int, probe: Probe) -> Errand:
+    def errand(self, number: int, probe: _Sent) -> Errand:
+        expect = probe.expect if isinstance(probe, Probe) else None
+        tables = expect is not None and expect.conntrack is not None
         destination, port, protocol = self._dialled(probe)
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = _LOOPBACK[Family.of(destination)]
@@ -120,12 +163,13 @@ class _Resolver:
             fences=tuple(self._fences(probe, destination)),
             nodes=tuple(self._nodes),
             detour=self._detour(probe, destination),
-            http=probe.expect.http is not None,
-            tables=probe.expect.conntrack is not None,
-            addresses=self._everybody() if probe.expect.conntrack is not None else {},
+            every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
+            http=expect is not None and expect.http is not None,
+            tables=tables,
+            addresses=everybody(self._plan) if tables else {},
         )
 
-    def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
+    def _sender(self, probe: _Sent, destination: IPAddress) -> Sender:
         source = probe.source
         place = _find("from", source.name, self._places)
         namespace = _namespace(place)
@@ -145,7 +189,7 @@ class _Resolver:
             mtu=hop.out.mtu or _ETHERNET_MTU,
         )
 
-    def _stack_sender(self, probe: Probe, name: str, namespace: str, destination: IPAddress) -> Sender:
+    def _stack_sender(self, probe: _Sent, name: str, namespace: str, destination: IPAddress) -> Sender:
         source = probe.source
         if source.loopback:
             address = _LOOPBACK[Family.of(destination)]
@@ -163,7 +207,7 @@ class _Resolver:
             port=source.port,
         )
 
-    def _dialled(self, probe: Probe) -> _Dialled:
+    def _dialled(self, probe: _Sent) -> _Dialled:
         asked, target = probe.send.protocol, probe.target
         match target:
             case ServiceTarget():
@@ -180,7 +224,7 @@ class _Resolver:
             case _:
                 assert_never(target)
 
-    def _front(self, probe: Probe, target: ServiceTarget) -> _Dialled:
+    def _front(self, probe: _Sent, target: ServiceTarget) -> _Dialled:
         service = self._services.get((target.namespace, target.service))
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
@@ -205,19 +249,10 @@ class _Resolver:
                 raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
         return self._chosen(target, service, addresses), number, asked or port.protocol
 
-    def _health(self, probe: Probe, target: ServiceTarget, service: Service) -> _Dialled:
+    def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> _Dialled:
         node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
         addresses = _addresses(node) if service.health_check_node_port else ()
         return self._chosen(target, service, addresses), service.health_check_node_port, Protocol.TCP
-
-    def _everybody(self) -> dict[str, tuple[IPAddress, ...]]:
-        """The addresses of every node, pod and host."""
-        return {
-            name: place.addresses
-            if isinstance(place, PodPlace)
-            else tuple(address.interface.ip for address in place.addresses)
-            for name, place in self._places.items()
-        }
 
     def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
         """The address that the probe names, or the first one: of the Service's own first family that the lab has."""
@@ -233,7 +268,7 @@ class _Resolver:
                     return address
         raise _UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
 
-    def _receivers(self, probe: Probe, family: Family) -> Iterator[Receiver]:
+    def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
             if pod.namespace not in self._nodes:
                 address = _address(pod, family)
@@ -259,7 +294,7 @@ class _Resolver:
             if Family.of(address) is family and address in self._endpoints
         ]  # fmt: skip
 
-    def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
+    def _fences(self, probe: _Sent, destination: IPAddress) -> Iterator[Fence]:
         """The nodes that its packets may enter, every pod, and hosts that are endpoints.
 
         None is in the sender's namespace, which none leaves, none at a pod that is gone, and none beyond a cut link.
@@ -272,19 +307,19 @@ class _Resolver:
             if _namespace(place) != home and not self._links.part(self._plan, probe.source.name, place.name):
                 yield Fence(name=place.name, address=_address(place, Family.of(destination)))
 
-    def _entrances(self, probe: Probe, destination: IPAddress) -> list[Namespace]:
+    def _entrances(self, probe: _Sent, destination: IPAddress) -> list[Namespace]:
         """The node that the sender's packets enter, or all those among which the router shares their flows."""
         sharing = self._sharing(probe, destination)
         return [self._nodes[name] for name in sharing] or [self._entrance(probe)]
 
-    def _sharing(self, probe: Probe, destination: IPAddress) -> tuple[str, ...]:
+    def _sharing(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
         """The nodes among which the router shares what a host sends there, unless the probe names one of them."""
         named = isinstance(probe.target, ServiceTarget) and probe.target.node is not None
         if named or probe.source.name not in self._hosts:
             return ()
         return next((nodes for network, nodes in self._shared if destination in network), ())
 
-    def _entrance(self, probe: Probe) -> Namespace:
+    def _entrance(self, probe: _Sent) -> Namespace:
         sender = probe.source.name
         if sender in self._nodes:
             return self._nodes[sender]
@@ -293,7 +328,7 @@ class _Resolver:
         named = probe.target.node if isinstance(probe.target, ServiceTarget) else None
         return next(iter(self._nodes.values())) if named is None else _find("to.node", named, self._nodes)
 
-    def _detour(self, probe: Probe, destination: IPAddress) -> Detour | None:
+    def _detour(self, probe: _Sent, destination: IPAddress) -> Detour | None:
         """Where the router sends an address of a Service that is no node's own, and that it does not share anyway."""
         if probe.source.name not in self._hosts or self._sharing(probe, destination):
             return None

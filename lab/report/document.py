@@ -8,7 +8,7 @@ The document (every key is always there; ``null`` where there is nothing to say)
     apiVersion: proxylab/v1
     kind: RunReport
     exitCode: 1                        # as the command exits
-    counts: {pass: 3, fail: 1, inconclusive: 0, skip: 0}          # probes
+    counts: {pass: 3, fail: 1, inconclusive: 0, skip: 0}          # probes and steps
     scenarios:
     - file: scenarios/cluster-ip.lab.yaml
       name: cluster-ip
@@ -32,6 +32,9 @@ The document (every key is always there; ``null`` where there is nothing to say)
           reasons: [echo-1 saw it come from 172.18.0.2]
           witnesses: []
           position: {file: …, line: 23, column: 15}
+      steps:                           # those that expect something of streams, or of connection tracking
+      - name: the old one is gone      # and the rest as of a probe; an expectation is STREAM.KEY, or conntrack
+        timeline: [{ms: 0.4, stream: null, what: the change is made}, …]
 """
 
 import json
@@ -41,7 +44,8 @@ from collections.abc import Sequence
 from lab.report.exits import exit_code
 from lab.scenario.model import Position
 from lab.verdict.explain import command
-from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, Verdict
+from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
+from lab.verdict.timeline import happenings
 
 __all__ = ["to_json"]
 
@@ -51,7 +55,7 @@ KIND = "RunReport"
 
 def to_json(results: Sequence[ScenarioResult]) -> str:
     """The JSON document of a run; see the module for its keys. Ends without a newline."""
-    counts = Counter(probe.overall for result in results for probe in result.probes)
+    counts = Counter(each.overall for result in results for each in result.judged)
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -73,6 +77,7 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         "skipped": {"missing": skipped.missing, "cure": skipped.cure} if skipped else None,
         "fault": {"exitCode": int(fault.exit_code), "message": fault.message} if fault else None,
         "probes": [_probe(probe) for probe in result.probes],
+        "steps": [_step(step) for step in result.steps],
     }
 
 
@@ -85,6 +90,23 @@ def _probe(probe: ProbeVerdict) -> dict[str, object]:
         "reproduce": " ".join(command(probe)).rstrip(),
         "bundle": probe.bundle or None,
         "verdicts": [_verdict(verdict) for verdict in probe.verdicts],
+    }
+
+
+def _step(step: StepVerdict) -> dict[str, object]:
+    evidence = step.evidence
+    return {
+        "name": step.step.name,
+        "position": _position(step.step.position),
+        "judgement": step.overall,
+        "seconds": round((evidence.ended - evidence.began) / 1e9, 6),
+        "reproduce": " ".join(command(step)).rstrip(),
+        "bundle": step.bundle or None,
+        "verdicts": [_verdict(verdict) for verdict in step.verdicts],
+        "timeline": [
+            {"ms": round((at - evidence.began) / 1e6, 3), "stream": stream or None, "what": what}
+            for at, stream, what in happenings(step)
+        ],
     }
 
 

@@ -189,11 +189,20 @@ class StreamExpect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepExpect:
-    """What must hold after a change, of streams by their names and of connection tracking."""
+    """What must hold after a change, of streams by their names and of connection tracking.
+
+    ``positions`` gives the place of each key that the author wrote.
+    """
 
     streams: Mapping[str, StreamExpect] = field(default_factory=dict)
     conntrack: ConntrackExpect | None = None
     position: Position
+    positions: Mapping[str, Position] = field(default_factory=dict)
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether there is anything to judge."""
+        return bool(self.streams) or self.conntrack is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,14 +52,13 @@ class Missing:
         return isinstance(value, str) and value in self.values
 
 
+_FRONTS: Final = "clusterIP, nodePort, externalIP, loadBalancerIP"
+
 MISSING: Final = (
     Missing("dns", _true),
-    Missing("streams"),
-    Missing("steps.[].until.conntrack"),
-    Missing("steps.[].until.balancers"),
-    Missing("steps.[].until.backends"),
-    Missing("steps.[].expect", allowed="allowed: probes, each with its own expect"),
-    Missing("steps.[].except", allowed="allowed: the except of a probe"),
+    Missing("streams.*.to.via", {"healthCheckNodePort", "dnsName"}, f"allowed: {_FRONTS}"),
+    Missing("streams.*.send.protocol", {"ICMP", "SCTP"}, "allowed: TCP, UDP"),
+    Missing("streams.*.send.as", {"packet"}, "allowed: connect"),
     *(
         missing
         for probe in ("probes.[]", "steps.[].probes.[]")
@@ -67,7 +66,7 @@ MISSING: Final = (
             Missing(
                 f"{probe}.to.via",
                 {"dnsName"},
-                "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
+                f"allowed: {_FRONTS}, healthCheckNodePort",
             ),
             Missing(f"{probe}.send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
             Missing(f"{probe}.send.every"),

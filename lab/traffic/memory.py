@@ -4,10 +4,10 @@ Owns: ``Memory``, which looks flows up and reads whole tables.
 Must not: change a table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.codec.records import of_columns
-from lab.ip import Family
+from lab.ip import Family, Protocol
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
@@ -45,11 +45,20 @@ class Memory:
         Raises:
             InternalError: a table cannot be read.
         """
-        for node in errand.nodes:
+        yield from self.tables(errand.nodes, Family.of(errand.destination), (errand.protocol,))
+
+    def tables(self, nodes: Iterable[str], family: Family, protocols: Iterable[Protocol]) -> Iterator[TableEntry]:
+        """Everything that nodes remember of a family and some protocols.
+
+        Raises:
+            InternalError: a table cannot be read.
+        """
+        for node in nodes:
             table = Conntrack(self._netns_by_name[node])
             try:
-                for entry in table.entries(Family.of(errand.destination), errand.protocol.number):
-                    yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
+                for protocol in protocols:
+                    for entry in table.entries(family, protocol.number):
+                        yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
             finally:
                 table.close()
 

@@ -1,7 +1,7 @@
 """The judge: recorded evidence against the expectations of one probe.
 
 Owns: ``judge``; the outcome, and the hop where a flow ended (``arrivals`` judges who was reached, as whom; ``replies``,
-``passing`` and ``beside`` what their names say).
+``passing``, ``beside`` and ``tables`` what their names say).
 Must not: pass what is not proven. ``case`` says how findings weigh.
 
 What each outcome needs, for every flow of the probe:
@@ -33,7 +33,7 @@ from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
 from lab.verdict.arrivals import hits, judge_backends, judge_source, judge_spread
-from lab.verdict.beside import judge_conntrack, judge_http
+from lab.verdict.beside import judge_http
 from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow, counted_ends
@@ -41,6 +41,7 @@ from lab.verdict.model import ProbeVerdict, Verdict
 from lab.verdict.passing import judge_last_hop, judge_untranslated
 from lab.verdict.replies import judge_reply
 from lab.verdict.rules import Rule, ending, translations
+from lab.verdict.tables import judge_conntrack
 from lab.verdict.telling import fates, nodes_of, packets, stack_drop, told
 from lab.verdict.whereabouts import hop, is_at, last_seen, unfollowed
 from lab.verdict.words import amount, endpoint, listed, tally
@@ -97,7 +98,8 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
     if expect.http is not None:
         yield judge_http(case, expect.http)
     if expect.conntrack is not None:
-        yield judge_conntrack(case, expect.conntrack)
+        errand = case.errand
+        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, errand.nodes, errand.addresses)
 
 
 def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
