@@ -13,7 +13,7 @@ from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress
 from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from lab.plan.errand import Errand, Fence
-from lab.plan.errands import everybody, resolve, resolve_streams
+from lab.plan.errands import resolve, resolve_streams
 from lab.plan.model import Plan
 from lab.plan.sharing import refuse_neighbours
 from lab.plan.sources import snat_source
@@ -58,7 +58,7 @@ class Assembly:
     @property
     def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
         """The addresses of every node, pod and host."""
-        return everybody(self.plan)
+        return self.plan.everybody
 
     @property
     def nodes(self) -> tuple[str, ...]:

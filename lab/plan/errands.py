@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final, TypeVar, assert_never
 
-from lab.cluster.objects import Service, ServicePort
+from lab.cluster.objects import Service
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.plan.errand import STACK, Detour, Errand, Fence, Receiver, Sender
-from lab.plan.model import Listener, Namespace, Plan, PodPlace, Role
+from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
+from lab.plan.ports import UnresolvableError, listening, service_port
 from lab.plan.reach import Links
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
@@ -30,7 +31,7 @@ from lab.scenario.model import (
     Stream,
 )
 
-__all__ = ["everybody", "resolve", "resolve_streams"]
+__all__ = ["resolve", "resolve_streams"]
 
 Place = TypeVar("Place", bound=Namespace | PodPlace)
 
@@ -53,10 +54,6 @@ _DIALLED_FRONTS: Final = (
 )
 
 
-class _UnresolvableError(LookupError):
-    """A probe names something that is not there: which key, and what there is."""
-
-
 def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[Errand, ...]:
     """One errand for each of the scenario's streams, in their order; what it dials is what has that name at first.
 
@@ -69,7 +66,7 @@ def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service])
     for number, stream in enumerate(scenario.streams):
         try:
             errands.append(resolver.errand(number, stream))
-        except (_UnresolvableError, UnreachableError) as error:
+        except (UnresolvableError, UnreachableError) as error:
             problems.append(f"{stream.position}: stream {stream.name!r}: {error}")
             continue
         if errands[-1].protocol not in (Protocol.TCP, Protocol.UDP):
@@ -108,18 +105,11 @@ def resolve(
     for number, probe in enumerate(scenario.probes, first):
         try:
             errands.append(resolver.errand(number, probe))
-        except (_UnresolvableError, UnreachableError) as error:
+        except (UnresolvableError, UnreachableError) as error:
             problems.append(f"{probe.position}: probe {probe.name!r}: {error}")
     if problems:
         raise ScenarioError(problems)
     return tuple(errands)
-
-
-def everybody(plan: Plan) -> dict[str, tuple[IPAddress, ...]]:
-    """The addresses of every node, pod and outside host by its name."""
-    of_pods = {pod.name: pod.addresses for pod in plan.pods}
-    machines = (*_with_role(plan, Role.NODE).values(), *_with_role(plan, Role.HOST).values())
-    return of_pods | {each.name: tuple(address.interface.ip for address in each.addresses) for each in machines}
 
 
 class _Resolver:
@@ -166,7 +156,7 @@ class _Resolver:
             every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
             http=expect is not None and expect.http is not None,
             tables=tables,
-            addresses=everybody(self._plan) if tables else {},
+            addresses=self._plan.everybody if tables else {},
         )
 
     def _sender(self, probe: _Sent, destination: IPAddress) -> Sender:
@@ -174,7 +164,7 @@ class _Resolver:
         place = _find("from", source.name, self._places)
         namespace = _namespace(place)
         if source.address is not None and source.address.version != destination.version:
-            raise _UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
+            raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
         if namespace in self._nodes:
             return self._stack_sender(probe, place.name, namespace, destination)
         hop = next_hop(self._plan, namespace, destination)
@@ -215,7 +205,7 @@ class _Resolver:
             case PodTarget():
                 pod = _find("to.pod", target.pod, self._pods)
                 listeners = self._plan.namespace(pod.namespace).listeners
-                return (_address(pod, self._families[0]), *_listening(pod.name, listeners, target.port, asked))
+                return (_address(pod, self._families[0]), *listening(pod.name, listeners, target.port, asked))
             case HostTarget():
                 host = _find("to.host", target.host, self._hosts)
                 return _address(host, self._families[0]), target.port, asked or Protocol.TCP
@@ -228,11 +218,11 @@ class _Resolver:
         service = self._services.get((target.namespace, target.service))
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
-            raise _UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+            raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
         if target.via is Front.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol
-        port = _service_port(service, target.port, asked)
+        port = service_port(service, target.port, asked)
         number = port.port
         match target.via:
             case Front.NODE_PORT:
@@ -246,7 +236,7 @@ class _Resolver:
             case Front.CLUSTER_IP:
                 addresses = service.cluster_ips
             case _:
-                raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
+                raise UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
         return self._chosen(target, service, addresses), number, asked or port.protocol
 
     def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> _Dialled:
@@ -260,13 +250,13 @@ class _Resolver:
         if target.address is not None:
             if target.address not in addresses:
                 known = ", ".join(map(str, addresses)) or "none"
-                raise _UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
+                raise UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
             return target.address
         for family in service.ip_families or self._families:
             for address in addresses:
                 if family in self._families and Family.of(address) is family:
                     return address
-        raise _UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
+        raise UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
 
     def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
@@ -364,7 +354,7 @@ def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
 
 def _find(key: str, name: str, places: Mapping[str, Place]) -> Place:
     if name not in places:
-        raise _UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
+        raise UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
     return places[name]
 
 
@@ -376,11 +366,11 @@ def _address(place: Namespace | PodPlace, family: Family) -> IPAddress:
     """A place's own address of a family: for a node or host, the first one of its uplink.
 
     Raises:
-        _UnresolvableError: it has none.
+        UnresolvableError: it has none.
     """
     fitting = [address for address in _addresses(place) if Family.of(address) is family]
     if not fitting:
-        raise _UnresolvableError(f"{place.name} has no {family} address")
+        raise UnresolvableError(f"{place.name} has no {family} address")
     return fitting[0]
 
 
@@ -390,34 +380,3 @@ def _addresses(place: Namespace | PodPlace) -> tuple[IPAddress, ...]:
         return place.addresses
     own = (address.interface.ip for address in place.addresses if address.device == UPLINK)
     return tuple(address for address in own if not address.is_link_local)
-
-
-def _service_port(service: Service, wanted: str | int | None, asked: Protocol | None) -> ServicePort:
-    """The port named, numbered, or the only one. Where two differ in protocol alone, the protocol asked for decides."""
-    fitting = [port for port in service.ports if wanted is None or wanted in (port.name, port.port)]
-    preferred = [port for port in fitting if port.protocol is asked]
-    if len(fitting) > 1 and len(preferred) == 1:
-        fitting = preferred
-    if len(fitting) != 1:
-        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
-        what = "says no single port" if wanted is None else f"{wanted!r} is no single port"
-        raise _UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}")
-    return fitting[0]
-
-
-def _listening(
-    pod: str, listeners: Sequence[Listener], wanted: int | None, asked: Protocol | None
-) -> tuple[int, Protocol]:
-    """The pod's port. One that it does not listen on may be dialled: to be refused is an outcome too."""
-    own = dict.fromkeys((listener.protocol, listener.port) for listener in listeners if listener.name == pod)
-    fitting = [
-        (protocol, port)
-        for protocol, port in own
-        if wanted in (None, port) and asked in (None, protocol)
-    ]  # fmt: skip
-    if wanted is not None:
-        return wanted, asked or (fitting[0][0] if fitting else Protocol.TCP)
-    if len(fitting) != 1:
-        known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
-        raise _UnresolvableError(f"to.port: say which port of {pod}; it listens on: {known}")
-    return fitting[0][1], fitting[0][0]
