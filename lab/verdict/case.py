@@ -67,9 +67,9 @@ class Case:
     silence: tuple[str, ...]
 
     @property
-    def counted(self) -> int:
+    def counted(self) -> tuple[int, str]:
         """How many flows there are."""
-        return len(self.flows)
+        return len(self.flows), "flow"
 
     def position(self, key: str) -> Position:
         """Where the author wrote that expectation; the whole of ``expect`` for one that was not written."""
@@ -81,8 +81,8 @@ class Judged(Interface):
     """What findings are about: a probe, or a step."""
 
     @property
-    def counted(self) -> int:
-        """How many flows, or pulses, clauses about single ones are shares of."""
+    def counted(self) -> tuple[int, str]:
+        """Of how many flows, or pulses, clauses are true of some, and what they are called."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -114,10 +114,10 @@ class Findings:
         witnesses: Iterable[str] = (),
     ) -> Verdict:
         """The verdict. ``silence`` are the doubts that bear on what is missing, and on nothing else."""
-        flows = case.counted
-        wrong = [*self.wrong_overall, *tally((clause for _, clause in self.wrong), flows)]
-        missing = [*self.missing_overall, *tally((clause for _, clause in self.missing), flows)]
-        doubts = [*self.doubts_overall, *tally((clause for _, clause in self.doubts), flows), *case.doubts]
+        number, thing = case.counted
+        wrong = [*self.wrong_overall, *tally((clause for _, clause in self.wrong), number, thing)]
+        missing = [*self.missing_overall, *tally((clause for _, clause in self.missing), number, thing)]
+        doubts = [*self.doubts_overall, *tally((clause for _, clause in self.doubts), number, thing), *case.doubts]
         if missing:
             doubts += silence
         if wrong or (missing and not doubts):

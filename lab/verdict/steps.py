@@ -37,9 +37,9 @@ class _Case:
     doubts: tuple[str, ...] = ()
 
     @property
-    def counted(self) -> int:
+    def counted(self) -> tuple[int, str]:
         """How many pulses clauses are about."""
-        return len(self.pulses)
+        return len(self.pulses), "pulse"
 
     def position(self, key: str) -> Position:
         """Where the author wrote it."""

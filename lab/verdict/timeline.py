@@ -138,8 +138,10 @@ _ENDS: Mapping[BreakKind, str] = {
 def _of_pulses(record: StreamRecord, pulses: tuple[Pulse, ...]) -> _Row:
     first, last = pulses[0], pulses[-1]
     which = f"pulse {first.number}" if first is last else f"pulses {first.number} to {last.number}"
-    longest = max(pulse.delay for pulse in pulses)
-    took = f", in {_milliseconds(longest)} ms at most" if longest else ""
+    longest = _milliseconds(max(pulse.delay for pulse in pulses))
+    took = f", in {longest} ms" if first.delay else ""
+    if took and first is not last:
+        took += " at most"
     return _Row(first.at, record.stream, f"{which}: {_told(first)}{took}")
 
 
