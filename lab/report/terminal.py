@@ -67,8 +67,8 @@ def run_lines(
 def _scenario(result: ScenarioResult, paint: Painter) -> str:
     judgement = result.overall
     label = paint(judgement.ljust(_LABEL), judgement) if judgement else "nothing".ljust(_LABEL)
-    done = amount(len(result.probes), "probe")
-    done += f" and {amount(len(result.steps), 'step')}" if result.steps else ""
+    probes, steps = amount(len(result.probes), "probe"), amount(len(result.steps), "step")
+    done = f"{probes} and {steps}" if result.probes and result.steps else steps if result.steps else probes
     return f"{label}  {_named(result)} {done} in {result.seconds:.2f} s"
 
 

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from made_steps import all_well, broken_way, entry_remains, torn_connection
+from made_steps import all_well, entry_remains, torn_connection, unproven_loss
 from recorded import FILE, SVC, World
 
 from lab.errors import ExitCode
@@ -251,7 +251,7 @@ def test_json(update_golden: bool) -> None:
 STEPS = {
     "step-entry-remains": entry_remains,
     "step-torn-connection": torn_connection,
-    "step-broken-way": broken_way,
+    "step-unproven-loss": unproven_loss,
     "step-all-well": all_well,
 }
 
@@ -271,10 +271,7 @@ def test_a_run_with_steps(update_golden: bool) -> None:
 
 
 def test_every_file_has_a_case() -> None:
-    expected = (
-        {f"{name}.txt" for name in (*CASES, *STEPS)}
-        | {"run-of-steps.txt", "run-of-steps.json"}
-        | {"run-quiet.txt", "run.txt", "run-verbose.txt", "run.json"}
-    )
+    expected = {f"{name}.txt" for name in (*CASES, *STEPS)}
+    expected |= {"run-quiet.txt", "run.txt", "run-verbose.txt", "run.json", "run-of-steps.txt", "run-of-steps.json"}
     assert {file.name for file in FILES.iterdir()} == expected
     assert SVC[:15] in (FILES / "no-translation.txt").read_text()

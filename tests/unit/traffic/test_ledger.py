@@ -33,7 +33,7 @@ def test_each_end_of_a_pulse() -> None:
         (3, LOST, ""),
     ]
     assert (pulses[0].backend, str(pulses[0].peer), pulses[0].peer_port) == ("echo", "10.244.0.2", 12345)
-    assert not (late or breaks or kept.outstanding)
+    assert (late, breaks, kept.outstanding) == ((), (), False)
 
 
 def test_an_answer_after_the_end_of_its_step_is_late_and_no_longer_lost() -> None:
