@@ -70,7 +70,7 @@ class ImageSource:
                     if _extract(container, path, folder, candidate):
                         return cache.keep(candidate, f"{path} of image {self.reference}")
         finally:
-            container.remove(force=True)
+            container.remove(force=True, v=True)  # with the volumes that the image asks for
         places = ", ".join(_PLACES)
         raise CapabilityError(
             f"a kube-proxy in image {self.reference}: none of {places} is there", "name another image"
