@@ -52,7 +52,7 @@ class ImageSource:
         try:
             with cache.workspace(f"image {self.reference}") as folder:
                 return self._copy(client, folder, cache)
-        except DockerException as error:
+        except (DockerException, OSError) as error:  # the latter is what requests raises when the engine goes away
             cure = "see that its name is right, and that its registry can be reached"
             raise CapabilityError(f"the image {self.reference} ({error})", cure) from error
         finally:
