@@ -18,7 +18,7 @@ from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import load_all
 from lab.engines.names import mode_of, version_of
 from lab.errors import ExitCode
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.scenario.cases import cases
 from lab.scenario.model import (
     AddressTarget,
@@ -53,7 +53,13 @@ _FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LO
 @click.option("--via", type=click.Choice([front.value for front in _FRONTS]), default=Front.CLUSTER_IP.value,
               show_default=True, help="The front of a Service that is dialled.")  # fmt: skip
 @click.option("--node", help="The node that is dialled, or that the router hands the packet to.")
-@click.option("--udp", is_flag=True, help="Send a datagram; without it, the protocol of the port that is dialled.")
+@click.option(
+    "--udp",
+    "sent",
+    flag_value=Transport.UDP.value,
+    help="Send a datagram; without it, the protocol of the port that is dialled.",
+)
+@click.option("--icmp", "sent", flag_value=Transport.ICMP.value, help="Send an echo request, which has no port.")
 @engine_options
 @click.pass_obj
 def command(
@@ -65,7 +71,7 @@ def command(
     target: str,
     via: str,
     node: str | None,
-    udp: bool,
+    sent: str | None,
     engine: str,
     **of_engine: Any,
 ) -> ExitCode:
@@ -79,11 +85,12 @@ def command(
     scenario = next(iter(cases(written, mode_of(engine), version_of(engine))), None)
     if scenario is None:
         raise click.UsageError(f"FILE: the scenario has no case for {mode_of(engine)}")
+    protocol = Transport(sent) if sent else None
     probe = Probe(
         name=f"{sender} to {target}",
         source=Source(name=sender),
-        target=_target(scenario, target, Front(via), node),
-        send=Send(protocol=Protocol.UDP if udp else None, manner=Manner.PACKET),
+        target=_target(scenario, target, Front(via), node, echo=protocol is Transport.ICMP),
+        send=Send(protocol=protocol, manner=Manner.PACKET),
         expect=Expect(outcome=Outcome.DELIVERED, position=_command_line(sender, target)),
         position=_command_line(sender, target),
     )
@@ -102,13 +109,13 @@ def _command_line(sender: str, target: str) -> Position:
     return Position(f"trace {sender} {target}", 1, 1)
 
 
-def _target(scenario: Scenario, text: str, via: Front, node: str | None) -> Target:
-    """What TO names.
+def _target(scenario: Scenario, text: str, via: Front, node: str | None, *, echo: bool = False) -> Target:
+    """What TO names. An echo request has no port.
 
     Raises:
         click.UsageError: it names nothing of the scenario, or lacks its port.
     """
-    name, _, port = text.rpartition(":") if ":" in text else (text, "", "")
+    name, _, port = text.rpartition(":") if ":" in text and not echo else (text, "", "")
     number = int(port) if port.isdigit() else None
     namespace, _, service = name.rpartition("/")
     if any((each.namespace, each.name) == (namespace or "default", service) for each in scenario.services):
@@ -116,7 +123,7 @@ def _target(scenario: Scenario, text: str, via: Front, node: str | None) -> Targ
         return ServiceTarget(service=service, namespace=namespace or "default", port=wanted, via=via, node=node)
     if any(name in group.pod_names for group in scenario.pods):
         return PodTarget(pod=name, port=number)
-    if number is None:
+    if number is None and not echo:
         known = [each.name for each in scenario.services]
         known += [pod for group in scenario.pods for pod in group.pod_names]
         raise click.UsageError(
