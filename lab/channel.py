@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from lab.codec import dumps, loads
+from lab.codec import CodecError, dumps, loads
 from lab.garbage import uncollected
 from lab.timing import Deadline
 
@@ -138,8 +138,12 @@ class AsyncChannel:
             raise ChannelClosedError(str(error)) from error
 
     async def receive(self, hint: Any) -> Any:
-        """The next message. Raises ``ChannelClosedError`` at end-of-file."""
-        return loads(await self._exactly(_length(await self._exactly(_LENGTH.size))), hint)
+        """The next message. Raises ``ChannelClosedError`` at end-of-file, and for what is no message."""
+        body = await self._exactly(_length(await self._exactly(_LENGTH.size)))
+        try:
+            return loads(body, hint)
+        except CodecError as error:
+            raise ChannelClosedError(str(error)) from error
 
     async def _exactly(self, size: int) -> bytes:
         data = bytearray()

@@ -88,6 +88,15 @@ class Session:
     ) -> None:
         self.close(checked=error is None)
 
+    def begin(self) -> None:
+        """Start the lab process, which takes its time, while there is something else to do."""
+        self._started()
+
+    def _started(self) -> LabProcess:
+        if self._process is None or self._process.closed:
+            self._process = LabProcess(self._door and self._door())
+        return self._process
+
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
@@ -101,8 +110,6 @@ class Session:
             EngineError: an engine did not start or did not synchronise.
             InternalError: the lab is at fault.
         """
-        if self._process is None or self._process.closed:
-            self._process = LabProcess(self._door and self._door())
         assembly = assemble(scenario)
         engine = replace(
             self._engine,
@@ -111,8 +118,9 @@ class Session:
             configuration=scenario.proxy or self._engine.configuration,
         )
         request = Build(assembly.plan, assembly.objects, engine, self._seed)
-        built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
-        return OpenLab(self._process, assembly, built, self._engine, self._seed, source)
+        process = self._started()
+        built = process.request(request, Built, Deadline.after(_BUILD_SECONDS))
+        return OpenLab(process, assembly, built, self._engine, self._seed, source)
 
     def close(self, *, checked: bool = False) -> None:
         """End the lab process. Calling it twice does no harm.
@@ -172,6 +180,11 @@ class OpenLab:
     def scenario(self) -> Scenario:
         """The scenario it was built for."""
         return self._assembly.scenario
+
+    @property
+    def line(self) -> Line:
+        """To its lab process, for what lasts (``lab.visits.Stream``)."""
+        return self._process
 
     def is_past(self, probe: Probe) -> bool:
         """Whether a step has been made that comes after the probe: it needs a lab of its own then."""
@@ -287,8 +300,11 @@ class OpenLab:
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel holds them, by its name."""
-        nodes = [each.name for each in self.scenario.nodes]
-        return {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS).text for node in nodes}
+        return {each.name: self.rules_of(each.name) for each in self.scenario.nodes}
+
+    def rules_of(self, node: str) -> str:
+        """The rules of one node as the kernel holds them, with counters."""
+        return self._ask(Dump(node), Dumped, _PROBE_SECONDS).text
 
     def _recall(self) -> Recalled:
         return self._ask(Recall(), Recalled, _PROBE_SECONDS)
@@ -308,6 +324,7 @@ class OpenLab:
             seed=self._seed,
             built=self.built,
             made=self._made,
+            directory=str(Path.cwd()),
             began=time.time(),
         )
 

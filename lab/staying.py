@@ -6,6 +6,7 @@ Must not: understand that memory.
 
 import asyncio
 import time
+from pathlib import Path
 
 from lab.errors import InternalError
 from lab.visits import End, Ended, Greeted, Memory, Remember, Stay, Stays
@@ -44,7 +45,7 @@ class Staying:
         memory = self._known()
         return Greeted(
             name=memory.name,
-            file=memory.scenario.file,
+            file=str(Path(memory.directory) / memory.scenario.file),
             case=memory.scenario.case.id,
             engine=memory.engine.name,
             age=max(0.0, time.time() - memory.began),

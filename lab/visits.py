@@ -72,6 +72,7 @@ class Memory:
         seed: of ports and payloads.
         built: how it was built.
         made: how many steps of the scenario have been made.
+        directory: from which its client named the file.
         began: when it was told to stay, in seconds since the epoch.
     """
 
@@ -82,6 +83,7 @@ class Memory:
     seed: int = 0
     built: Built
     made: int = 0
+    directory: str = "/"
     began: float = 0.0
 
 
