@@ -26,7 +26,7 @@ def command(make_session: SessionMaker | None, /, *, words: tuple[str, ...], nam
 
     With FILE, the lab of that scenario is made for it, and closed.
 
-    Example: echo 'ip -brief address' | proxylab shell client
+    Example: proxylab shell client
     """
     file, rest = with_file(words)
     if len(rest) != 1:
