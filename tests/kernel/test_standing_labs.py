@@ -126,17 +126,17 @@ def test_only_the_owner_gets_near(desk: Desk) -> None:
 def test_a_lab_answers_nobody_but_its_owner_even_where_the_door_stands_open(desk: Desk) -> None:
     desk.up()
     path = desk.doors.folder / "killed.sock"
-    for each in (path, path.parent, desk.runtime, desk.runtime.parent, desk.runtime.parent.parent):
+    for each in (path, path.parent):
         each.chmod(0o777)
     program = f"""
 import os, socket, sys
 os.setresgid({ORDINARY}, {ORDINARY}, {ORDINARY}); os.setresuid({ORDINARY}, {ORDINARY}, {ORDINARY})
 connection = socket.socket(socket.AF_UNIX)
-connection.connect({str(path)!r})
+connection.connect("killed.sock")  # in this directory, wherever that is
 connection.settimeout(10)
 sys.exit(0 if connection.recv(1) == b"" else 1)
 """
-    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=30, cwd=path.parent)
     path.parent.chmod(0o700)
     assert done.returncode == 0
     assert desk.type("probe", "client", "echo").status == 0
