@@ -32,15 +32,21 @@ _VERBS: Final = {
     "check": "Say every mistake of scenario files, and run nothing.",
     "diff": "Run the same probes on several engines, and say what differs.",
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
+    "down": "End standing labs.",
     "engines": "List what can be run, and where a kube-proxy can be had.",
+    "exec": "Run a command in a node, pod or host.",
     "graph": "Draw the wire of a scenario as text, Mermaid or SVG.",
     "init": "Write a commented scenario to begin with.",
     "judge": "Judge recorded probes again, from their evidence alone.",
     "plan": "Show what a scenario's lab would be made of, and make nothing.",
-    "rules": "Print the rules that an engine would program into a node.",
+    "probe": "Send one probe through a lab and say what became of it.",
+    "ps": "List the labs that stand.",
+    "rules": "Print the rules of a node: as they stand, or as an engine would program them.",
     "run": "Run scenarios on this machine's kernel and judge every probe.",
     "schema": "Print the format of scenarios as JSON Schema.",
-    "trace": "Send one packet through a scenario's lab and tell its way, rule by rule.",
+    "shell": "Open a shell in a node, pod or host.",
+    "trace": "Send one packet through a lab and tell its way, rule by rule.",
+    "up": "Make the lab of a scenario, and let it stand.",
 }
 
 _EPILOG: Final = """\
