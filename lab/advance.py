@@ -116,7 +116,7 @@ class Course:
     def _entries(self) -> Iterator[TableEntry]:
         nodes = [each.name for each in self.wiring.plan.namespaces if each.role is Role.NODE]
         for family in self.families:
-            yield from self.runner.memory.tables(nodes, family, (Protocol.TCP, Protocol.UDP))
+            yield from self.runner.memory.tables(nodes, family, (Protocol.TCP.number, Protocol.UDP.number))
 
     def _fences(self, errand: Errand) -> Sequence[Fence]:
         """Those of a stream that somebody is there to answer."""

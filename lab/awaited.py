@@ -81,7 +81,7 @@ class Awaited:
 
     async def _wait_for_tables(self, wanted: ConntrackExpect, addresses: _Addresses, deadline: Deadline) -> None:
         nodes = tuple(self.fleet.engines) if wanted.node is None else (wanted.node,)
-        protocols = (Protocol.TCP, Protocol.UDP)
+        protocols = (Protocol.TCP.number, Protocol.UDP.number)
 
         def look() -> bool:
             tables = (self.runner.memory.tables(nodes, family, protocols) for family in self.families)

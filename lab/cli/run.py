@@ -27,12 +27,12 @@ from lab.scenario.model import Probe, Scenario, Step
 from lab.session import OpenLab, Session
 from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
 
-__all__ = ["command"]
+__all__ = ["COLOURS", "command"]
 
 _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 SessionMaker = Callable[[EngineChoice, int], Session]
 
-_COLOURS: Final = {
+COLOURS: Final = {
     Judgement.PASS: "green",
     Judgement.FAIL: "red",
     Judgement.INCONCLUSIVE: "yellow",
@@ -120,7 +120,7 @@ def _tell(scenario: Scenario, chosen: Sequence[Probe | Step]) -> None:
 
 
 def _paint(word: str, judgement: Judgement) -> str:
-    return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
+    return click.style(word, fg=COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 
 def _choose(scenarios: Iterable[Scenario], names: Sequence[str]) -> Iterable[tuple[Scenario, tuple[Probe | Step, ...]]]:

@@ -4,19 +4,19 @@ Owns: ``resolve`` for probes, and ``resolve_streams``.
 Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from ipaddress import ip_network
 from typing import Final, TypeVar, assert_never
 
 from lab.cluster.objects import Service
 from lab.errors import ScenarioError
-from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.ip import Family, IPAddress, IPNetwork, Transport
+from lab.plan.dialled import UnresolvableError, front_addresses, listening, service_port
 from lab.plan.errand import STACK, Detour, Errand, Fence, Receiver, Sender
 from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
-from lab.plan.ports import UnresolvableError, listening, service_port
 from lab.plan.reach import Links
+from lab.plan.receivers import programs, stacks
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
 from lab.scenario.model import (
@@ -36,22 +36,12 @@ __all__ = ["resolve", "resolve_streams"]
 Place = TypeVar("Place", bound=Namespace | PodPlace)
 
 _Sent = Probe | Stream
-_Dialled = tuple[IPAddress, int, Protocol]
+_Dialled = tuple[IPAddress, int, Transport]
 
 _ETHERNET_MTU: Final = 1500
+_NO_PORT: Final = 0
 _NO_MAC: Final = "00:00:00:00:00:00"
-_LOOPBACK: Final[Mapping[Family, IPAddress]] = {
-    Family.IPV4: IPv4Address("127.0.0.1"),
-    Family.IPV6: IPv6Address("::1"),
-}
 _OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
-_DIALLED_FRONTS: Final = (
-    Front.CLUSTER_IP,
-    Front.NODE_PORT,
-    Front.EXTERNAL_IP,
-    Front.LOAD_BALANCER_IP,
-    Front.HEALTH_CHECK_NODE_PORT,
-)
 
 
 def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[Errand, ...]:
@@ -69,7 +59,7 @@ def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service])
         except (UnresolvableError, UnreachableError) as error:
             problems.append(f"{stream.position}: stream {stream.name!r}: {error}")
             continue
-        if errands[-1].protocol not in (Protocol.TCP, Protocol.UDP):
+        if errands[-1].protocol not in (Transport.TCP, Transport.UDP):
             what = f"a stream of {errands[-1].protocol} cannot be sent"
             problems.append(f"{stream.position}: stream {stream.name!r}: {what}; allowed: TCP, UDP")
     if problems:
@@ -137,7 +127,7 @@ class _Resolver:
         tables = expect is not None and expect.conntrack is not None
         destination, port, protocol = self._dialled(probe)
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
-            destination = _LOOPBACK[Family.of(destination)]
+            destination = Family.of(destination).loopback
         sender = self._sender(probe, destination)
         return Errand(
             number=number,
@@ -182,7 +172,7 @@ class _Resolver:
     def _stack_sender(self, probe: _Sent, name: str, namespace: str, destination: IPAddress) -> Sender:
         source = probe.source
         if source.loopback:
-            address = _LOOPBACK[Family.of(destination)]
+            address = Family.of(destination).loopback
         elif destination.is_loopback:
             address = destination
         else:
@@ -204,13 +194,15 @@ class _Resolver:
                 return self._front(probe, target)
             case PodTarget():
                 pod = _find("to.pod", target.pod, self._pods)
+                if asked is Transport.ICMP:
+                    return _address(pod, self._families[0]), _NO_PORT, asked
                 listeners = self._plan.namespace(pod.namespace).listeners
                 return (_address(pod, self._families[0]), *listening(pod.name, listeners, target.port, asked))
             case HostTarget():
                 host = _find("to.host", target.host, self._hosts)
-                return _address(host, self._families[0]), target.port, asked or Protocol.TCP
+                return _address(host, self._families[0]), target.port or _NO_PORT, asked or Transport.TCP
             case AddressTarget():
-                return target.address, target.port, asked or Protocol.TCP
+                return target.address, target.port or _NO_PORT, asked or Transport.TCP
             case _:
                 assert_never(target)
 
@@ -222,6 +214,8 @@ class _Resolver:
         if target.via is Front.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol
+        if asked is Transport.ICMP:
+            return self._chosen(target, service, front_addresses(service, target.via)), _NO_PORT, asked
         port = service_port(service, target.port, asked)
         number = port.port
         match target.via:
@@ -229,20 +223,14 @@ class _Resolver:
                 node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
                 addresses: tuple[IPAddress, ...] = _addresses(node) if port.node_port else ()
                 number = port.node_port
-            case Front.EXTERNAL_IP:
-                addresses = service.external_ips
-            case Front.LOAD_BALANCER_IP:
-                addresses = tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
-            case Front.CLUSTER_IP:
-                addresses = service.cluster_ips
             case _:
-                raise UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
-        return self._chosen(target, service, addresses), number, asked or port.protocol
+                addresses = front_addresses(service, target.via)
+        return self._chosen(target, service, addresses), number, asked or Transport(port.protocol)
 
     def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> _Dialled:
         node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
         addresses = _addresses(node) if service.health_check_node_port else ()
-        return self._chosen(target, service, addresses), service.health_check_node_port, Protocol.TCP
+        return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
 
     def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
         """The address that the probe names, or the first one: of the Service's own first family that the lab has."""
@@ -263,8 +251,11 @@ class _Resolver:
             if pod.namespace not in self._nodes:
                 address = _address(pod, family)
                 yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
+        if probe.send.protocol is Transport.ICMP:
+            yield from stacks(self._nodes.values(), self._hosts.values(), family)
+            return
         for node in self._nodes.values():
-            yield from _programs(node, family)
+            yield from programs(node, family)
         target = probe.target
         if isinstance(target, ServiceTarget) and target.via is Front.HEALTH_CHECK_NODE_PORT:
             port = self._services[target.namespace, target.service].health_check_node_port
@@ -332,20 +323,6 @@ class _Resolver:
 
     def _service_network(self, destination: IPAddress) -> IPNetwork | None:
         return next((network for network in self._service_networks if destination in network), None)
-
-
-def _programs(node: Namespace, family: Family) -> Iterator[Receiver]:
-    """The host-network pods and daemons of a node, each by the addresses and ports on which it listens."""
-    own = tuple(each.interface.ip for each in node.addresses if not each.interface.ip.is_link_local)
-    ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
-    for listener in node.listeners:
-        for address in own if listener.address is None else (listener.address,):
-            if Family.of(address) is family:
-                ports[listener.name, address].append(listener.port)
-    for (name, address), numbers in ports.items():
-        yield Receiver(
-            name=name, namespace=node.name, device=STACK, address=address, ports=tuple(dict.fromkeys(numbers))
-        )
 
 
 def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:

@@ -68,7 +68,6 @@ MISSING: Final = (
                 {"dnsName"},
                 f"allowed: {_FRONTS}, healthCheckNodePort",
             ),
-            Missing(f"{probe}.send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
             Missing(f"{probe}.send.every"),
         )
     ),

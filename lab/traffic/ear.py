@@ -6,7 +6,7 @@ Must not: read the tap: streams that start at one place share it.
 
 from collections.abc import Sequence
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.batches import Frame
 from lab.traffic.dissect import TCP, TcpFlag, dissect
 from lab.traffic.identity import Identity
@@ -19,11 +19,11 @@ __all__ = ["Ear"]
 class Ear:
     """Listens for one stream."""
 
-    def __init__(self, identity: Identity, protocol: Protocol, port: int, tap: AnyTap) -> None:
+    def __init__(self, identity: Identity, protocol: Transport, port: int, tap: AnyTap) -> None:
         self._port = port
-        self._by_tcp = protocol is Protocol.TCP
+        self._by_tcp = protocol is Transport.TCP
         self._vantage = Vantage(tap.place, tap.device, is_sender=True)
-        self._matcher = Matcher(identity, Protocol.UDP)
+        self._matcher = Matcher(identity, Transport.UDP)
         self._resets: list[int] = []
 
     def take(self, frames: Sequence[Frame]) -> None:

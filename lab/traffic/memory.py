@@ -7,7 +7,7 @@ Must not: change a table.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.codec.records import of_columns
-from lab.ip import Family, Protocol
+from lab.ip import Family
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
@@ -29,7 +29,7 @@ class Memory:
 
         Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
         """
-        dialled = Tuple(errand.protocol.number, errand.sender.address, 0, errand.destination, errand.port)
+        dialled = Tuple(errand.protocol_number, errand.sender.address, 0, errand.destination, errand.port)
         rows: list[tuple[object, ...]] = []
         for node in errand.nodes:
             lookup = self._lookups.get(node)
@@ -45,10 +45,10 @@ class Memory:
         Raises:
             InternalError: a table cannot be read.
         """
-        yield from self.tables(errand.nodes, Family.of(errand.destination), (errand.protocol,))
+        yield from self.tables(errand.nodes, Family.of(errand.destination), (errand.protocol_number,))
 
-    def tables(self, nodes: Iterable[str], family: Family, protocols: Iterable[Protocol]) -> Iterator[TableEntry]:
-        """Everything that nodes remember of a family and some protocols.
+    def tables(self, nodes: Iterable[str], family: Family, protocols: Iterable[int]) -> Iterator[TableEntry]:
+        """Everything that nodes remember of a family and some protocols, by their numbers.
 
         Raises:
             InternalError: a table cannot be read.
@@ -57,7 +57,7 @@ class Memory:
             table = Conntrack(self._netns_by_name[node])
             try:
                 for protocol in protocols:
-                    for entry in table.entries(family, protocol.number):
+                    for entry in table.entries(family, protocol):
                         yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
             finally:
                 table.close()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.netns import NetNs
 from lab.plan.errand import Errand, Fence
 from lab.timing import Deadline, DeadlineExceededError, wait_until
@@ -151,7 +151,7 @@ class Streams:
         tap = self._watch.tap(errand.sender.namespace, errand.sender.device)
         ledger, ear = Ledger(identity), Ear(identity, errand.protocol, port, tap)
         pulsing: Pulsing
-        if errand.protocol is Protocol.UDP:
+        if errand.protocol is Transport.UDP:
             pulsing = Datagrams(netns, errand, port, ledger)
         else:
             pulsing = Connection(netns, errand, port, ledger, partial(self._resets, ear))
@@ -204,7 +204,7 @@ class Streams:
             await self._fence(stream, fences)
         stream.silent = tuple(each.name for each in fences.reports() if not each.answered)
         stream.cpus.clear()
-        if stream.errand.protocol is Protocol.TCP and stream.ledger.outstanding:
+        if stream.errand.protocol is Transport.TCP and stream.ledger.outstanding:
             with suppress(DeadlineExceededError):
                 await wait_until(partial(self._is_settled, stream), Deadline.after(_SENDING_AGAIN), "late answers")
 

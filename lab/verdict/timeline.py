@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.plan.errand import Errand
 from lab.verdict.columns import table, wrapped
 from lab.verdict.model import Judgement, StepVerdict
@@ -170,7 +170,7 @@ def _remembered(verdict: StepVerdict) -> Iterator[str]:
             where = endpoint(entry.reply_source, entry.reply_source_port)
             named = f"{who} ({where})" if who else where
             yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2)
-        if not record.tracked and errands[record.stream].protocol in (Protocol.TCP, Protocol.UDP):
+        if not record.tracked and errands[record.stream].protocol in (Transport.TCP, Transport.UDP):
             yield from wrapped(f"conntrack on no node knows {record.stream}", _INDENT * 2)
         if record.silent:
             yield from wrapped(f"no fence came back from {listed(record.silent)}", _INDENT * 2)

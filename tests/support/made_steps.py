@@ -4,7 +4,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
 from lab.verdict.evidence import TableEntry, TrackedFlow
@@ -81,7 +81,7 @@ def step(conntrack: bool = False, **expected: Any) -> Step:
     return Step(name="the old one is gone", expect=expect, position=at(19, 11))
 
 
-def errand(protocol: Protocol = Protocol.UDP) -> Errand:
+def errand(protocol: Transport = Transport.UDP) -> Errand:
     sender = Sender(
         name="client", namespace="client", device="eth0", address=CLIENT, mac="02:00:00:00:00:01", next_hop_mac=""
     )
