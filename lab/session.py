@@ -13,16 +13,15 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import lab
+from lab.asking import advance_to, as_found, options_of
 from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
 from lab.doors import Door
-from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
 from lab.line import Line, Visit
 from lab.messages import (
-    Advance,
     Advanced,
     Build,
     Built,
@@ -43,11 +42,9 @@ from lab.messages import (
 )
 from lab.plan.dialogue import Turn
 from lab.plan.errand import Errand
-from lab.plan.model import Plan
-from lab.plan.names import ROUTER
 from lab.report.bundle import Circumstances, NodeState, bundle
 from lab.report.step_bundle import step_bundle
-from lab.scenario.model import Change, Manner, Probe, Scenario, Step
+from lab.scenario.model import Manner, Probe, Scenario, Step
 from lab.timing import Deadline
 from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
@@ -208,7 +205,7 @@ class OpenLab:
         step = self.scenario.steps[self._made]
         seconds = _BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
         try:
-            advanced = self._ask(_advance(self._assembly, self._made), Advanced, seconds)
+            advanced = self._ask(advance_to(self._assembly, self._made), Advanced, seconds)
         except LabError as error:
             self._failed = error
             raise
@@ -238,7 +235,7 @@ class OpenLab:
             assembly.addresses,
             evidence,
         )
-        return replace(verdict, plan=assembly.plan, options=_options(self._engine, self._seed))
+        return replace(verdict, plan=assembly.plan, options=options_of(self._engine, self._seed))
 
     def _come_to(self, judged: Probe | Step) -> None:
         """Make the steps that come before it, without judging them."""
@@ -286,11 +283,11 @@ class OpenLab:
         with uncollected():
             sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
             verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
-        verdict = replace(verdict, plan=self._assembly.plan, options=_options(self._engine, self._seed))
+        verdict = replace(verdict, plan=self._assembly.plan, options=options_of(self._engine, self._seed))
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
             self._recalled = probe, recalled
-            verdict = replace(verdict, plan=_as_found(self._assembly.plan, recalled))
+            verdict = replace(verdict, plan=as_found(self._assembly.plan, recalled))
         elif not trace:
             return verdict
         try:
@@ -327,7 +324,7 @@ class OpenLab:
             iptables=self.built.variant,
             seed=self._seed,
         )
-        plan = _as_found(self._assembly.plan, recalled)
+        plan = as_found(self._assembly.plan, recalled)
         nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
@@ -390,37 +387,3 @@ class OpenLab:
         if self._given_back or self._process.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
         return self._process.request(request, wanted, Deadline.after(seconds))
-
-
-def _advance(assembly: Assembly, number: int) -> Advance:
-    """What is asked of the lab process for a step: objects that differ from those before it, and the rest of it."""
-    step = assembly.scenario.steps[number]
-    before = {thing.key: thing for thing in assembly.course[number].objects}
-    after = {thing.key: thing for thing in assembly.course[number + 1].objects}
-    return Advance(
-        step=step.name,
-        applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
-        deleted=tuple(thing for key, thing in before.items() if key not in after),
-        change=Change(nodes=step.change.nodes, engines=step.change.engines, links=step.change.links),
-        until=step.until,
-        streams=assembly.streams,
-        addresses=assembly.addresses if step.until is not None and step.until.conntrack is not None else {},
-    )
-
-
-def _as_found(plan: Plan, recalled: Recalled) -> Plan:
-    """The plan as the lab stood after a probe: engines write sysctls, and balancers routes."""
-    found = {each.node: each.sysctls for each in recalled.nodes}
-    return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
-
-
-def _options(engine: EngineChoice, seed: int) -> tuple[str, ...]:
-    """What a run was told beyond the defaults, as ``proxylab run`` spells it."""
-    told: list[str] = []
-    if engine.name != ENGINES[0]:
-        told += ["--engine", engine.name]
-    if engine.iptables:
-        told += ["--iptables", engine.iptables]
-    if seed:
-        told += ["--seed", str(seed)]
-    return tuple(told)

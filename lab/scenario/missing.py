@@ -57,7 +57,7 @@ _FRONTS: Final = "clusterIP, nodePort, externalIP, loadBalancerIP"
 MISSING: Final = (
     Missing("dns", _true),
     Missing("streams.*.to.via", {"healthCheckNodePort", "dnsName"}, f"allowed: {_FRONTS}"),
-    Missing("streams.*.send.protocol", {"ICMP", "SCTP"}, "allowed: TCP, UDP"),
+    Missing("streams.*.send.protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("streams.*.send.as", {"packet"}, "allowed: connect"),
     *(
         missing
