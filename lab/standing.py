@@ -6,7 +6,7 @@ Must not: judge, speak to the client, know more than one lab, or make the wire t
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -41,6 +41,7 @@ from lab.kernel.netns import NetNs
 from lab.kernel.nft import NftTool
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
+from lab.kernel.reset import NotAsNewError, end_connections
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.running import Attached
 from lab.kernel.sysctl import read_sysctl
@@ -230,8 +231,16 @@ class Lab:
         return tuple(thing for kind in _KINDS for thing in self.store.list(kind) if not is_barrier(thing))
 
     async def retire(self) -> None:
-        """Stop the engines and the responders. The wire stays, as the lab has left it."""
+        """Stop the engines and the responders. The wire stays, as the lab has left it.
+
+        But for connections: whoever has closed one waits for the other side, which a step may have silenced, and holds
+        its namespace meanwhile.
+        """
         await self._stack.aclose()
+        if self.wire.spent:
+            for netns in self.wire.wiring.namespaces.values():
+                with suppress(NotAsNewError):
+                    end_connections(netns)
 
 
 def _course(

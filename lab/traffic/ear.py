@@ -1,6 +1,6 @@
 """What the tap of a stream's sender hears of it, beside the answers that its socket gets.
 
-Owns: the resets that came to its port, and the fences that came back.
+Owns: the resets that came to its ports, and the fences that came back.
 Must not: read the tap: streams that start at one place share it.
 """
 
@@ -19,12 +19,16 @@ __all__ = ["Ear"]
 class Ear:
     """Listens for one stream."""
 
-    def __init__(self, identity: Identity, protocol: Transport, port: int, tap: AnyTap) -> None:
-        self._port = port
+    def __init__(self, identity: Identity, protocol: Transport, tap: AnyTap) -> None:
+        self._ports: set[int] = set()
         self._by_tcp = protocol is Transport.TCP
         self._vantage = Vantage(tap.place, tap.device, is_sender=True)
         self._matcher = Matcher(identity, Transport.UDP)
         self._resets: list[int] = []
+
+    def mind(self, port: int) -> None:
+        """Listen for what comes to a port from now on."""
+        self._ports.add(port)
 
     def take(self, frames: Sequence[Frame]) -> None:
         """Take in what the tap saw."""
@@ -33,7 +37,7 @@ class Ear:
         self._matcher.take(self._vantage, frames)
 
     def resets(self) -> list[int]:
-        """When an RST came to the stream's port, since this was last asked."""
+        """When an RST came to one of the stream's ports, since this was last asked."""
         heard, self._resets = self._resets, []
         return heard
 
@@ -47,6 +51,6 @@ class Ear:
         return (
             datagram is not None
             and datagram.protocol == TCP
-            and datagram.destination_port == self._port
+            and datagram.destination_port in self._ports
             and bool((datagram.flags or 0) & TcpFlag.RST)
         )

@@ -1,11 +1,11 @@
 """The sockets of one stream: pulses go out, answers come in.
 
-Owns: ``Datagrams`` and ``Connection``, which send a stream's pulses over UDP and TCP from one port.
+Owns: ``Datagrams`` and ``Connection``, which send a stream's pulses over UDP and TCP.
 Must not: wait, choose when to send, or keep what became of a pulse (``Ledger`` does).
 
 A client of UDP hears nobody but whom it dialled: its socket is connected. An ICMP error quotes the datagram that it is
-about, so IP_RECVERR (ip(7)) says which pulse it was. A client of TCP dials again, with its next pulse and from the same
-port, when its connection has ended.
+about, so IP_RECVERR (ip(7)) says which pulse it was. A client of TCP dials again, with its next pulse, when its
+connection has ended.
 """
 
 import errno
@@ -149,15 +149,21 @@ def _time_of(control: Sequence[tuple[int, int, bytes]]) -> int:
 class Connection:
     """A stream over TCP: one connection after the other, each dialled when the one before has ended.
 
-    ``resets`` gives the times at which the sender got an RST for that port, since it was last asked.
+    ``port_of`` gives the source port of the next one: a client whose author chose none dials from another each time.
+    ``resets`` gives the times at which the sender got an RST for one of them, since it was last asked.
     """
 
     def __init__(
-        self, netns: NetNs, errand: Errand, port: int, ledger: Ledger, resets: Callable[[], Sequence[int]]
+        self,
+        netns: NetNs,
+        errand: Errand,
+        ledger: Ledger,
+        port_of: Callable[[], int],
+        resets: Callable[[], Sequence[int]],
     ) -> None:
         self._netns = netns
         self._errand = errand
-        self._port = port
+        self._port_of = port_of
         self._ledger = ledger
         self._resets = resets
         self._filling = filling(errand.payload)
@@ -202,7 +208,7 @@ class Connection:
             self._sock = None
 
     def _dial(self) -> None:
-        sock = _bound(self._netns, self._errand, self._port, socket.SOCK_STREAM)
+        sock = _bound(self._netns, self._errand, self._port_of(), socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:

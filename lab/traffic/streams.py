@@ -49,7 +49,7 @@ _PATIENCE: Final = 10.0
 @dataclass(slots=True)
 class _Stream:
     errand: Errand
-    port: int
+    ports: list[int]
     identity: Identity
     ledger: Ledger
     pulsing: Pulsing
@@ -146,16 +146,23 @@ class Streams:
         self._streams.clear()
 
     def _open(self, errand: Errand) -> _Stream:
-        identity, port = self._identities.issue(1), self._port_of(errand)
+        identity = self._identities.issue(1)
         netns = self._netns_by_name[errand.sender.namespace]
         tap = self._watch.tap(errand.sender.namespace, errand.sender.device)
-        ledger, ear = Ledger(identity), Ear(identity, errand.protocol, port, tap)
+        ledger, ear = Ledger(identity), Ear(identity, errand.protocol, tap)
+        ports: list[int] = []
+
+        def port_of() -> int:
+            ports.append(self._port_of(errand))
+            ear.mind(ports[-1])
+            return ports[-1]
+
         pulsing: Pulsing
         if errand.protocol is Transport.UDP:
-            pulsing = Datagrams(netns, errand, port, ledger)
+            pulsing = Datagrams(netns, errand, port_of(), ledger)
         else:
-            pulsing = Connection(netns, errand, port, ledger, partial(self._resets, ear))
-        return _Stream(errand, port, identity, ledger, pulsing, tap, ear)
+            pulsing = Connection(netns, errand, ledger, port_of, partial(self._resets, ear))
+        return _Stream(errand, ports, identity, ledger, pulsing, tap, ear)
 
     def _go_on(self, streams: Iterable[_Stream]) -> None:
         self._resting = False
@@ -229,12 +236,13 @@ class Streams:
         for at in stream.ear.resets():
             stream.ledger.gone(at, BreakKind.RESET)  # one that ended no connection of today
         pulses, late, breaks = stream.ledger.close_step()
+        port = stream.ports[-1] if stream.ports else 0
         return StreamRecord(
             stream=stream.errand.name,
-            port=stream.port,
+            port=port,
             pulses=pulses,
             late=late,
             breaks=breaks,
-            tracked=self._memory.flows(stream.errand, (stream.port,)),
+            tracked=self._memory.flows(stream.errand, (port,)) if port else (),
             silent=stream.silent,
         )

@@ -69,7 +69,7 @@ class StreamRecord:
 
     Attributes:
         stream: its name.
-        port: its source port.
+        port: its source port; of the latest connection, where each had its own.
         pulses: those that were sent in the step, in order.
         breaks: the ends of its connections, in order. A further RST of a connection that had ended is one more.
         late: pulses that were lost to an earlier step, and answered in this one.
