@@ -82,6 +82,7 @@ class Course:
         for thing in request.applied:
             self.store.apply(thing)
         changed = time.time_ns()
+        streams.changed()
         await self.fleet.bring_up(request.change.engines)
         if request.until is None:
             await self.fleet.wait_synced(self.store.revision, Deadline.after(_SYNC_SECONDS))

@@ -58,6 +58,7 @@ class _Stream:
     due: float = 0.0
     timer: asyncio.TimerHandle | None = None
     cpus: set[int] = field(default_factory=set)
+    change: int = 0
     enough: int = 0
     silent: tuple[str, ...] = ()
 
@@ -96,6 +97,11 @@ class Streams:
                 self._streams[errand.name] = self._open(errand)
         self._go_on(self._streams.values())
 
+    def changed(self) -> None:
+        """A change is made: who answers from now on is asked of pulses that are sent behind it."""
+        for stream in self._streams.values():
+            stream.change = stream.ledger.sent
+
     def mark(self) -> None:
         """The wait of a step is over: what is sent from now on shows what has become of the change."""
         for stream in self._streams.values():
@@ -133,9 +139,10 @@ class Streams:
         return tuple(self._record(stream) for stream in self._streams.values())
 
     def answering(self, name: str) -> str:
-        """The pod that answered a stream last; empty before any has."""
-        latest = self._streams[name].ledger.latest
-        return latest.backend if latest is not None else ""
+        """The pod that answered last of a stream's pulses since the change; empty before any has."""
+        stream = self._streams[name]
+        latest = stream.ledger.latest
+        return latest.backend if latest is not None and latest.number >= stream.change else ""
 
     def close(self) -> None:
         """End all streams."""
