@@ -64,6 +64,7 @@ THEMES = {
     "hints by zone": "topology/prefer-same-zone",
     "hints by node": "topology/prefer-same-node",
     "host-network endpoints": "clusterip/host-network-endpoints",
+    "neighbours and loopback (92315, CVE-2020-8558)": "bugs/92315-neighbours-reach-loopback",
     "SCTP": "sctp/associations",
     "echo requests (47156)": "icmp/echo-requests",
     "fragments": "fragments/datagrams-above-the-mtu",
