@@ -5,9 +5,10 @@ Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress, IPNetwork, Transport
 from lab.scenario.model import Manner
 

@@ -5,10 +5,10 @@ Must not: find mistakes; every one has been ruled out before.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.cluster.objects import Service
+from lab.frozen import dataclass
 from lab.ip import IPAddress, Protocol, Transport
 from lab.scenario.conditions import conditions_of
 from lab.scenario.document import Place

@@ -5,9 +5,10 @@ Must not: know YAML, pydantic, or addresses that the author did not write.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress, Transport
 from lab.scenario.versions import VersionRange
 from lab.scenario.words import Front, Manner, Outcome, Position, Reply, Spread

@@ -5,9 +5,9 @@ Must not: derive EndpointSlices (``lab.cluster.slices`` does).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from lab.cluster.objects import Service, ServicePort
+from lab.frozen import dataclass
 from lab.ip import IPAddress, Protocol, Transport
 from lab.scenario.inventory import pod_names
 from lab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
