@@ -75,6 +75,11 @@ class Session:
     ) -> None:
         self.close(checked=error is None)
 
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
+
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
@@ -142,6 +147,11 @@ class OpenLab:
         self._given_back = False
         self._made = 0
         self._failed: LabError | None = None
+
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
 
     @property
     def scenario(self) -> Scenario:
