@@ -9,7 +9,7 @@ sentence; the command.
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from lab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from lab.verdict.arrivals import due_shares, hits
@@ -20,7 +20,7 @@ from lab.verdict.model import Judgement, ProbeVerdict, Verdict
 from lab.verdict.way import brief, deeds, way
 from lab.verdict.words import amount, endpoint
 
-__all__ = ["briefly", "command", "explain", "summary"]
+__all__ = ["briefly", "command", "explain", "intent", "summary", "why"]
 
 _MOST_PODS = 12
 _INDENT = "  "
@@ -36,7 +36,7 @@ def explain(verdict: ProbeVerdict) -> tuple[str, ...]:
     """
     case = open_case(verdict.probe, verdict.errand, verdict.evidence)
     main = _main(verdict)
-    lines = [*_head(verdict, main, case), "", *_verdicts(verdict), *_reasons(verdict)]
+    lines = [*_head(verdict, main), "", *_verdicts(verdict), *_reasons(verdict)]
     for section in (
         way(case, verdict, main.example),
         _shares(case, verdict),
@@ -95,12 +95,17 @@ def _main(verdict: ProbeVerdict) -> Verdict:
     return next(each for each in verdict.verdicts if each.judgement is verdict.overall)
 
 
-def _head(verdict: ProbeVerdict, main: Verdict, case: Case) -> Iterator[str]:
+def _head(verdict: ProbeVerdict, main: Verdict) -> Iterator[str]:
     yield from wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.probe.name}", rest=_INDENT)
-    errand = case.errand
+    yield from wrapped(intent(verdict), _INDENT)
+
+
+def intent(verdict: ProbeVerdict) -> str:
+    """What was sent: by whom, to which target, dialling what, and how many flows."""
+    errand = verdict.errand
     sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
     way = f"{errand.sender.name} ({errand.sender.address}) to {_target(verdict.probe.target)}"
-    yield from wrapped(f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}", _INDENT)
+    return f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}"
 
 
 def _target(target: Target) -> str:
@@ -159,8 +164,12 @@ def _shares(case: Case, verdict: ProbeVerdict) -> list[str]:
     return lines
 
 
+def why(case: Case, verdict: ProbeVerdict) -> str:
+    """The cause of a failure in one sentence; empty where the evidence shows none."""
+    sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
+    return next(filter(None, sentences), "")
+
+
 def _cause(case: Case, verdict: ProbeVerdict) -> list[str]:
-    sentences: Sequence[str] = [
-        sentence for each in verdict.verdicts if (sentence := cause(case, each, verdict.plan, verdict.traced))
-    ]
-    return wrapped(sentences[0], f"{_INDENT}why: ") if sentences else []
+    sentence = why(case, verdict)
+    return wrapped(sentence, f"{_INDENT}why: ") if sentence else []
