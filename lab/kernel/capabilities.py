@@ -29,6 +29,7 @@ from lab.kernel.reset import NotAsNewError, end_connections
 from lab.kernel.rules import choose_iptables
 from lab.kernel.stack import StackTap
 from lab.kernel.trace import Tracer
+from lab.kernel.uapi import NETLINK_GENERIC, NETLINK_NETFILTER
 from lab.plan.model import Bridge, LinkEnd, Veth, Vxlan
 from lab.timing import Deadline
 
@@ -37,8 +38,6 @@ __all__ = ["examine"]
 _PLACE: Final = "doctor"
 _SECONDS: Final = 30.0
 _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had
-_NETLINK_NETFILTER: Final = 12
-_NETLINK_GENERIC: Final = 16
 _CTRL_CMD_GETFAMILY: Final = 3
 _CTRL_ATTR_FAMILY_NAME: Final = 2
 _GENL_ID_CTRL: Final = 0x10
@@ -174,21 +173,21 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
 async def _ipvs(scratch: NetNs, _: Launcher) -> str:
     """Ask generic netlink for the family IPVS (genetlink's controller; net/netfilter/ipvs/ip_vs_ctl.c)."""
     body = struct.pack("=BBH", _CTRL_CMD_GETFAMILY, 1, 0) + nla.text(_CTRL_ATTR_FAMILY_NAME, "IPVS")
-    ask(scratch, _NETLINK_GENERIC, _GENL_ID_CTRL, body)
+    ask(scratch, NETLINK_GENERIC, _GENL_ID_CTRL, body)
     return "answers"
 
 
 async def _conntrack(scratch: NetNs, _: Launcher) -> str:
     """Ask conntrack for its statistics of the namespace (nf_conntrack_netlink.c)."""
     kind = _NFNL_SUBSYS_CTNETLINK << 8 | _IPCTNL_MSG_CT_GET_STATS
-    ask(scratch, _NETLINK_NETFILTER, kind, struct.pack("=BBH", socket.AF_INET, 0, 0))
+    ask(scratch, NETLINK_NETFILTER, kind, struct.pack("=BBH", socket.AF_INET, 0, 0))
     return "answers"
 
 
 async def _send_buffer(scratch: NetNs, _: Launcher) -> str:
     """How large a netlink transaction may be: SO_SNDBUFFORCE needs CAP_NET_ADMIN over the machine."""
     with inside(scratch):
-        made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+        made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
     with made:
         try:
             made.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _LARGE_TRANSACTION)

@@ -21,10 +21,10 @@ from lab.kernel import attributes as nla
 from lab.kernel.dumps import Dump
 from lab.kernel.framing import attributes, nested
 from lab.kernel.netns import NetNs, inside
+from lab.kernel.uapi import NETLINK_NETFILTER
 
 __all__ = ["Conntrack", "Entry", "flush"]
 
-_NETLINK_NETFILTER: Final = 12
 _CT_GET: Final = 1 << 8 | 1
 _CT_DELETE: Final = 1 << 8 | 2
 _CTA_TUPLE_ORIG: Final = 1
@@ -65,7 +65,7 @@ class Conntrack:
     def __init__(self, netns: NetNs) -> None:
         self._name = netns.name
         with inside(netns):
-            opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+            opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
         self._dump = Dump(opened)
 
     def close(self) -> None:

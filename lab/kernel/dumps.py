@@ -11,16 +11,11 @@ import struct
 from typing import Final
 
 from lab.kernel.framing import HEADER, messages
+from lab.kernel.uapi import NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR
 
 __all__ = ["Dump"]
 
 # include/uapi/linux/netlink.h
-_NLMSG_ERROR: Final = 2
-_NLMSG_DONE: Final = 3
-_NLM_F_REQUEST: Final = 0x1
-_NLM_F_ACK: Final = 0x4
-_NLM_F_DUMP: Final = 0x300
-_NLM_F_DUMP_INTR: Final = 0x10
 _MOST: Final = 1 << 16
 _ROUNDS: Final = 5
 
@@ -42,7 +37,7 @@ class Dump:
             OSError: the kernel's errno; EINTR where objects changed in the midst of every round.
         """
         for _ in range(_ROUNDS):
-            self._send(kind, _NLM_F_DUMP, body)
+            self._send(kind, NLM_F_DUMP, body)
             found, interrupted = self._gather()
             if not interrupted:
                 return found
@@ -50,14 +45,14 @@ class Dump:
 
     def ask(self, kind: int, body: bytes) -> int:
         """Carry out one request and return the kernel's errno, or 0."""
-        self._send(kind, _NLM_F_ACK, body)
+        self._send(kind, NLM_F_ACK, body)
         while True:
             for answer, _, _, content in messages(self._socket.recv(_MOST)):
-                if answer == _NLMSG_ERROR:
+                if answer == NLMSG_ERROR:
                     return -int(struct.unpack_from("=i", content)[0])
 
     def _send(self, kind: int, flags: int, body: bytes) -> None:
-        header = HEADER.pack(HEADER.size + len(body), kind, flags | _NLM_F_REQUEST, 1, 0)
+        header = HEADER.pack(HEADER.size + len(body), kind, flags | NLM_F_REQUEST, 1, 0)
         self._socket.send(header + body)
 
     def _gather(self) -> tuple[list[bytes], bool]:
@@ -65,13 +60,13 @@ class Dump:
         interrupted = False
         while True:
             for kind, flags, _, content in messages(self._socket.recv(_MOST)):
-                interrupted = interrupted or bool(flags & _NLM_F_DUMP_INTR)
-                if kind in (_NLMSG_DONE, _NLMSG_ERROR):
+                interrupted = interrupted or bool(flags & NLM_F_DUMP_INTR)
+                if kind in (NLMSG_DONE, NLMSG_ERROR):
                     # A dump that fails on the way ends like any other, with its errno (netlink_dump_done).
                     code = -struct.unpack_from("=i", content)[0]
                     if code:
                         raise OSError(code, os.strerror(code))
-                    if kind == _NLMSG_ERROR:
+                    if kind == NLMSG_ERROR:
                         raise OSError(errno.EPROTO, "a dump was acknowledged and not made")
                     return found, interrupted
                 found.append(content)

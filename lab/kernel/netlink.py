@@ -19,18 +19,20 @@ from lab.kernel.dumps import Dump
 from lab.kernel.framing import HEADER, attributes, messages
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.requests import RTM_GETLINK, Request
+from lab.kernel.uapi import (
+    NETLINK_CAP_ACK,
+    NETLINK_EXT_ACK,
+    NLM_F_ACK,
+    NLM_F_CAPPED,
+    NLM_F_REQUEST,
+    NLMSG_ERROR,
+    NLMSGERR_ATTR_MSG,
+    SOL_NETLINK,
+)
 
 __all__ = ["RouteSocket", "ask"]
 
 # include/uapi/linux/netlink.h
-_NLM_F_REQUEST: Final = 0x1
-_NLM_F_ACK: Final = 0x4
-_NLMSG_ERROR: Final = 2
-_SOL_NETLINK: Final = 270
-_NETLINK_CAP_ACK: Final = 10
-_NETLINK_EXT_ACK: Final = 11
-_NLM_F_CAPPED: Final = 0x100
-_NLMSGERR_ATTR_MSG: Final = 1
 
 # What a batch is answered with must fit the socket's receive buffer, 208 KiB for an ordinary user, of which an
 # acknowledgement takes 1 KiB and a link some 6 (skb->truesize). What does not fit is lost (ENOBUFS, netlink(7)).
@@ -47,8 +49,8 @@ class RouteSocket:
         self._sequence = 0
         with inside(netns):
             self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-        self._socket.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
-        self._socket.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
 
     def close(self) -> None:
         """Close the socket."""
@@ -74,7 +76,7 @@ class RouteSocket:
         for request in requests:
             self._sequence += 1
             waiting[self._sequence] = request
-            flags = request.flags | _NLM_F_REQUEST | _NLM_F_ACK
+            flags = request.flags | NLM_F_REQUEST | NLM_F_ACK
             parts += (
                 HEADER.pack(HEADER.size + len(request.body), request.kind, flags, self._sequence, 0),
                 request.body,
@@ -84,7 +86,7 @@ class RouteSocket:
         while waiting:
             data = self._socket.recv(1 << 18)
             for kind, flags, sequence, body in messages(data):
-                if kind != _NLMSG_ERROR:
+                if kind != NLMSG_ERROR:
                     continue  # the link that RTM_GETLINK asked for; its acknowledgement follows
                 request = waiting.pop(sequence)
                 code = -struct.unpack_from("=i", body)[0]
@@ -114,10 +116,10 @@ def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fal
         asking.settimeout(_PATIENCE)
         if dump:
             return Dump(asking).all(kind, body)
-        asking.send(HEADER.pack(HEADER.size + len(body), kind, _NLM_F_REQUEST | _NLM_F_ACK, 1, 0) + body)
+        asking.send(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
         while True:
             for answer, _, _, content in messages(asking.recv(1 << 18)):
-                if answer == _NLMSG_ERROR:
+                if answer == NLMSG_ERROR:
                     code = -struct.unpack_from("=i", content)[0]
                     if code:
                         raise OSError(code, os.strerror(code))
@@ -127,9 +129,9 @@ def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fal
 
 def _kernel_words(body: bytes, flags: int) -> str:
     """The text of an extended acknowledgement (NLMSGERR_ATTR_MSG), or nothing."""
-    if not flags & _NLM_F_CAPPED:
+    if not flags & NLM_F_CAPPED:
         return ""
     for kind, content in attributes(body, 4 + HEADER.size):
-        if kind == _NLMSGERR_ATTR_MSG:
+        if kind == NLMSGERR_ATTR_MSG:
             return ": " + content.rstrip(b"\0").decode(errors="replace")
     return ""

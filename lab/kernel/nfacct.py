@@ -10,13 +10,12 @@ from typing import Final
 
 from lab.kernel import attributes as nla
 from lab.kernel.netns import NetNs, inside
-from lab.kernel.nftables import NLM_F_ACK, expect, message, open_netfilter
+from lab.kernel.nftables import expect, message, open_netfilter
+from lab.kernel.uapi import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL
 
 __all__ = ["ensure_counters"]
 
 _NEW: Final = 7 << 8 | 0
-_NLM_F_EXCL: Final = 0x200
-_NLM_F_CREATE: Final = 0x400
 _NAME: Final = 1
 
 
@@ -27,7 +26,7 @@ def ensure_counters(netns: NetNs, names: Iterable[str]) -> bool:
     with control:
         for sequence, name in enumerate(names, 1):
             body = bytes(4) + nla.text(_NAME, name)
-            control.send(message(_NEW, NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL, sequence, body))
+            control.send(message(_NEW, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, sequence, body))
             try:
                 expect(control, 1)
             except OSError as error:

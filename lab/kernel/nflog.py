@@ -17,7 +17,8 @@ from lab.kernel import attributes as nla
 from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.framing import messages, nested
 from lab.kernel.netns import NetNs, inside
-from lab.kernel.nftables import NLM_F_ACK, expect, message, number, open_netfilter
+from lab.kernel.nftables import expect, message, number, open_netfilter
+from lab.kernel.uapi import NLM_F_ACK
 
 __all__ = ["Logged", "PacketLog"]
 

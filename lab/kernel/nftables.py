@@ -17,16 +17,11 @@ from typing import Final
 from lab.kernel import attributes as nla
 from lab.kernel.framing import HEADER, messages
 from lab.kernel.netns import NetNs, inside
+from lab.kernel.uapi import NETLINK_NETFILTER, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST, NLMSG_ERROR
 
 __all__ = ["Hook", "OwnTable", "equal", "expect", "expression", "message", "number", "open_netfilter", "transact"]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
-NLM_F_ACK: Final = 0x4
-_NLM_F_REQUEST: Final = 0x1
-_NLM_F_CREATE: Final = 0x400
-_NLM_F_APPEND: Final = 0x800
-_NLMSG_ERROR: Final = 2
-_NETLINK_NETFILTER: Final = 12
 _NFPROTO_INET: Final = 1
 _BATCH_BEGIN: Final = 0x10
 _BATCH_END: Final = 0x11
@@ -65,10 +60,10 @@ class OwnTable:
         self._name = name
         self._chains = tuple(chains)
         table = nla.text(1, name)
-        requests = [(_NEWTABLE, _NLM_F_CREATE, table + number(2, _TABLE_F_OWNER))]
+        requests = [(_NEWTABLE, NLM_F_CREATE, table + number(2, _TABLE_F_OWNER))]
         for chain, hook in chains.items():
             where = nla.nested(4, number(1, hook.number), number(2, hook.priority & 0xFFFFFFFF))
-            requests.append((_NEWCHAIN, _NLM_F_CREATE, table + nla.text(3, chain) + where + nla.text(7, "filter")))
+            requests.append((_NEWCHAIN, NLM_F_CREATE, table + nla.text(3, chain) + where + nla.text(7, "filter")))
         try:
             self._transact(requests)
         except OSError:
@@ -83,7 +78,7 @@ class OwnTable:
         """Append rules, each made of expressions, to every chain. They take effect together, or not at all."""
         self._transact(
             [
-                (_NEWRULE, _NLM_F_CREATE | _NLM_F_APPEND, self._in(chain) + nla.nested(4, *rule))
+                (_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, self._in(chain) + nla.nested(4, *rule))
                 for chain in self._chains
                 for rule in rules
             ]
@@ -124,13 +119,13 @@ def _batch(protocol: int, requests: Sequence[Request]) -> bytes:
 
 def open_netfilter() -> socket.socket:
     """A netlink socket to netfilter in the namespace that the thread is in."""
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
 
 
 def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
     """One request as bytes, padded."""
     size = HEADER.size + len(body)
-    return HEADER.pack(size, kind, flags | _NLM_F_REQUEST, sequence, 0) + body + bytes(-size & 3)
+    return HEADER.pack(size, kind, flags | NLM_F_REQUEST, sequence, 0) + body + bytes(-size & 3)
 
 
 def expect(control: socket.socket, acknowledgements: int) -> None:
@@ -138,7 +133,7 @@ def expect(control: socket.socket, acknowledgements: int) -> None:
     failed = 0
     while acknowledgements:
         for kind, _, _, body in messages(control.recv(_BUFFER)):
-            if kind == _NLMSG_ERROR:
+            if kind == NLMSG_ERROR:
                 acknowledgements -= 1
                 failed = failed or -int(struct.unpack_from("=i", body)[0])
     if failed:

@@ -14,11 +14,11 @@ from lab.kernel.dumps import Dump
 from lab.kernel.framing import ATTRIBUTE, attributes, messages, nested
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.nftables import open_netfilter
+from lab.kernel.uapi import SOL_NETLINK
 
 __all__ = ["NftEvent", "NftTrace", "RuleOrder"]
 
 _GROUP: Final = 9  # NFNLGRP_NFTRACE
-_SOL_NETLINK: Final = 270
 _ADD_MEMBERSHIP: Final = 1
 _GET_RULE: Final = 10 << 8 | 7
 _TRACE: Final = 10 << 8 | 17
@@ -89,7 +89,7 @@ class NftTrace:
             raise_receive_buffer(self._socket, _ROOM)
             # A report is sent to all but port 0, which is what a socket has before it is bound.
             self._socket.bind((0, 0))
-            self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
+            self._socket.setsockopt(SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
             self._socket.setblocking(False)
         except OSError:
             self._socket.close()

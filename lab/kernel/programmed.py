@@ -14,12 +14,12 @@ from lab.kernel import attributes as nla
 from lab.kernel.framing import nested
 from lab.kernel.netlink import ask
 from lab.kernel.netns import NetNs
+from lab.kernel.uapi import NETLINK_NETFILTER
 from lab.kernel.xtables import TableReader
 
 __all__ = ["iptables_nft_holds", "nft_table_holds", "xtables_hold"]
 
 # include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h
-_NETLINK_NETFILTER: Final = 12
 _SUBSYS_NFTABLES: Final = 10 << 8
 _GETCHAIN: Final = _SUBSYS_NFTABLES | 4
 _GETRULE: Final = _SUBSYS_NFTABLES | 7
@@ -55,6 +55,6 @@ def nft_table_holds(netns: NetNs, family: Family, table: str, chain: re.Pattern[
 
 def _dump(netns: NetNs, kind: int, body: bytes) -> list[bytes]:
     try:
-        return ask(netns, _NETLINK_NETFILTER, kind, body, dump=True)
+        return ask(netns, NETLINK_NETFILTER, kind, body, dump=True)
     except FileNotFoundError:  # ENOENT: no such table yet
         return []

@@ -15,6 +15,7 @@ from typing import Final
 from lab.ip import Family, IPAddress, IPNetwork
 from lab.kernel import attributes as nla
 from lab.kernel.netns import NetNs
+from lab.kernel.uapi import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
 from lab.plan.model import (
     Address,
     Bridge,
@@ -55,9 +56,6 @@ __all__ = [
 ]
 
 # include/uapi/linux/netlink.h and rtnetlink.h
-_NLM_F_REPLACE: Final = 0x100
-_NLM_F_EXCL: Final = 0x200
-_NLM_F_CREATE: Final = 0x400
 _RTM_NEWLINK: Final = 16
 RTM_GETLINK: Final = 18
 _RTM_SETLINK: Final = 19
@@ -125,8 +123,8 @@ _NDTPA_PROXY_DELAY: Final = 13
 _NTF_SELF: Final = 0x02
 _AF_BRIDGE: Final = 7  # not in every build of the socket module
 
-_NEW: Final = _NLM_F_CREATE | _NLM_F_EXCL
-_REPLACE: Final = _NLM_F_CREATE | _NLM_F_REPLACE
+_NEW: Final = NLM_F_CREATE | NLM_F_EXCL
+_REPLACE: Final = NLM_F_CREATE | NLM_F_REPLACE
 
 _IFINFOMSG: Final = struct.Struct("=BxHiII")
 _IFADDRMSG: Final = struct.Struct("=BBBBI")

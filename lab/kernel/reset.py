@@ -37,15 +37,13 @@ from lab.kernel.netns import NetNs, inside
 from lab.kernel.realise import Wiring
 from lab.kernel.requests import delete_route, forget_forwarding, forget_neighbour, replace_route
 from lab.kernel.sysctl import read_sysctl, write_sysctls
+from lab.kernel.uapi import NETLINK_NETFILTER, NETLINK_SOCK_DIAG
 from lab.kernel.wipe import RuleWiper
 from lab.plan.model import Device, Namespace, Role, Route, Sysctl, ends_by_namespace
 
 __all__ = ["Left", "NotAsNewError", "Renewal", "end_connections"]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nfnetlink_conntrack.h
-_NETLINK_ROUTE: Final = 0
-_NETLINK_SOCK_DIAG: Final = 4
-_NETLINK_NETFILTER: Final = 12
 _CTNETLINK_DELETE: Final = 1 << 8 | 2
 # include/uapi/linux/sock_diag.h, inet_diag.h; include/net/tcp_states.h
 _SOCK_DIAG_BY_FAMILY: Final = 20
@@ -150,7 +148,7 @@ class Renewal:
             _flush_route_exceptions(netns)
             self._renew_routes(namespace)
         for name in self._nodes:  # when nobody has anything left to say that could be tracked
-            _try(self._wiring.namespaces[name], _NETLINK_NETFILTER, _CTNETLINK_DELETE, bytes(4))
+            _try(self._wiring.namespaces[name], NETLINK_NETFILTER, _CTNETLINK_DELETE, bytes(4))
 
     def close(self) -> None:
         """Close what is held open to be quick."""
@@ -183,7 +181,7 @@ class Renewal:
 
     def _forget_neighbours(self, netns: NetNs) -> None:
         learnt = []
-        for answer in _try(netns, _NETLINK_ROUTE, _RTM_GETNEIGH, _NDMSG.pack(0, 0, 0, 0, 0), dump=True):
+        for answer in _try(netns, socket.NETLINK_ROUTE, _RTM_GETNEIGH, _NDMSG.pack(0, 0, 0, 0, 0), dump=True):
             family, index, state, _, _ = _NDMSG.unpack_from(answer)
             if not state & _LASTING:
                 learnt.append(forget_neighbour(family, index, nested(answer, _NDMSG.size)[_NDA_DST]))
@@ -202,7 +200,7 @@ def _try(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = Fa
 
 def _static_routes(netns: NetNs) -> Iterator[Route]:
     """Destination and table of every route that somebody has set; the kernel's own follow from addresses."""
-    for body in _try(netns, _NETLINK_ROUTE, _RTM_GETROUTE, bytes(_RTMSG.size), dump=True):
+    for body in _try(netns, socket.NETLINK_ROUTE, _RTM_GETROUTE, bytes(_RTMSG.size), dump=True):
         family, length, _, _, _, protocol, _, _, flags = _RTMSG.unpack_from(body)
         if protocol == _RTPROT_STATIC and not flags & _RTM_F_CLONED:  # IPv6 lists its exceptions, too
             found = nested(body, _RTMSG.size)
@@ -232,8 +230,8 @@ def end_connections(netns: NetNs) -> None:
         return
     for family in (socket.AF_INET, socket.AF_INET6):
         head = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, _NOT_LISTENING)
-        for answer in _try(netns, _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, head + bytes(48), dump=True):
-            _try(netns, _NETLINK_SOCK_DIAG, _SOCK_DESTROY, head + answer[_DIAG_SOCKET_ID])
+        for answer in _try(netns, NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, head + bytes(48), dump=True):
+            _try(netns, NETLINK_SOCK_DIAG, _SOCK_DESTROY, head + answer[_DIAG_SOCKET_ID])
     left = _left(netns)
     if any(left):
         raise NotAsNewError(

@@ -16,14 +16,12 @@ from lab.ip import IPAddress
 from lab.kernel import attributes as nla
 from lab.kernel.framing import ATTRIBUTE, HEADER, messages, nested
 from lab.kernel.netns import NetNs, inside
+from lab.kernel.uapi import NETLINK_NETFILTER, NLM_F_REQUEST
 
 __all__ = ["FlowLookup", "Tuple"]
 
-_NETLINK_NETFILTER: Final = 12
 _CT_NEW: Final = 1 << 8 | 0
 _CT_GET: Final = 1 << 8 | 1
-_NLM_F_REQUEST: Final = 0x1
-_NLMSG_ERROR: Final = 2
 _CTA_TUPLE_ORIG, _CTA_TUPLE_REPLY = 1, 2
 _CTA_TUPLE_IP, _CTA_TUPLE_PROTO = 1, 2
 _CTA_PROTO_NUM, _CTA_PROTO_SRC_PORT, _CTA_PROTO_DST_PORT = 1, 2, 3
@@ -57,7 +55,7 @@ class FlowLookup:
 
     def __init__(self, netns: NetNs) -> None:
         with inside(netns):
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
 
     def replies(self, original: Tuple, source_ports: Sequence[int]) -> list[Tuple | None]:
         """For flows that differ in their source port alone, the reply direction of each; ``None`` without an entry."""
@@ -102,7 +100,7 @@ def _request(original: Tuple) -> bytes:
             nla.short(_CTA_PROTO_DST_PORT, original.destination_port),
         ),
     )
-    return HEADER.pack(HEADER.size + len(body), _CT_GET, _NLM_F_REQUEST, 0, 0) + body
+    return HEADER.pack(HEADER.size + len(body), _CT_GET, NLM_F_REQUEST, 0, 0) + body
 
 
 def _reply(body: bytes) -> Tuple:

@@ -21,6 +21,7 @@ from lab.ip import Family
 from lab.kernel.framing import HEADER, messages
 from lab.kernel.netlink import ask
 from lab.kernel.netns import NetNs, inside
+from lab.kernel.uapi import NETLINK_NETFILTER, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR
 from lab.kernel.xtables import CHAINS, SHAPES, Snapshot, TableReader
 
 __all__ = ["RuleWiper"]
@@ -36,10 +37,6 @@ _ACCEPT: Final = -2  # -NF_ACCEPT - 1
 _COUNTER_BYTES: Final = 16
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
-_NETLINK_NETFILTER: Final = 12
-_NLM_F_REQUEST: Final = 0x1
-_NLM_F_ACK: Final = 0x4
-_NLMSG_ERROR: Final = 2
 _BATCH_BEGIN: Final = 0x10
 _BATCH_END: Final = 0x11
 _SUBSYS_NFTABLES: Final = 10
@@ -88,7 +85,7 @@ class RuleWiper:
 
     def _has_nft_tables(self) -> bool:
         try:
-            return bool(ask(self._netns, _NETLINK_NETFILTER, _GETTABLE, _NFGENMSG.pack(0, 0, 0), dump=True))
+            return bool(ask(self._netns, NETLINK_NETFILTER, _GETTABLE, _NFGENMSG.pack(0, 0, 0), dump=True))
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT):
                 return False  # a kernel without nf_tables
@@ -99,15 +96,15 @@ class RuleWiper:
         if self._nftables is None:
             with inside(self._netns):
                 self._nftables = socket.socket(
-                    socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER
+                    socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER
                 )
             self._nftables.settimeout(_PATIENCE)
         frame = _NFGENMSG.pack(0, 0, _SUBSYS_NFTABLES)
-        asked = _NLM_F_REQUEST | _NLM_F_ACK
+        asked = NLM_F_REQUEST | NLM_F_ACK
         batch = (
-            (_BATCH_BEGIN, _NLM_F_REQUEST, frame),
+            (_BATCH_BEGIN, NLM_F_REQUEST, frame),
             (_DELTABLE, asked, bytes(4)),
-            (_BATCH_END, _NLM_F_REQUEST, frame),
+            (_BATCH_END, NLM_F_REQUEST, frame),
         )
         self._nftables.send(
             b"".join(
@@ -116,7 +113,7 @@ class RuleWiper:
             )
         )
         for kind, _, _, body in messages(self._nftables.recv(1 << 16)):
-            code = -struct.unpack_from("=i", body)[0] if kind == _NLMSG_ERROR else 0
+            code = -struct.unpack_from("=i", body)[0] if kind == NLMSG_ERROR else 0
             if code:
                 raise OSError(code, f"{self._netns.name}: nf_tables would not be emptied: {os.strerror(code)}")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lab.plan.model import MAIN_TABLE, LinkEnd, Namespace, Plan, Route
 
-__all__ = ["plan_lines", "sysctl_lines"]
+__all__ = ["plan_lines"]
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -21,14 +21,6 @@ def plan_lines(plan: Plan) -> list[str]:
         pool, nodes = ", ".join(map(str, balancer.pool)), ", ".join(balancer.nodes)
         lines += ["", f"balancer {balancer.name}: {pool} to {nodes}{checked}"]
     return lines[1:]
-
-
-def sysctl_lines(namespace: Namespace) -> list[str]:
-    """The sysctls of one namespace as sysctl(8) prints them; a question mark follows those a kernel may lack."""
-    return [
-        f"{sysctl.name} = {sysctl.value}{'' if sysctl.required else ' ?'}"
-        for sysctl in namespace.sysctls
-    ]  # fmt: skip
 
 
 def _namespace_lines(plan: Plan, namespace: Namespace) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Which rules counted while a probe ran.
 
-Owns: ``Meter`` and its two kinds: ``TableMeter`` for tables that can be read in this process, ``TextMeter`` for others.
+Owns: ``Meter``, and ``TableMeter`` for tables that can be read in this process.
 Must not: know what any rule means.
 
 A lab has few changes of rules and many probes. So ``TableMeter`` has iptables-save print the rules once for each state
@@ -17,10 +17,10 @@ from lab.errors import InternalError
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.xtables import Entry, Kind, Snapshot, TableReader
 from lab.plan.errand import Errand
-from lab.traffic.counters import policy_text, rule_counts, rule_texts
+from lab.traffic.saved import policy_text, rule_texts
 from lab.verdict.evidence import RuleCount
 
-__all__ = ["Meter", "Save", "TableMeter", "TextMeter"]
+__all__ = ["Meter", "Save", "TableMeter"]
 
 _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
 _ATTEMPTS: Final = 5
@@ -47,35 +47,6 @@ class Meter(Protocol):
 
     def close(self) -> None:
         """Let go of what the meter holds open."""
-
-
-class TextMeter:
-    """Reads counters from what iptables-save prints, which works for every variant of iptables, and slowly."""
-
-    def __init__(self, node: str, save: Save) -> None:
-        self._node = node
-        self._save = save
-        self._before = ""
-
-    @property
-    def is_whole(self) -> bool:
-        """Counters forget nothing."""
-        return True
-
-    async def begin(self, _errand: Errand) -> None:
-        """Remember what the rules of the node have counted so far."""
-        self._before = await self._save()
-
-    async def end(self) -> tuple[RuleCount, ...]:
-        """The rules that have counted since."""
-        return rule_counts(self._node, self._before, await self._save())
-
-    def texts(self) -> dict[tuple[str, str], list[str]]:
-        """The rules by table and chain, in order, as they stood at ``begin``."""
-        return rule_texts(self._before)
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 class _Place(NamedTuple):

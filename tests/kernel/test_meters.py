@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from sandboxed import sandboxed
+from saved_counters import TextMeter
 
 from lab.ip import Family
 from lab.kernel.launcher import Launcher
@@ -12,7 +13,7 @@ from lab.kernel.netns import inside, make_netns
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.xtables import TableReader
 from lab.timing import Deadline
-from lab.traffic.meters import TableMeter, TextMeter
+from lab.traffic.meters import TableMeter
 
 TEXT = """\
 *filter

@@ -33,7 +33,6 @@ __all__ = [
     "ServicePortInfo",
     "in_order",
     "ports_of",
-    "service_ports",
     "slices_by_service",
 ]
 
@@ -109,16 +108,6 @@ class ServicePortInfo(NamedTuple):
     def uses_local_endpoints(self) -> bool:
         """Whether some traffic is for this node's endpoints only."""
         return self.internal_policy_local or (self.external_policy_local and self.externally_accessible)
-
-
-def service_ports(cluster: ClusterView, family: Family, node_name: str) -> tuple[ServicePortInfo, ...]:
-    """The service ports that a proxy of that family on that node serves, in the order of their Services' keys."""
-    slices = slices_by_service(cluster.slices, family)
-    return tuple(
-        info
-        for service in in_order(cluster.services)
-        for info in ports_of(service, family, slices.get((service.namespace, service.name), ()), node_name)
-    )
 
 
 def in_order(services: Iterable[Service]) -> list[Service]:

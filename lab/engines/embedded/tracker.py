@@ -33,7 +33,10 @@ class PortTracker:
         self.left_out: tuple[str, ...] = ()
 
     def update(self, cluster: ClusterView) -> tuple[ServicePortInfo, ...]:
-        """What ``service_ports`` gives for the sound objects; whatever did not change is the very same object."""
+        """The service ports of the sound objects, in the order of their Services' keys.
+
+        Whatever did not change is the very same object.
+        """
         slices = slices_by_service(cluster.slices, self._family)
         now: dict[tuple[str, str], Tracked] = {}
         for service in in_order(cluster.services):

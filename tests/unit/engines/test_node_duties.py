@@ -7,13 +7,14 @@ from ipaddress import ip_network
 
 import pytest
 from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, slice_of
+from whole_ports import service_ports
 
 from lab.cluster.configuration import ConntrackTimeouts
 from lab.cluster.objects import Endpoint, ServicePort, ServiceType
 from lab.engines.embedded.answers import healthz, local_endpoints, service_health
 from lab.engines.embedded.around import proxy_sysctls
 from lab.engines.embedded.health import Health
-from lab.engines.embedded.ports import ClusterView, ServicePortInfo, service_ports
+from lab.engines.embedded.ports import ClusterView, ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.udp import End, UdpReconciler
 from lab.ip import Family, Protocol

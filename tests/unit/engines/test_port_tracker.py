@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 from rule_cases import HERE, Addresses, echo, endpoint, here_and_there, slice_of
+from whole_ports import service_ports
 
 from lab.cluster.objects import EndpointPort, EndpointSlice, Service, ServicePort
-from lab.engines.embedded.ports import ClusterView, service_ports
+from lab.engines.embedded.ports import ClusterView
 from lab.engines.embedded.tracker import PortTracker
 from lab.ip import Family
 

@@ -3,9 +3,10 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 from rule_cases import ELSEWHERE, HERE, Addresses, echo, endpoint, external_ip, load_balancer, node_port, slice_of
+from whole_ports import service_ports
 
 from lab.cluster.objects import EndpointPort, LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from lab.engines.embedded.ports import ClusterView, ServicePortInfo, service_ports
+from lab.engines.embedded.ports import ClusterView, ServicePortInfo
 from lab.ip import Family, Protocol
 
 A = Addresses(Family.IPV4)

@@ -9,8 +9,8 @@ from wires import BASIC, TUNNELLED, crowded
 
 from lab.errors import ScenarioError
 from lab.ip import Family, Protocol
-from lab.plan.model import Listener, Role, Sysctl
-from lab.plan.print import plan_lines, sysctl_lines
+from lab.plan.model import Listener, Namespace, Role, Sysctl
+from lab.plan.print import plan_lines
 from lab.plan.topology import draw
 from lab.scenario.model import HostTarget, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Send, Uplink
 
@@ -28,6 +28,11 @@ WIRES = {**BASIC, **TUNNELLED, "crowded": crowded(addresses=3)}
 def test_plan_of_every_wire_is_the_golden_one(name: str) -> None:
     plan = draw(WIRES[name])
     assert "\n".join(plan_lines(plan)) + "\n" == (GOLDEN / f"{name.replace(' ', '-')}.txt").read_text()
+
+
+def sysctl_lines(namespace: Namespace) -> list[str]:
+    """As sysctl(8) prints them; a question mark follows those a kernel may lack."""
+    return [f"{each.name} = {each.value}{'' if each.required else ' ?'}" for each in namespace.sysctls]
 
 
 @pytest.mark.parametrize("role", list(Role))

@@ -1,7 +1,4 @@
-"""Rule counters, read from what iptables-save prints.
-
-Owns: ``rule_counts``, the difference between two dumps of one node, and ``rule_texts``, the rules of one.
-Must not: know what any rule means.
+"""Rule counters, read from what iptables-save prints: the slow way, which the quick ones are held against.
 
 ``iptables-save -c`` prints ``*table``, then ``:chain policy [packets:bytes]``, then ``[packets:bytes] -A chain ...``,
 then ``COMMIT`` (iptables-save(8)). Equal rules may stand in one chain more than once: the n-th of the one dump is
@@ -13,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from lab.plan.errand import Errand
+from lab.traffic.meters import Save
+from lab.traffic.saved import policy_text, rule_texts
 from lab.verdict.evidence import RuleCount
-
-__all__ = ["policy_text", "rule_counts", "rule_texts"]
 
 _RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
 _DROPPING: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")
@@ -45,21 +43,33 @@ def rule_counts(node: str, before: str, after: str) -> tuple[RuleCount, ...]:
     return tuple(counts)
 
 
-def rule_texts(dump: str) -> dict[tuple[str, str], list[str]]:
-    """The rules of a dump, in order, by table and chain. Policies are not among them."""
-    texts: dict[tuple[str, str], list[str]] = {}
-    table = ""
-    for line in dump.splitlines():
-        if line.startswith("*"):
-            table = line[1:].strip()
-        elif rule := _RULE.match(line):
-            texts.setdefault((table, rule[3]), []).append(rule[2].rstrip())
-    return texts
+class TextMeter:
+    """Reads counters from what iptables-save prints, which works for every variant of iptables, and slowly."""
 
+    def __init__(self, node: str, save: Save) -> None:
+        self._node = node
+        self._save = save
+        self._before = ""
 
-def policy_text(chain: str) -> str:
-    """How a policy that drops is reported."""
-    return f"-P {chain} DROP"
+    @property
+    def is_whole(self) -> bool:
+        """Counters forget nothing."""
+        return True
+
+    async def begin(self, _errand: Errand) -> None:
+        """Remember what the rules of the node have counted so far."""
+        self._before = await self._save()
+
+    async def end(self) -> tuple[RuleCount, ...]:
+        """The rules that have counted since."""
+        return rule_counts(self._node, self._before, await self._save())
+
+    def texts(self) -> dict[tuple[str, str], list[str]]:
+        """The rules by table and chain, in order, as they stood at ``begin``."""
+        return rule_texts(self._before)
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
 
 def _counters(dump: str) -> Iterator[tuple[_Place, int]]:

@@ -1,6 +1,7 @@
 """Rule counters are the difference of two dumps."""
 
-from lab.traffic.counters import rule_counts
+from saved_counters import rule_counts
+
 from lab.verdict.evidence import RuleCount
 
 BEFORE = """\

@@ -1,0 +1,14 @@
+"""The service ports of a whole cluster at once, which what is tracked change by change must equal."""
+
+from lab.engines.embedded.ports import ClusterView, ServicePortInfo, in_order, ports_of, slices_by_service
+from lab.ip import Family
+
+
+def service_ports(cluster: ClusterView, family: Family, node_name: str) -> tuple[ServicePortInfo, ...]:
+    """The service ports that a proxy of that family on that node serves, in the order of their Services' keys."""
+    slices = slices_by_service(cluster.slices, family)
+    return tuple(
+        info
+        for service in in_order(cluster.services)
+        for info in ports_of(service, family, slices.get((service.namespace, service.name), ()), node_name)
+    )
