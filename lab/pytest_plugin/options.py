@@ -14,7 +14,17 @@ import pytest
 
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 
-__all__ = ["add_options", "bundle_directory", "engines", "iptables", "is_required", "kube_proxy", "repeats", "seed"]
+__all__ = [
+    "add_options",
+    "bundle_directory",
+    "engines",
+    "iptables",
+    "is_required",
+    "kube_proxy",
+    "repeats",
+    "report",
+    "seed",
+]
 
 _BUNDLES: Final = ".proxylab/bundles"
 _MOST_REPEATS: Final = 10_000
@@ -59,6 +69,9 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="DIRECTORY",
         help="where the evidence of each probe that did not pass is kept (default: .proxylab/bundles below rootdir)",
     )
+    group.addoption(
+        "--lab-report", metavar="FILE", help="write the run as a page for a browser, too: one HTML file, with every way"
+    )
     group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
     parser.addini("lab_iptables", "as --lab-iptables", type="string")
@@ -66,6 +79,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("lab_repeat", "as --lab-repeat", type="string")
     parser.addini("lab_seed", "as --lab-seed", type="string")
     parser.addini("lab_bundle_dir", "as --lab-bundle-dir", type="string")
+    parser.addini("lab_report", "as --lab-report", type="string")
     parser.addini("lab_no_bundles", "as --lab-no-bundles", type="bool")
     parser.addini("lab_required", "as --lab-required", type="bool")
 
@@ -121,6 +135,12 @@ def bundle_directory(config: pytest.Config) -> Path | None:
         return None
     given = _one(config, "bundle_dir")
     return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
+
+
+def report(config: pytest.Config) -> Path | None:
+    """Where the page of the run is to be written, below where pytest was called; ``None`` where nobody wants one."""
+    given = _one(config, "report")
+    return config.invocation_params.dir / given if given else None
 
 
 def _flag(config: pytest.Config, name: str) -> bool:

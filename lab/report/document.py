@@ -13,6 +13,8 @@ The document (every key is always there; ``null`` where there is nothing to say)
     - file: scenarios/cluster-ip.lab.yaml
       name: cluster-ip
       engine: embedded/iptables
+      case: bridge-ipv6                # the id of a case of its matrix; "" without one
+      tags: [hairpin]
       judgement: fail                  # pass | fail | inconclusive | skip | null, if no probe was selected
       seconds: 0.31
       skipped: {missing: …, cure: …}   # or null
@@ -68,6 +70,8 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         "file": result.file,
         "name": result.name,
         "engine": result.engine,
+        "case": result.case,
+        "tags": list(result.tags),
         "judgement": result.overall,
         "seconds": round(result.seconds, 6),
         "skipped": {"missing": skipped.missing, "cure": skipped.cure} if skipped else None,

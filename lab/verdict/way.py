@@ -30,7 +30,7 @@ _MISSING = "expected, not seen"
 _Row = tuple[str, str, str, str]
 
 
-def way(case: Case, probed: ProbeVerdict, example: int | None) -> list[str]:
+def way(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDTH) -> list[str]:
     """One packet, hop by hop, with a star where an address is not what it was at the hop before.
 
     Among many flows only one that shows what went wrong is worth the lines: ``example``.
@@ -44,7 +44,7 @@ def way(case: Case, probed: ProbeVerdict, example: int | None) -> list[str]:
     rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, probed, flow, seen[:_MOST_HOPS])]
     return [
         _INDENT + _which(case, flow),
-        *_aligned(rows),
+        *_aligned(rows, width),
         *_rest(seen, rows),
         *(f"{_INDENT * 2}{clause}" for clause in testimony(case, flow)),
     ]
@@ -58,10 +58,10 @@ def _rest(seen: tuple[Observation, ...], rows: list[_Row]) -> Iterator[str]:
         yield f"{_INDENT * 2}nothing more was seen of it"
 
 
-def _aligned(rows: list[_Row]) -> list[str]:
-    if width_of(rows) <= WIDTH - 2 * len(_INDENT):
-        return table(rows, _INDENT * 2)
-    return table([(hop, packet, _way(*ends)) for hop, packet, *ends in rows], _INDENT * 2)
+def _aligned(rows: list[_Row], width: int) -> list[str]:
+    if width_of(rows) <= width - 2 * len(_INDENT):
+        return table(rows, _INDENT * 2, width=width)
+    return table([(hop, packet, _way(*ends)) for hop, packet, *ends in rows], _INDENT * 2, width=width)
 
 
 def _way(source: str, destination: str) -> str:
@@ -171,17 +171,18 @@ def _tracked(case: Case, flow: Flow) -> Iterator[str]:
             yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
 
 
-def deeds(case: Case, traced: Evidence | None, most: int = _MOST_DEEDS) -> list[str]:
+def deeds(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
     """What the rules that counted did to the packets of the probe, node by node and in the order of the way."""
     rules = telling(case, traced)
     if not rules:
         return []
     rows = [("on", "packets", "rule in", "what it did")]
     rows += [
-        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), work(rule, case)) for rule in rules[:most]
+        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), work(rule, case))
+        for rule in rules[:_MOST_DEEDS]
     ]
-    lines = table(rows, _INDENT, right=frozenset({1}))
-    others = len(case.evidence.counts) - min(len(rules), most)
+    lines = table(rows, _INDENT, right=frozenset({1}), width=width)
+    others = len(case.evidence.counts) - min(len(rules), _MOST_DEEDS)
     return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
 
 

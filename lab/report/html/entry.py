@@ -73,7 +73,7 @@ def message(heading: Heading, name: str, judgement: Judgement, text: str, second
     """What there is to say where nothing was sent, or nothing judged."""
     first, _, more = text.partition("\n")
     body = tag("pre", text, tabindex=0) if more else tag("p", text)
-    return Entry(heading=heading, name=name, judgement=judgement, seconds=seconds, summary=first, body=body)
+    return Entry(heading=heading, name=name, judgement=judgement, seconds=seconds, summary=first, body=str(body))
 
 
 def entry(heading: Heading, probed: ProbeVerdict) -> Entry:
@@ -85,7 +85,7 @@ def entry(heading: Heading, probed: ProbeVerdict) -> Entry:
         judgement=probed.overall,
         seconds=probed.evidence.seconds,
         summary=_reason(probed) or summary(probed),
-        body=_body(probed),
+        body=str(_body(probed)),
     )
 
 
