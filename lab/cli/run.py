@@ -30,7 +30,7 @@ from lab.scenario.model import Probe, Scenario
 from lab.session import Session
 from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
 
-__all__ = ["command"]
+__all__ = ["command", "paint"]
 
 SessionMaker = Callable[[EngineChoice, int], Session]
 
@@ -106,7 +106,7 @@ def command(
         return ExitCode.NOTHING_SELECTED
     results = []
     shelf = None if no_bundles else Shelf(bundle_dir)
-    progress = Progress(len(chosen), document=output == "json", verbosity=verbose - quiet, color=color, paint=_paint)
+    progress = Progress(len(chosen), document=output == "json", verbosity=verbose - quiet, color=color, paint=paint)
     choices = choices_of(engines, **of_engine)
     with ExitStack() as stack:
         sessions: dict[str, Session] = {}
@@ -122,7 +122,7 @@ def command(
             progress.tell([to_json(results)])
         else:
             progress.tell(
-                closing_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint, width=progress.width)
+                closing_lines(results, verbosity=verbose - quiet, traces=trace, paint=paint, width=progress.width)
             )
         _write(report, results, begun, progress)
     return exit_code(results)
@@ -157,7 +157,8 @@ def _write(file: Path | None, results: Sequence[ScenarioResult], begun: Begun, p
     progress.note(write_page(file, entries, begun) or f"report: {file}")
 
 
-def _paint(word: str, judgement: Judgement) -> str:
+def paint(word: str, judgement: Judgement) -> str:
+    """A word in the colour of what it says."""
     return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 

@@ -40,7 +40,7 @@ class Telling:
         if call.when not in _PHASES:
             return made
         entries = taken(item)
-        if not entries and isinstance(item, ProbeItem) and not made.passed:
+        if not entries and isinstance(item, ProbeItem) and call.when == "setup" and not made.passed:
             entries = [_unjudged(item, made)]
         if entries:
             from lab.codec import dumps  # noqa: PLC0415 - a run's own rooms

@@ -20,8 +20,8 @@ The document (every key is always there; ``null`` where there is nothing to say)
       skipped: {missing: …, cure: …}   # or null
       fault: {exitCode: 1, message: …} # or null
       probes:
-      - name: a pod reaches echo
-        position: {file: …, line: 18, column: 5}
+      - name: an outside client keeps its address
+        position: {file: scenarios/cluster-ip.lab.yaml, line: 18, column: 5}
         judgement: fail
         seconds: 0.004
         reproduce: "proxylab run … --probe '…'"
@@ -33,7 +33,7 @@ The document (every key is always there; ``null`` where there is nothing to say)
           observed: 172.18.0.2
           reasons: [echo-1 saw it come from 172.18.0.2]
           witnesses: []
-          position: {file: …, line: 23, column: 15}
+          position: {file: scenarios/cluster-ip.lab.yaml, line: 23, column: 15}
 """
 
 import json

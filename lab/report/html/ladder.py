@@ -212,11 +212,14 @@ class _Drawing:
         yield self._at(visit.place, "at end", (tag("span", f"{visit.place}: ", class_="whence"), words))
 
     def _ended(self, visit: Visit) -> str:
-        counts = [count for count in self._case.evidence.counts if count.node == visit.place]
+        """What a rule says of that: one of this node's, or where nodes are not watched, of any."""
+        here = visit.place in self._case.errand.nodes
+        counts = [count for count in self._case.evidence.counts if not here or count.node == visit.place]
         for target, verb in (("DROP", "dropped"), ("REJECT", "rejected")):
             if rules := ending(self._case.errand, counts, target):
+                where = "" if here else f"on {rules[0].count.node} "
                 note = f": “{rules[0].comment}”" if rules[0].comment else ""
-                return f"{verb} by {short(rules[0].count.chain)}{note}"
+                return f"{verb} {where}by {short(rules[0].count.chain)}{note}"
         return ""
 
     def _role(self, place: str) -> str:

@@ -118,7 +118,7 @@ def _row(sections: Sections, file: str) -> Markup:
     stem = name.removesuffix(".lab.yaml")
     return tag(
         "tr",
-        tag("th", tag("small", folder + slash), stem, tag("small", name[len(stem) :]), scope="row"),
+        tag("th", tag("small", folder + slash), stem, tag("small", name[len(stem) :]), scope="row", title=file),
         [_cell(sections, file, engine) for engine in sections.engines],
         data_file=file,
     )
