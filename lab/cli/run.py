@@ -5,7 +5,7 @@ Must not: judge, or know how a lab is made; ``lab.session`` does both for pytest
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -104,28 +104,38 @@ def command(
     if not chosen:
         click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
         return ExitCode.NOTHING_SELECTED
-    results = []
+    verbosity = verbose - quiet
+    progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
     shelf = None if no_bundles else Shelf(bundle_dir)
-    progress = Progress(len(chosen), document=output == "json", verbosity=verbose - quiet, color=color, paint=paint)
-    choices = choices_of(engines, **of_engine)
+    results = []
     with ExitStack() as stack:
-        sessions: dict[str, Session] = {}
+        opened = _opened(choices_of(engines, **of_engine), make_session or Session, seed, stack)
         for run, probes in chosen:
-            if run.engine not in sessions:
-                session = (make_session or Session)(choices[run.engine], seed)
-                sessions[run.engine] = stack.enter_context(session)
             _announce(progress, run.scenario, probes)
-            results.append(_run(sessions[run.engine], run, probes, progress, trace=trace, shelf=shelf))
+            results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf))
             progress.over(results[-1])
         # Before sessions are closed, which may find something left: no reason to keep what was judged to oneself.
         if output == "json":
             progress.tell([to_json(results)])
         else:
-            progress.tell(
-                closing_lines(results, verbosity=verbose - quiet, traces=trace, paint=paint, width=progress.width)
-            )
+            width = progress.width
+            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=width))
         _write(report, results, begun, progress)
     return exit_code(results)
+
+
+def _opened(
+    choices: Mapping[str, EngineChoice], make_session: SessionMaker, seed: int, stack: ExitStack
+) -> Callable[[str], Session]:
+    """The session on an engine, opened when it is first asked for, and closed with the stack."""
+    sessions: dict[str, Session] = {}
+
+    def on(engine: str) -> Session:
+        if engine not in sessions:
+            sessions[engine] = stack.enter_context(make_session(choices[engine], seed))
+        return sessions[engine]
+
+    return on
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ Must not: act on any of them.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
@@ -27,6 +28,18 @@ __all__ = [
 ]
 
 _BUNDLES: Final = ".proxylab/bundles"
+_INI: Final[Mapping[str, Literal["string", "bool"]]] = {
+    "iptables": "string",
+    "kube_proxy": "string",
+    "repeat": "string",
+    "seed": "string",
+    "bundle_dir": "string",
+    "report": "string",
+    "no_bundles": "bool",
+    "required": "bool",
+}
+"""The keys of an ini file that are like their options."""
+
 _MOST_REPEATS: Final = 10_000
 
 
@@ -74,14 +87,8 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
-    parser.addini("lab_iptables", "as --lab-iptables", type="string")
-    parser.addini("lab_kube_proxy", "as --lab-kube-proxy", type="string")
-    parser.addini("lab_repeat", "as --lab-repeat", type="string")
-    parser.addini("lab_seed", "as --lab-seed", type="string")
-    parser.addini("lab_bundle_dir", "as --lab-bundle-dir", type="string")
-    parser.addini("lab_report", "as --lab-report", type="string")
-    parser.addini("lab_no_bundles", "as --lab-no-bundles", type="bool")
-    parser.addini("lab_required", "as --lab-required", type="bool")
+    for name, kind in _INI.items():
+        parser.addini(f"lab_{name}", f"as --lab-{name.replace('_', '-')}", type=kind)
 
 
 def engines(config: pytest.Config) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from lab.verdict.evidence import Packet
 from lab.verdict.flows import Flow
 from lab.verdict.model import ProbeVerdict
 from lab.verdict.rules import Rule, ending
-from lab.verdict.visits import Ends, Visit, visits
+from lab.verdict.stops import Ends, Stop, stops
 from lab.verdict.way import missing, testimony
 from lab.verdict.words import amount, endpoint, times
 
@@ -45,10 +45,10 @@ _DEEDS: Final = {
 def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
     """The drawing of the flow of that number; ``None`` where nothing was seen of it."""
     flow = case.flows[number]
-    seen = visits(flow)
+    seen = stops(flow)
     if not seen:
         return None
-    places = list(dict.fromkeys(visit.place for visit in seen))
+    places = list(dict.fromkeys(stop.place for stop in seen))
     drawing = _Drawing(case, probed, {place: column for column, place in enumerate(places, 1)})
     wide = f"n{len(places)}" if len(places) <= MOST_PLACES else "flat"
     found = list(drawing.rungs(seen))
@@ -117,66 +117,66 @@ class _Drawing:
         ]
         return tag("li", heads, class_="heads", aria_hidden="true")
 
-    def rungs(self, seen: Sequence[Visit]) -> Iterator[_Rung]:
+    def rungs(self, seen: Sequence[Stop]) -> Iterator[_Rung]:
         """Hops, changes and ends, in the order in which they were seen."""
         begun = seen[0].seen[0].at
         circles = 0
-        for before, visit, after in zip((None, *seen), seen, (*seen[1:], None), strict=False):
-            if before is None or not visit.follows:
-                if visit.by:
-                    yield self._entry(visit)
-            elif before.place != visit.place:
-                if before.went != visit.came:
-                    yield self._change(visit, before.went, visit.came, before.place)
-                yield self._hop(before, visit, begun)
+        for before, stop, after in zip((None, *seen), seen, (*seen[1:], None), strict=False):
+            if before is None or not stop.follows:
+                if stop.by:
+                    yield self._entry(stop)
+            elif before.place != stop.place:
+                if before.went != stop.came:
+                    yield self._change(stop, before.went, stop.came, before.place)
+                yield self._hop(before, stop, begun)
             else:
                 circles += 1
-            if visit.came != visit.went:
-                yield self._change(visit, visit.came, visit.went)
-            if after is not None and after.follows and after.place == visit.place:
+            if stop.came != stop.went:
+                yield self._change(stop, stop.came, stop.went)
+            if after is not None and after.follows and after.place == stop.place:
                 continue
             if circles:
-                words = f"it came back {times(circles)}, by {visit.by}"
-                yield self._at(visit.place, "at again", (tag("span", f"{visit.place}: ", class_="whence"), words))
+                words = f"it came back {times(circles)}, by {stop.by}"
+                yield self._at(stop.place, "at again", (tag("span", f"{stop.place}: ", class_="whence"), words))
                 circles = 0
             if after is None or not after.follows:
-                yield from self._end(visit)
+                yield from self._end(stop)
 
-    def _hop(self, before: Visit, visit: Visit, begun: int) -> _Rung:
+    def _hop(self, before: Stop, stop: Stop, begun: int) -> _Rung:
         """A packet from one place to another, as it came there."""
-        here, there = self._columns[before.place], self._columns[visit.place]
+        here, there = self._columns[before.place], self._columns[stop.place]
         ahead = here < there
-        ends = [tag("i", before.out), tag("i", visit.by)]
-        since = visit.seen[0].at - begun
-        words = f"{before.place} {before.out} to {visit.place} {visit.by}".replace("  ", " ")
+        ends = [tag("i", before.out), tag("i", stop.by)]
+        since = stop.seen[0].at - begun
+        words = f"{before.place} {before.out} to {stop.place} {stop.by}".replace("  ", " ")
         content = (
             tag("span", words, class_="whence"),
-            tag("span", _kind(visit), class_="kind"),
-            _pair(visit.came, before.came if before.went == visit.came else before.went),
+            tag("span", _kind(stop), class_="kind"),
+            _pair(stop.came, before.came if before.went == stop.came else before.went),
             tag("span", class_="line", aria_hidden="true"),
             tag("span", ends if ahead else ends[::-1], class_="devices", aria_hidden="true"),
             tag("span", _after(since), class_="after") if since > 0 else None,
         )
-        return _Rung(here, there, f"hop {_colour(visit.packet)} {'ahead' if ahead else 'back'}", content)
+        return _Rung(here, there, f"hop {_colour(stop.packet)} {'ahead' if ahead else 'back'}", content)
 
-    def _entry(self, visit: Visit) -> _Rung:
+    def _entry(self, stop: Stop) -> _Rung:
         """A packet that nobody saw on its way."""
         content = (
-            tag("span", f"{visit.place} {visit.by}: ", class_="whence"),
-            tag("span", _kind(visit), class_="kind"),
-            _pair(visit.came, visit.came),
+            tag("span", f"{stop.place} {stop.by}: ", class_="whence"),
+            tag("span", _kind(stop), class_="kind"),
+            _pair(stop.came, stop.came),
         )
-        return self._at(visit.place, f"at {_colour(visit.packet)}", content)
+        return self._at(stop.place, f"at {_colour(stop.packet)}", content)
 
     def _at(self, place: str, kind: str, content: Child) -> _Rung:
         column = self._columns[place]
         return _Rung(column, column, kind, content)
 
-    def _change(self, visit: Visit, old: Ends, new: Ends, since: str = "") -> _Rung:
+    def _change(self, stop: Stop, old: Ends, new: Ends, since: str = "") -> _Rung:
         """A translation: at a place, or where no node was watched, somewhere ``since`` a place."""
         both = ((True, old.destination, new.destination), (False, old.source, new.source))
-        request = visit.packet is Packet.REQUEST
-        where = f"between {since} and {visit.place}" if since else f"on {visit.place}"
+        request = stop.packet is Packet.REQUEST
+        where = f"between {since} and {stop.place}" if since else f"on {stop.place}"
         lines = [
             tag(
                 "span",
@@ -185,36 +185,36 @@ class _Drawing:
                 tag("span", " becomes ", class_="becomes"),
                 tag("span", " ⇒ ", class_="into", aria_hidden="true"),
                 tag("code", becomes, class_="new"),
-                self._by(visit, becomes) if request and not since else None,
+                self._by(stop, becomes) if request and not since else None,
                 class_="change",
             )
             for there, was, becomes in both
             if was != becomes
         ]
-        ends = self._columns[since or visit.place], self._columns[visit.place]
+        ends = self._columns[since or stop.place], self._columns[stop.place]
         return _Rung(*ends, "at nat", (tag("span", f"{where}: ", class_="whence"), lines))
 
-    def _by(self, visit: Visit, becomes: str) -> Markup | None:
+    def _by(self, stop: Stop, becomes: str) -> Markup | None:
         """The rule that did it, where only one can have."""
-        found = [rule for rule in self._rules if rule.count.node == visit.place and _makes(rule, becomes, visit)]
+        found = [rule for rule in self._rules if rule.count.node == stop.place and _makes(rule, becomes, stop)]
         chains = {short(rule.count.chain) for rule in found}
         return tag("span", f"by {chains.pop()}", class_="by") if len(chains) == 1 else None
 
-    def _end(self, visit: Visit) -> Iterator[_Rung]:
+    def _end(self, stop: Stop) -> Iterator[_Rung]:
         """Where a request was seen last, if that is no place for it to end."""
-        if visit.packet is not Packet.REQUEST or not (visit.left or visit.place in self._case.errand.nodes):
+        if stop.packet is not Packet.REQUEST or not (stop.left or stop.place in self._case.errand.nodes):
             return
-        if not visit.left and visit.seen[-1].device == STACK:
+        if not stop.left and stop.seen[-1].device == STACK:
             return
-        words = self._ended(visit) or (
-            f"left by {visit.out}, and was not seen again" if visit.left else "was not seen to leave"
+        words = self._ended(stop) or (
+            f"left by {stop.out}, and was not seen again" if stop.left else "was not seen to leave"
         )
-        yield self._at(visit.place, "at end", (tag("span", f"{visit.place}: ", class_="whence"), words))
+        yield self._at(stop.place, "at end", (tag("span", f"{stop.place}: ", class_="whence"), words))
 
-    def _ended(self, visit: Visit) -> str:
+    def _ended(self, stop: Stop) -> str:
         """What a rule says of that: one of this node's, or where nodes are not watched, of any."""
-        here = visit.place in self._case.errand.nodes
-        counts = [count for count in self._case.evidence.counts if not here or count.node == visit.place]
+        here = stop.place in self._case.errand.nodes
+        counts = [count for count in self._case.evidence.counts if not here or count.node == stop.place]
         for target, verb in (("DROP", "dropped"), ("REJECT", "rejected")):
             if rules := ending(self._case.errand, counts, target):
                 where = "" if here else f"on {rules[0].count.node} "
@@ -243,8 +243,8 @@ class _Drawing:
         return next((str(each.ip) for each in own if Family.of(each) is family and not each.ip.is_link_local), "")
 
 
-def _makes(rule: Rule, becomes: str, visit: Visit) -> bool:
-    if becomes == visit.went.destination:
+def _makes(rule: Rule, becomes: str, stop: Stop) -> bool:
+    if becomes == stop.went.destination:
         return rule.target == "DNAT" and rule.translates_to is not None and endpoint(*rule.translates_to) == becomes
     return rule.target in ("MASQUERADE", "SNAT")
 
@@ -261,9 +261,9 @@ def _missing(word: str, packet: str, source: str, destination: str) -> Markup:
     return tag("li", f"{word}: {packet} ", ends, class_="note missing")
 
 
-def _kind(visit: Visit) -> str:
-    icmp = visit.seen[0].icmp
-    return f"{visit.packet} {icmp[0]}/{icmp[1]}" if icmp else str(visit.packet)
+def _kind(stop: Stop) -> str:
+    icmp = stop.seen[0].icmp
+    return f"{stop.packet} {icmp[0]}/{icmp[1]}" if icmp else str(stop.packet)
 
 
 def _colour(packet: Packet) -> str:

@@ -1,6 +1,6 @@
-"""The way of one flow as visits: a packet at one place after another, and what was done to it there.
+"""The way of one flow as stops: a packet at one place after another, and what was done to it there.
 
-Owns: ``Visit``, which sightings are of one visit, and from where a packet came to it.
+Owns: ``Stop``, which sightings are of one stop, and from where a packet came to it.
 Must not: judge, or lay anything out.
 """
 
@@ -12,7 +12,7 @@ from lab.verdict.evidence import Direction, Observation, Packet
 from lab.verdict.flows import Flow, hops
 from lab.verdict.words import endpoint
 
-__all__ = ["Ends", "Visit", "visits"]
+__all__ = ["Ends", "Stop", "stops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class Stop:
     """One packet at one place, from its first sighting there to its last.
 
     Attributes:
         seen: the sightings, in the order of time.
-        follows: whether the packet came there from the visit before, as far as anybody saw.
+        follows: whether the packet came there from the stop before, as far as anybody saw.
     """
 
     seen: tuple[Observation, ...]
@@ -71,12 +71,12 @@ class Visit:
         return self.seen[-1].device if self.left else ""
 
 
-def visits(flow: Flow) -> tuple[Visit, ...]:
+def stops(flow: Flow) -> tuple[Stop, ...]:
     """All that was seen of a flow, in the order of time."""
-    found: list[Visit] = []
+    found: list[Stop] = []
     for seen in _grouped(flow):
         follows = bool(found) and _goes_on(found[-1].seen[-1], seen[0])
-        found.append(Visit(seen, follows))
+        found.append(Stop(seen, follows))
     return tuple(found)
 
 
