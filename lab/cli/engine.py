@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 from lab.engines.protocol import EngineChoice
@@ -25,10 +26,16 @@ def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
         raise click.BadParameter(str(error), ctx, param) from None
 
 
+def _complete_engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Engines, for a shell."""
+    return [CompletionItem(name) for name in ENGINES if name.startswith(incomplete)]
+
+
 _OPTIONS: Final = (
     click.option(
         "--engine",
         callback=_engine,
+        shell_complete=_complete_engines,
         metavar="NAME",
         default=ENGINES[0],
         show_default=True,
