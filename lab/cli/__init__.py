@@ -28,6 +28,7 @@ _GARBAGE: Final = 50_000
 of 700 a tenth of the time of a short verb goes into looking through them."""
 
 _VERBS: Final = {
+    "apply": "Bring a standing lab to an edited file.",
     "capture": "Show what crosses a device, as lines, as a file or in Wireshark.",
     "check": "Say every mistake of scenario files, and run nothing.",
     "completion": "Print what makes bash or zsh complete names.",

@@ -20,8 +20,8 @@ from lab.doors import Doors
 from lab.errors import CapabilityError
 from lab.line import Visit
 from lab.messages import Execute, Executed
-from lab.session import visit
 from lab.timing import Deadline
+from lab.visited import visit
 from lab.visits import Asked
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody else")
