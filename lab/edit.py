@@ -124,7 +124,7 @@ def _object_lines(before: Mapping[Any, KubeObject], after: Mapping[Any, KubeObje
         if key not in before:
             yield f"+ {_named(thing)}"
         elif before[key] != thing:
-            old, new = (dict(_leaves(manifest(each, 0, ""))) for each in (before[key], thing))
+            old, new = (dict(_leaves(manifest(each, 0, "now"))) for each in (before[key], thing))
             for path in dict.fromkeys([*old, *new]):
                 if old.get(path) != new.get(path):
                     yield f"~ {_named(thing)}: {path}: {_shown(old.get(path))} -> {_shown(new.get(path))}"
@@ -150,4 +150,10 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _shown(value: object) -> str:
-    return "nothing" if value is None else str(value)
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)

@@ -20,7 +20,7 @@ from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
 from lab.visited import VisitedLab, visit
 
-__all__ = ["command"]
+__all__ = ["command", "lines_of"]
 
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -51,7 +51,7 @@ def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitC
         if found.refused:
             again = f"`proxylab down {line.name}` and `proxylab up {file}` make it anew"
             raise ScenarioError([*(f"{file}: {each}" for each in found.refused), f"nothing was changed; {again}"])
-        click.echo("\n".join(_lines(found)), color=wants_color(sys.stdout, color))
+        click.echo("\n".join(lines_of(found)), color=wants_color(sys.stdout, color))
         if not found.changes or dry_run:
             click.echo("nothing was changed", err=True)
         if not dry_run:
@@ -74,5 +74,6 @@ def _case(file: Path, lab: VisitedLab) -> Scenario:
     return fitting[0]
 
 
-def _lines(found: Edit) -> list[str]:
+def lines_of(found: Edit) -> list[str]:
+    """The changes, coloured by what they do; or that there are none."""
     return [click.style(each, fg=_COLOURS[each[0]]) for each in found.changes] or ["nothing differs from what stands"]

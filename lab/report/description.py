@@ -15,7 +15,7 @@ from lab.verdict.words import endpoint
 __all__ = ["describe", "describe_host"]
 
 _DEVICES = ("uplink", "pods", "overlay")
-_WIDTH = 20
+_WIDTH = 22
 
 Field = tuple[str, str | Sequence[str]]
 

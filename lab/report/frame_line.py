@@ -22,6 +22,7 @@ _IPV6: Final = struct.Struct("!4xHBx16s16s")
 _PORTS: Final = struct.Struct("!HH")
 _TCP: Final = struct.Struct("!HHIIBB")
 _UDP: Final = struct.Struct("!HHH")
+_TARGET: Final = struct.Struct("!8x16s")  # of neighbour discovery
 _VXLAN_PORT: Final = 4789
 _VXLAN_BYTES: Final = 16  # of UDP and of VXLAN
 
@@ -132,7 +133,7 @@ def _icmp(names: Mapping[tuple[int, int | None], str], quoted: Callable[[bytes],
         name = names.get((kind, code)) or names.get((kind, None)) or f"type {kind} code {code}"
         quotes = f", about {quoted(payload[8:])}" if kind in (1, 2, 3, 4, 11) and len(payload) > 8 else ""
         if word == "ICMPv6" and kind in (135, 136):
-            name += f" of {IPv6Address(payload[8:24])}"
+            name += f" of {IPv6Address(*_TARGET.unpack_from(payload))}"
             quotes = ""
         return f"{source} > {target} {word} {name}{quotes}"
 

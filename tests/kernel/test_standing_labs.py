@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,16 +24,6 @@ from lab.visited import visit
 from lab.visits import Asked
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody else")
-
-
-@pytest.fixture
-def desk(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "80")
-    found = Desk(tmp_path, capfd)
-    yield found
-    found.type("down", "--all")
-    assert list(found.doors.folder.iterdir()) == [], "something is left where doors are"
 
 
 def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(desk: Desk) -> None:
