@@ -5,11 +5,12 @@ Must not: touch the kernel, or judge.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lab.cluster.objects import EndpointSlice, KubeObject, Service
 from lab.course import Cluster, begin
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress
 from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from lab.plan.errand import Errand, Fence

@@ -5,6 +5,7 @@ Must not: import a verb's module before that verb is asked for: ``check`` answer
 never loads what ``run`` needs.
 """
 
+import atexit
 import gc
 import importlib
 import sys
@@ -23,7 +24,7 @@ __all__ = ["main", "proxylab"]
 
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 
-_GARBAGE: Final = 50_000
+_GARBAGE: Final = 200_000
 """How many objects are made before the first search for garbage among them. Modules are none, and with Python's default
 of 700 a tenth of the time of a short verb goes into looking through them."""
 
@@ -109,6 +110,8 @@ def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | N
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(_GARBAGE)
+    # The interpreter's last search goes through all modules too, and frees what the kernel is about to take anyway.
+    atexit.register(gc.freeze)
     try:
         code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
     finally:

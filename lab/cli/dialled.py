@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from lab.cli.places import check_place
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.scenario.model import (
     AddressTarget,
     Expect,
@@ -43,12 +43,18 @@ _OPTIONS: Final = (
         help="The front of a Service that is dialled.",
     ),
     click.option("--node", help="The node that is dialled, or that the router hands the packet to."),
-    click.option("--udp", is_flag=True, help="Send a datagram; without it, the protocol of the port that is dialled."),
+    click.option(
+        "--udp",
+        "sent",
+        flag_value=Transport.UDP.value,
+        help="Send a datagram; without it, the protocol of the port that is dialled.",
+    ),
+    click.option("--icmp", "sent", flag_value=Transport.ICMP.value, help="Send an echo request, which has no port."),
 )
 
 
 def dial_options(command: Command) -> Command:
-    """Give a command the options that say how TO is dialled: ``via``, ``node`` and ``udp``."""
+    """Give a command the options that say how TO is dialled: ``via``, ``node`` and ``sent``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -61,7 +67,7 @@ def probe_of(
     *,
     via: str,
     node: str | None,
-    udp: bool,
+    sent: str | None,
     send: Send,
     outcome: Outcome = Outcome.DELIVERED,
 ) -> Probe:
@@ -73,8 +79,8 @@ def probe_of(
         words: FROM and TO.
         via: the front of a Service.
         node: that is dialled, or ``None``.
-        udp: a datagram.
-        send: how it is sent; its protocol follows from ``udp``.
+        sent: the protocol, or ``None``: that of the port that is dialled.
+        send: how it is sent; its protocol follows from ``sent``.
         outcome: what is expected of it.
 
     Raises:
@@ -85,23 +91,24 @@ def probe_of(
     sender, target = words
     check_place(scenario, sender)
     place = Position(f"proxylab {verb} {sender} {target}", 1, 1)
+    protocol = Transport(sent) if sent else None
     return Probe(
         name=f"{sender} to {target}",
         source=Source(name=sender),
-        target=_target(scenario, target, Front(via), node),
-        send=Send(protocol=Protocol.UDP if udp else None, manner=send.manner, flows=send.flows),
+        target=_target(scenario, target, Front(via), node, echo=protocol is Transport.ICMP),
+        send=Send(protocol=protocol, manner=send.manner, flows=send.flows),
         expect=Expect(outcome=outcome, position=place),
         position=place,
     )
 
 
-def _target(scenario: Scenario, text: str, via: Front, node: str | None) -> Target:
-    """What TO names.
+def _target(scenario: Scenario, text: str, via: Front, node: str | None, *, echo: bool) -> Target:
+    """What TO names. An echo request has no port.
 
     Raises:
         click.UsageError: it names nothing of the scenario, or lacks its port.
     """
-    name, _, port = text.rpartition(":") if ":" in text else (text, "", "")
+    name, _, port = text.rpartition(":") if ":" in text and not echo else (text, "", "")
     number = int(port) if port.isdigit() else None
     namespace, _, service = name.rpartition("/")
     if any((each.namespace, each.name) == (namespace or "default", service) for each in scenario.services):
@@ -109,7 +116,7 @@ def _target(scenario: Scenario, text: str, via: Front, node: str | None) -> Targ
         return ServiceTarget(service=service, namespace=namespace or "default", port=wanted, via=via, node=node)
     if any(name in group.pod_names for group in scenario.pods):
         return PodTarget(pod=name, port=number)
-    if number is None:
+    if number is None and not echo:
         known = [each.name for each in scenario.services]
         known += [pod for group in scenario.pods for pod in group.pod_names]
         raise click.UsageError(

@@ -17,6 +17,7 @@ from lab.cli.places import complete_places_and_services
 from lab.cli.run import COLOURS
 from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from lab.errors import ExitCode
+from lab.ip import Transport
 from lab.report import exit_code
 from lab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
 from lab.verdict.explain import briefly, explain
@@ -35,9 +36,7 @@ _NO_WORDS: Final = "nothing was seen of it"
     "--as",
     "manner",
     type=click.Choice([each.value for each in Manner]),
-    default=Manner.CONNECT.value,
-    show_default=True,
-    help="By sockets of the kernel, or by crafted packets.",
+    help="By sockets of the kernel, or by crafted packets; without it, by sockets, and an echo request by packet.",
 )
 @click.option(
     "--expect",
@@ -56,9 +55,9 @@ def command(
     words: tuple[str, ...],
     via: str,
     node: str | None,
-    udp: bool,
+    sent: str | None,
     flows: int,
-    manner: str,
+    manner: str | None,
     expect: str,
     name: str | None,
     color: str,
@@ -72,10 +71,13 @@ def command(
     Example: proxylab probe scenarios/clusterip/from-a-pod.lab.yaml client echo --flows 10
     """
     file, rest = with_file(words)
+    if sent == Transport.ICMP and manner == Manner.CONNECT:
+        raise click.UsageError("--as connect: no socket of the kernel's connects by ICMP; leave it away")
 
     def asked(scenario: Scenario) -> Probe:
-        send = Send(manner=Manner(manner), flows=flows)
-        return probe_of(scenario, "probe", rest, via=via, node=node, udp=udp, send=send, outcome=Outcome(expect))
+        crafted = Manner.PACKET if sent == Transport.ICMP else Manner.CONNECT
+        send = Send(manner=Manner(manner) if manner else crafted, flows=flows)
+        return probe_of(scenario, "probe", rest, via=via, node=node, sent=sent, send=send, outcome=Outcome(expect))
 
     def alone(scenario: Scenario) -> Scenario:
         return replace(scenario, probes=(asked(scenario),), steps=(), streams=())

@@ -31,7 +31,7 @@ def command(
     words: tuple[str, ...],
     via: str,
     node: str | None,
-    udp: bool,
+    sent: str | None,
     name: str | None,
     **of_lab: Any,
 ) -> ExitCode:
@@ -46,11 +46,11 @@ def command(
     send = Send(manner=Manner.PACKET)
 
     def alone(scenario: Scenario) -> Scenario:
-        probe = probe_of(scenario, "trace", rest, via=via, node=node, udp=udp, send=send)
+        probe = probe_of(scenario, "trace", rest, via=via, node=node, sent=sent, send=send)
         return replace(scenario, probes=(probe,), steps=(), streams=())
 
     with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
-        probe = probe_of(lab.scenario, "trace", rest, via=via, node=node, udp=udp, send=send)
+        probe = probe_of(lab.scenario, "trace", rest, via=via, node=node, sent=sent, send=send)
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
         errand, evidence = lab.trace(probe)

@@ -33,6 +33,8 @@ def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(desk: Desk) -
     assert desk.type("ps", "-o", "name").output == "killed\n"
     assert desk.type("probe", "client", "echo").output.startswith("pass  delivered; reply from ")
     assert desk.type("probe", "client", "nobody", "--expect", "rejected").status == 0
+    assert desk.type("probe", "client", "echo-1", "--icmp").output.startswith("pass  delivered; reply from ")
+    assert desk.type("probe", "client", "echo-1", "--icmp", "--as", "connect").status == 2
     assert ":KUBE-SERVICES" in desk.type("rules", "node-b").output
     assert "client gets the reply" in desk.type("trace", "client", "echo").output
     assert desk.type("exec", "echo-1", "--", "hostname").output == "echo-1\n"
