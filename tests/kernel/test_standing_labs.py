@@ -211,12 +211,19 @@ def test_a_signal_reaches_the_command(desk: Desk) -> None:
     assert client.returncode == 3
 
 
+WATCH_THE_SIZE = """
+stty size
+until stty size | grep -q "44 102"; do sleep 0.02; done
+stty size; read line; echo got $line
+"""
+
+
 def test_a_command_gets_a_terminal_as_large_as_the_user_s(desk: Desk) -> None:
     desk.up()
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     subprocess.run(["stty", "rows", "33", "cols", "101"], stdin=theirs, check=True)
-    client = desk.start("exec", "-it", "client", "--", "sh", "-c", "stty size; read line; stty size; echo got $line",
+    client = desk.start("exec", "-it", "client", "--", "sh", "-c", WATCH_THE_SIZE,
                         stdin=theirs, stdout=theirs, stderr=theirs)  # fmt: skip
     said = Heard(ours)
     wait_for(lambda: "33 101" in said.so_far(), "the size of the terminal")
