@@ -312,11 +312,6 @@ class OpenLab:
         request = Execute(place, argv)
         return self._ask(request, Executed, request.seconds + 10)
 
-    @property
-    def engine(self) -> str:
-        """What runs in every node, as ``--engine`` has it."""
-        return self._engine.name
-
     def memory(self, name: str) -> Memory:
         """What others must know to go on with it."""
         return Memory(
