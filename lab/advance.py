@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lab.awaited import Awaited
-from lab.cluster.objects import Pod
+from lab.cluster.objects import Node, Pod
 from lab.cluster.store import Store
 from lab.engines.fleet import Fleet
 from lab.errors import InternalError
@@ -70,6 +70,8 @@ class Course:
         streams = self.runner.streams
         await streams.begin(request.streams)
         await self.fleet.take_down(request.change.engines)
+        if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
+            await self.fleet.note()
         self._alter_nodes(request)
         for link in request.change.links:
             (mend if link.up else cut)(self.wiring, link.place, link.device)

@@ -21,6 +21,7 @@ from lab.verdict.words import listed
 
 __all__ = ["Awaited"]
 
+_LAST_LINES: Final = 30
 _ALWAYS_IN_USE: Final = ("*filter", "*nat")
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
@@ -77,7 +78,8 @@ class Awaited:
         try:
             await wait_until_seen(look, deadline, f"the rules of the engine are {state} in its node's kernel")
         except DeadlineExceededError as late:
-            raise EngineError(node, f"step {step!r}: {late}", "\n".join(engine.logs())) from late
+            last = "\n".join(engine.logs()[-_LAST_LINES:])
+            raise EngineError(node, f"step {step!r}: {late}", last) from late
 
     async def _wait_for_tables(self, wanted: ConntrackExpect, addresses: _Addresses, deadline: Deadline) -> None:
         nodes = tuple(self.fleet.engines) if wanted.node is None else (wanted.node,)

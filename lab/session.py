@@ -20,7 +20,7 @@ from lab.doors import Door
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
-from lab.line import Line, Visit
+from lab.line import Line
 from lab.messages import (
     Advanced,
     Build,
@@ -51,16 +51,15 @@ from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 from lab.verdict.segments import Spoken
 from lab.verdict.steps import judge_step
-from lab.visits import Asked, Memory, Remember
+from lab.visits import Asked, Memory
 
-__all__ = ["OpenLab", "Session", "visit"]
+__all__ = ["OpenLab", "Session"]
 
 Wanted = TypeVar("Wanted")
 
 _BUILD_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 300.0
 _CLOSE_SECONDS: Final = 30.0
-_VISIT_SECONDS: Final = 30.0
 
 
 class Session:
@@ -97,6 +96,11 @@ class Session:
         if self._process is None or self._process.closed:
             self._process = LabProcess(self._door and self._door())
         return self._process
+
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
 
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
@@ -142,19 +146,8 @@ class Session:
             process.close()
 
 
-def visit(line: Visit) -> "OpenLab":
-    """The standing lab at the other end of the line.
-
-    Raises:
-        LabGoneError: it has ended.
-    """
-    memory = line.request(Remember(), Memory, Deadline.after(_VISIT_SECONDS))
-    assembly = assemble(memory.scenario)
-    return OpenLab(line, assembly, memory.built, memory.engine, memory.seed, memory.source, memory.made)
-
-
 class OpenLab:
-    """A lab that stands, until the session opens the next one or closes; or one that stays (see ``visit``)."""
+    """A lab that stands, until the session opens the next one or closes; or one that stays (``lab.visited``)."""
 
     def __init__(
         self,
@@ -177,6 +170,11 @@ class OpenLab:
         self._made = made
         self._concluded = False
         self._failed: LabError | None = None
+
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
 
     @property
     def scenario(self) -> Scenario:

@@ -36,6 +36,12 @@ class Sender:
     next_hop_mac: str
     port: int | None = None
     mtu: int = 1500
+    frame_mac: str = ""
+
+    @property
+    def framed_to(self) -> str:
+        """Whose MAC the frames of flows bear: whoever the author chose, or the next hop. Fences go to the next hop."""
+        return self.frame_mac or self.next_hop_mac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +86,10 @@ class Errand:
 
     An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``).
 
-    ``every`` is the time between two packets of a stream in milliseconds, 0 for a probe. With ``http`` the flows ask
-    for something by HTTP. With ``tables`` all entries of connection tracking are kept when it is over; ``addresses``
-    then says whose is which, by the names of the scenario.
+    ``every`` is the time between two packets of a stream in milliseconds, 0 for a probe.
+    The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
+    With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
+    it is over; ``addresses`` then says whose is which, by the names of the scenario.
     """
 
     number: int
@@ -97,6 +104,7 @@ class Errand:
     receivers: tuple[Receiver, ...]
     fences: tuple[Fence, ...]
     nodes: tuple[str, ...]
+    watched: tuple[str, ...] = ()
     detour: Detour | None = None
     every: int = 0
     http: bool = False

@@ -15,6 +15,7 @@ import pytest
 
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
 from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
+from lab.pytest_plugin.showing import show_of_file
 from lab.scenario.model import Probe, Step
 
 if TYPE_CHECKING:
@@ -103,10 +104,11 @@ def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
 
 
 @pytest.fixture
-def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
+def lab_open(request: pytest.FixtureRequest, lab_sessions: "Callable[[str], Session]", lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
+        item.run.settle(lab_sessions(item.run.engine).engine.version)
         return lab_of_file.of(item.run, item.judged)
 
 
@@ -132,6 +134,7 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
         else:
             verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_shelf)
     record(item, lab_open, item.run.engine, verdict)
+    show_of_file(item, item.scenario, item.run.engine, verdict)
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

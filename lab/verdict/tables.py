@@ -14,7 +14,7 @@ from lab.verdict.evidence import TableEntry
 from lab.verdict.model import Verdict
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["held", "judge_conntrack"]
+__all__ = ["expected_entries", "held", "judge_conntrack"]
 
 _MOST_ENTRIES = 3
 
@@ -27,6 +27,16 @@ def held(wanted: ConntrackExpect, entries: Iterable[TableEntry], addresses: Addr
     there = [entry for entry in entries if wanted.node in (None, entry.node)]
     some = wanted.some is None or any(_fits(addresses, entry, wanted.some) for entry in there)
     return some and not (wanted.none is not None and any(_fits(addresses, entry, wanted.none) for entry in there))
+
+
+def expected_entries(
+    wanted: ConntrackExpect | None, tables: Iterable[TableEntry] | None, nodes: Sequence[str], addresses: Addresses
+) -> list[TableEntry]:
+    """Those entries of which the author expects that there is one; see ``judge_conntrack`` for the arguments."""
+    if wanted is None or wanted.some is None:
+        return []
+    there = nodes if wanted.node is None else (wanted.node,)
+    return [each for each in tables or () if each.node in there and _fits(addresses, each, wanted.some)]
 
 
 def judge_conntrack(
@@ -51,7 +61,7 @@ def judge_conntrack(
     if tables is None:
         findings.doubts_overall.append(f"the connection tracking of {where} was not read")
     entries = [entry for entry in tables or () if entry.node in nodes]
-    some = [] if wanted.some is None else [entry for entry in entries if _fits(addresses, entry, wanted.some)]
+    some = expected_entries(wanted, entries, nodes, addresses)
     none = [] if wanted.none is None else [entry for entry in entries if _fits(addresses, entry, wanted.none)]
     if wanted.some is not None and not some:
         findings.missing_overall.append(f"no entry {_kind(wanted.some)} on {where}")

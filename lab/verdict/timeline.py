@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lab.ip import IPAddress, Transport
 from lab.plan.errand import Errand
-from lab.verdict.columns import table, wrapped
+from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.model import Judgement, StepVerdict
 from lab.verdict.pulses import BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
 from lab.verdict.words import amount, endpoint, listed
@@ -31,27 +31,28 @@ class _Row(NamedTuple):
     what: str
 
 
-def explain_step(verdict: StepVerdict, reproduce: Iterable[str]) -> tuple[str, ...]:
+def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WIDTH) -> tuple[str, ...]:
     """The explanation of a step that is not a pass; of a pass, what it rests on.
 
     Args:
         verdict: of the step.
         reproduce: the lines that say how to run it again.
+        width: of the lines, where words allow it.
 
     Returns:
         Lines without line ends and without colour. The first begins with ``file:line:column``.
     """
     main = next(each for each in verdict.verdicts if each.judgement is verdict.overall)
-    lines = [*wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.step.name}", rest=_INDENT)]
+    lines = [*wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.step.name}", rest=_INDENT, width=width)]
     for errand in _asked(verdict):
-        lines += wrapped(_head(errand, verdict.evidence), _INDENT)
+        lines += wrapped(_head(errand, verdict.evidence), _INDENT, width=width)
     rows = [("", "", "expected", "observed")]
     rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
-    lines += ["", *table(rows, _INDENT)]
-    lines += _reasons(verdict)
+    lines += ["", *table(rows, _INDENT, width=width)]
+    lines += _reasons(verdict, width)
     if verdict.evidence.streams:
-        lines += ["", *timeline(verdict)]
-        lines += _remembered(verdict)
+        lines += ["", *timeline(verdict, width)]
+        lines += _remembered(verdict, width)
     if verdict.overall is not Judgement.PASS:
         lines += ["", *reproduce]
         if verdict.bundle:
@@ -70,7 +71,7 @@ def happenings(verdict: StepVerdict) -> list[tuple[int, str, str]]:
     return [*sorted(_rows(verdict.evidence, streams), key=lambda row: row.at)]
 
 
-def timeline(verdict: StepVerdict) -> list[str]:
+def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
     """What happened in a step, row by row."""
     evidence = verdict.evidence
     rows = [_Row(*row) for row in happenings(verdict)]
@@ -80,7 +81,10 @@ def timeline(verdict: StepVerdict) -> list[str]:
         if len(shown) < len(rows) and number == _MOST_ROWS // 2:
             cells.append(("", "", f"and {amount(len(rows) - len(shown), 'more row')}"))
         cells.append((_since(row.at, evidence.began), row.stream, row.what))
-    return [f"{_INDENT}what happened, from the beginning of the step:", *table(cells, _INDENT * 2, frozenset({0}))]
+    return [
+        f"{_INDENT}what happened, from the beginning of the step:",
+        *table(cells, _INDENT * 2, frozenset({0}), width),
+    ]
 
 
 def chronicle(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
@@ -102,7 +106,7 @@ def _head(errand: Errand, evidence: StepEvidence) -> str:
     return f"{errand.name}: {errand.sender.name}, {way} over {errand.protocol}, a pulse every {errand.every} ms"
 
 
-def _reasons(verdict: StepVerdict) -> Iterator[str]:
+def _reasons(verdict: StepVerdict, width: int) -> Iterator[str]:
     deciding = [each for each in verdict.verdicts if each.judgement is verdict.overall]
     clauses = [
         (f"{_INDENT}{each.expectation}: ", clause)
@@ -112,7 +116,7 @@ def _reasons(verdict: StepVerdict) -> Iterator[str]:
     if clauses:
         yield ""
     for expectation, clause in clauses:
-        yield from wrapped(clause, expectation, _INDENT * 2)
+        yield from wrapped(clause, expectation, _INDENT * 2, width)
 
 
 def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
@@ -159,7 +163,7 @@ def _late(pulse: Pulse) -> str:
     return f"pulse {pulse.number}, lost to an earlier step, is answered by {pulse.backend}"
 
 
-def _remembered(verdict: StepVerdict) -> Iterator[str]:
+def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
     """Where connection tracking sends what comes next."""
     errands = {errand.name: errand for errand in _asked(verdict)}
     for record in verdict.evidence.streams:
@@ -169,11 +173,11 @@ def _remembered(verdict: StepVerdict) -> Iterator[str]:
             who = _owner(verdict.addresses, entry.reply_source)
             where = endpoint(entry.reply_source, entry.reply_source_port)
             named = f"{who} ({where})" if who else where
-            yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2)
+            yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2, width=width)
         if not record.tracked and errands[record.stream].protocol in (Transport.TCP, Transport.UDP):
-            yield from wrapped(f"conntrack on no node knows {record.stream}", _INDENT * 2)
+            yield from wrapped(f"conntrack on no node knows {record.stream}", _INDENT * 2, width=width)
         if record.silent:
-            yield from wrapped(f"no fence came back from {listed(record.silent)}", _INDENT * 2)
+            yield from wrapped(f"no fence came back from {listed(record.silent)}", _INDENT * 2, width=width)
 
 
 def _owner(addresses: Mapping[str, tuple[IPAddress, ...]], address: IPAddress) -> str:
