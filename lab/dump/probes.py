@@ -20,7 +20,7 @@ from lab.cluster.objects import (
 from lab.dump.carry import Carried
 from lab.dump.leftovers import Leftovers
 from lab.dump.manifests import Data
-from lab.dump.promises import Caller, Promise, inside, outside
+from lab.dump.promises import Caller, Promise, by_cluster_ip, by_other_front
 from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.spread import flows_to_hit_all, flows_to_stick
@@ -95,7 +95,7 @@ class Probes:
     def _cluster_ip(self, service: Service, port: ServicePort) -> Iterator[Data]:
         caller, several = self._callers[0], len(service.cluster_ips) > 1
         for family, address in self._by_family(service.cluster_ips):
-            promise = inside(service, port, family, self._slices, caller)
+            promise = by_cluster_ip(service, port, family, self._slices, caller)
             front = Front("clusterIP", family, {"address": str(address)}) if several else Front("clusterIP")
             yield self._written(service, port, front, caller, promise)
 
@@ -130,7 +130,7 @@ class Probes:
     ) -> tuple[Caller, Promise] | None:
         """The first caller for whom all backends see the same source, and what it is promised."""
         for caller in self._callers:
-            promise = outside(
+            promise = by_other_front(
                 service,
                 port,
                 family,

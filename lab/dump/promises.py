@@ -13,7 +13,7 @@ from lab.dump.seen import PortKey
 from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
 
-__all__ = ["Caller", "Promise", "inside", "outside"]
+__all__ = ["Caller", "Promise", "by_cluster_ip", "by_other_front"]
 
 PRESERVED: Final = "preserved"
 
@@ -48,7 +48,7 @@ _REJECTED: Final = Promise(outcome="rejected")
 _DROPPED: Final = Promise(outcome="dropped")
 
 
-def inside(
+def by_cluster_ip(
     service: Service, port: ServicePort, family: Family, slices: Iterable[EndpointSlice], caller: Caller
 ) -> Promise:
     """By the cluster IP. ``internalTrafficPolicy: Local`` drops where only other nodes have endpoints."""
@@ -62,7 +62,7 @@ def inside(
     return _delivered(everywhere, PRESERVED) if everywhere else _REJECTED
 
 
-def outside(
+def by_other_front(
     service: Service,
     port: ServicePort,
     family: Family,

@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
-from lab.dump.promises import Caller, Promise, inside, outside
+from lab.dump.promises import Caller, Promise, by_cluster_ip, by_other_front
 from lab.ip import Family, Protocol
 
 LOCAL = TrafficPolicy.LOCAL
@@ -30,8 +30,8 @@ def reached(promise: Promise) -> list[str]:
     return [str(each.address) for each in promise.used]
 
 
-def by_cluster_ip(*endpoints: Endpoint, service: Service = SERVICE) -> Promise:
-    return inside(service, PORT, Family.IPV4, sliced(*endpoints), CALLER)
+def from_inside(*endpoints: Endpoint, service: Service = SERVICE) -> Promise:
+    return by_cluster_ip(service, PORT, Family.IPV4, sliced(*endpoints), CALLER)
 
 
 def from_outside(
@@ -39,7 +39,7 @@ def from_outside(
 ) -> Promise:
     on_the_node = {(each.addresses[0], (Protocol.TCP, 8080)) for each in endpoints} if programs else set()
     ranges = [ip_network(allowed)] if allowed else []
-    return outside(
+    return by_other_front(
         service,
         PORT,
         Family.IPV4,
@@ -52,7 +52,7 @@ def from_outside(
 
 
 def test_ready_endpoints_as_oneself() -> None:
-    promise = by_cluster_ip(ONE, TWO)
+    promise = from_inside(ONE, TWO)
     assert (promise.outcome, promise.source) == ("delivered", "preserved")
     assert reached(promise) == ["10.244.0.5", "10.244.1.5"]
 
@@ -60,24 +60,24 @@ def test_ready_endpoints_as_oneself() -> None:
 def test_those_that_still_serve_only_where_none_is_ready() -> None:
     leaving = replace(TWO, ready=False, serving=True, terminating=True)
     silent = replace(TWO, ready=False, serving=False)
-    assert reached(by_cluster_ip(ONE, leaving, silent)) == ["10.244.0.5"]
-    assert reached(by_cluster_ip(leaving, silent)) == ["10.244.1.5"]
-    assert by_cluster_ip(silent).outcome == "rejected"
+    assert reached(from_inside(ONE, leaving, silent)) == ["10.244.0.5"]
+    assert reached(from_inside(leaving, silent)) == ["10.244.1.5"]
+    assert from_inside(silent).outcome == "rejected"
 
 
 def test_internal_policy_local() -> None:
     service = replace(SERVICE, internal_traffic_policy=LOCAL)
-    assert reached(by_cluster_ip(ONE, TWO, service=service)) == ["10.244.0.5"]
-    assert by_cluster_ip(TWO, service=service).outcome == "dropped"
-    assert by_cluster_ip(service=service).outcome == "rejected"
+    assert reached(from_inside(ONE, TWO, service=service)) == ["10.244.0.5"]
+    assert from_inside(TWO, service=service).outcome == "dropped"
+    assert from_inside(service=service).outcome == "rejected"
 
 
 def test_hints_count_where_every_endpoint_has_one() -> None:
     near, far = replace(ONE, for_zones=("a",)), replace(TWO, for_zones=("b",))
-    assert reached(by_cluster_ip(near, far)) == ["10.244.0.5"]
-    assert len(by_cluster_ip(near, TWO).used) == 2
-    assert len(by_cluster_ip(replace(near, for_zones=("c",)), far).used) == 2
-    assert reached(by_cluster_ip(replace(near, for_nodes=("n2",)), replace(far, for_nodes=("n1",)))) == ["10.244.1.5"]
+    assert reached(from_inside(near, far)) == ["10.244.0.5"]
+    assert len(from_inside(near, TWO).used) == 2
+    assert len(from_inside(replace(near, for_zones=("c",)), far).used) == 2
+    assert reached(from_inside(replace(near, for_nodes=("n2",)), replace(far, for_nodes=("n1",)))) == ["10.244.1.5"]
 
 
 @pytest.mark.parametrize(

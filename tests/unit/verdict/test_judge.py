@@ -9,7 +9,7 @@ from recorded import World
 
 from lab.codec import dumps, loads
 from lab.errors import InternalError
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.scenario.model import (
     ConntrackExpect,
     Entries,
@@ -177,7 +177,7 @@ POD = ip_address("10.244.2.3")
         ("outcome", plus(CONNECTED.leaves(7)), INCONCLUSIVE, "of none of its flows"),
         (
             "outcome",
-            plus(replace(CONNECTED.leaves(0), protocol=Protocol.UDP)),
+            plus(replace(CONNECTED.leaves(0), protocol=Transport.UDP)),
             INCONCLUSIVE,
             "of none of its flows",
         ),
@@ -256,7 +256,7 @@ def test_a_reply_without_an_arrival_proves_nothing() -> None:
 
 
 def test_udp_sockets_and_taps_must_agree_on_the_reply() -> None:
-    world = World(manner=Manner.CONNECT, protocol=Protocol.UDP)
+    world = World(manner=Manner.CONNECT, protocol=Transport.UDP)
     evidence = world.evidence(world.round_trip(0, "echo-1"), connects=(world.failed(0, "timeout"),))
     assert one(world, evidence, "reply").reasons == ("the taps saw a reply, the socket says that nothing came",)
     assert judged(world, evidence).overall is INCONCLUSIVE
@@ -639,6 +639,28 @@ def test_the_tables_hold_what_they_must_and_nothing_that_they_must_not(
         if each.expectation == "conntrack"
     ]
     assert unread.judgement is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("wanted", "judgement"),
+    [
+        (None, INCONCLUSIVE),
+        (ConntrackExpect(some=Entries(reply_from="echo-1")), PASS),
+        (ConntrackExpect(some=Entries(reply_from="echo-2")), INCONCLUSIVE),
+        (ConntrackExpect(none=Entries(reply_from="echo-2")), INCONCLUSIVE),
+    ],
+)
+def test_an_entry_that_the_author_expects_stands_for_the_rule_that_nobody_asked(
+    wanted: ConntrackExpect | None, judgement: Judgement
+) -> None:
+    world = DELIVERED
+    names = {name: (world.address(name),) for name in ("echo-1", "echo-2")}
+    probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
+    errand = replace(world.errand, tables=True, addresses=names)
+    entry = replace(ENTRY, reply_source_port=8080)
+    evidence = world.evidence(world.round_trip(0, "echo-1"), entries=(entry,), counted=("node-a", "node-b"), counts=())
+    (verdict,) = [each for each in judge(probe, errand, None, evidence).verdicts if each.expectation == "outcome"]
+    assert verdict.judgement is judgement, verdict.reasons
 
 
 # What devices of nodes see.
