@@ -8,7 +8,7 @@ drop: its counters tell of every packet, and were read before a fence or anythin
 """
 
 from lab.scenario.model import Outcome
-from lab.verdict.case import Case, Findings, disagreement, packets_of
+from lab.verdict.case import Case, Findings, disagreement, packets_until
 from lab.verdict.drops import KernelDrop, drop_at
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.model import Verdict
@@ -75,7 +75,7 @@ def _drop(case: Case) -> KernelDrop | None:
     sources = {arrival.source for flow in case.flows for arrival in flow.arrivals}
     own = sources == {arrival.destination for flow in case.flows for arrival in flow.arrivals}
     source = sources.pop() if own and len(sources) == 1 else None
-    return drop_at(case.errand, case.evidence, namespace, packets_of(case.flows), source)
+    return drop_at(case.errand, case.evidence, namespace, packets_until(case.flows, case.evidence.held_at), source)
 
 
 def _answer(case: Case, flow: Flow, fate: Fate) -> str:
