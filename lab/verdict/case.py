@@ -259,23 +259,23 @@ def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
     Of the nodes on the way, one translated the flow, and its entry names the pod and the source that the pod saw. A
     flow that arrived as it was sent may have passed nodes that track nothing.
     """
-    if fate is not Fate.DELIVERED:
+    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED):
         return ""
-    arrival = flow.arrivals[0]
-    seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
     entries = [
         (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)
         for each in flow.tracked
     ]
-    if seen in entries:
-        return ""
-    at_tap = f"the tap at {arrival.place} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
-    if entries:
-        says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
-        return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
-    if seen[:2] == (errand.destination, errand.port):
-        return ""
-    return f"{at_tap}, but no node's conntrack has an entry for the flow"
+    for arrival in flow.arrivals:
+        seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
+        if seen in entries:
+            continue
+        at_tap = f"the tap at {arrival.place} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
+        if entries:
+            says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
+            return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
+        if seen[:2] != (errand.destination, errand.port):
+            return f"{at_tap}, but no node's conntrack has an entry for the flow"
+    return ""
 
 
 def _was(number: int) -> str:
