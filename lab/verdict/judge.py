@@ -8,7 +8,8 @@ What each outcome needs, for every flow of the probe:
 
 * ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address. The
   reply is a verdict of its own: sent by that pod, and back at the sender from the address that was dialled. Where the
-  pod is not what was dialled, DNAT rules that lead to it counted every flow: else conntrack may have taken it there.
+  pod is not what was dialled, DNAT rules that lead to it counted every flow: else conntrack may have taken it there,
+  unless that is what the author says, by ``conntrack``: then the entry is the witness.
 * ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it; and rules that
   reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
 * ``refused``: a TCP reset at the sender, from the address that was dialled.
@@ -34,7 +35,7 @@ from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
 from lab.verdict.arrivals import judge_backends, judge_source, judge_spread
-from lab.verdict.beside import judge_conntrack, judge_http
+from lab.verdict.beside import expected_entries, judge_conntrack, judge_http
 from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
 from lab.verdict.evidence import Evidence
@@ -210,6 +211,8 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
     from before would go the old way, and no rule would be asked.
     """
+    wanted = case.probe.expect.conntrack
+    known = {(entry.reply_source, entry.reply_source_port) for entry in expected_entries(case, wanted)}
     if not set(case.errand.nodes) <= set(case.evidence.counted):
         return
     dialled = (case.errand.destination, case.errand.port)
@@ -218,7 +221,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     for rule in translations(case.evidence.counts):
         counted[rule.translates_to] += rule.count.packets
     for where, flows in got.items():
-        if where != dialled and counted[where] < flows:
+        if where not in (dialled, *known) and counted[where] < flows:
             yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
 
 
