@@ -35,8 +35,22 @@ The document (every key is always there; ``null`` where there is nothing to say)
           witnesses: []
           position: {file: scenarios/cluster-ip.lab.yaml, line: 23, column: 15}
       steps:                           # those that expect something of streams, or of connection tracking
-      - name: the old one is gone      # and the rest as of a probe; an expectation is STREAM.KEY, or conntrack
-        timeline: [{ms: 0.4, stream: null, what: the change is made}, …]
+      - name: the old one is gone
+        position: {file: scenarios/cluster-ip.lab.yaml, line: 31, column: 5}
+        judgement: fail
+        seconds: 0.06
+        reproduce: "proxylab run … --probe '…'"
+        bundle: null
+        verdicts:
+        - expectation: queries.lost    # STREAM.KEY | conntrack
+          judgement: fail
+          expected: "0"
+          observed: "5"
+          reasons: [5 of 6 pulses were lost]
+          witnesses: []
+          position: {file: scenarios/cluster-ip.lab.yaml, line: 33, column: 15}
+        timeline:                      # from the beginning of the step; stream is null for what is the step's own
+        - {ms: 20.0, stream: queries, what: "pulses 10 to 14: lost"}
 """
 
 import json

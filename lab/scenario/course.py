@@ -165,12 +165,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamExpect:
-    """What a stream must show in one step, which lasts from its change to the next step's.
+    """What a stream must show in one step: from just before its change until the stream rests before the next step's.
 
     Attributes:
-        backend: the pod that answers when the step's wait is over.
+        backend: the pod that answers every packet behind the step's wait.
         backends: the pods that answer while the step lasts, in the order of their first answers, and no others.
-        source: whom the backend sees.
+        source: whom the backend sees behind the step's wait.
         lost: packets that nobody answers.
         rejected: packets that an ICMP error answers.
         resets: RSTs that the sender gets.
