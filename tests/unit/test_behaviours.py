@@ -1,7 +1,7 @@
 """What changes after traffic began, in upstream's end-to-end tests of Services, and the scenario that shows it here.
 
-The names are upstream's (test/e2e/network of kubernetes), without their labels, and some shortened. Rows are all behaviours of these tests
-that packets can show and that need a step.
+The names are upstream's (test/e2e/network of kubernetes), without their labels, and some shortened. Rows are all
+behaviours of these tests that packets can show and that need a step.
 """
 
 from pathlib import Path
