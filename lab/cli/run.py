@@ -98,18 +98,20 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    begun = Begun.now(seed)
-    runs = [_Run(engine, case) for written in load_all(files) for engine in engines for case in _cases(written, engine)]
-    chosen = list(_choose(runs, names))
-    if not chosen:
-        click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
+    begun, written = Begun.now(seed), load_all(files)
+    every = list(_runs(written, {engine: version_of(engine) for engine in engines}))
+    if not list(_choose(every, names)):
+        click.echo(_nothing_chosen([run.scenario for run in every], names), err=True)
         return ExitCode.NOTHING_SELECTED
+    choices = choices_of(engines, **of_engine)
+    found = _runs(written, {engine: choice.version for engine, choice in choices.items()})
+    chosen = list(_choose(found, names))
     verbosity = verbose - quiet
     progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
     shelf = None if no_bundles else Shelf(bundle_dir)
     results = []
     with ExitStack() as stack:
-        opened = _opened(choices_of(engines, **of_engine), make_session or Session, seed, stack)
+        opened = _opened(choices, make_session or Session, seed, stack)
         for run, probes in chosen:
             _announce(progress, run.scenario, probes)
             results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf))
@@ -146,8 +148,14 @@ class _Run:
     scenario: Scenario
 
 
-def _cases(written: Scenario, engine: str) -> Iterable[Scenario]:
-    return cases(written, mode_of(engine), version_of(engine))
+def _runs(written: Iterable[Scenario], versions: Mapping[str, tuple[int, int]]) -> Iterable[_Run]:
+    """Every case of every scenario on every engine, as it is on an engine of that version."""
+    return (
+        _Run(engine, case)
+        for scenario in written
+        for engine, version in versions.items()
+        for case in cases(scenario, mode_of(engine), version)
+    )
 
 
 def _announce(progress: Progress, scenario: Scenario, probes: Sequence[Probe]) -> None:

@@ -80,7 +80,9 @@ class _Labs:
         if run in self._failed:
             raise self._failed[run]
         try:
-            self._lab = self._sessions(run.engine).open(run.scenario)
+            session = self._sessions(run.engine)
+            run.settle(session.engine.version)
+            self._lab = session.open(run.scenario)
         except LabError as error:
             self._failed[run] = error
             raise

@@ -108,6 +108,8 @@ def intent(verdict: ProbeVerdict) -> str:
     """What was sent: by whom, to which target, dialling what, and how many flows."""
     errand = verdict.errand
     sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
+    if errand.sender.frame_mac:
+        sent += f", in frames to {verdict.probe.send.frame_to}"
     way = f"{errand.sender.name} ({errand.sender.address}) to {_target(verdict.probe.target)}"
     return f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}"
 

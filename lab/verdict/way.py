@@ -11,7 +11,8 @@ from lab.scenario.model import Outcome, Reply
 from lab.verdict.case import Case
 from lab.verdict.columns import WIDTH, table, width_of
 from lab.verdict.counted import telling, work
-from lab.verdict.deeds import deed, short
+from lab.verdict.deeds import short
+from lab.verdict.ends import ends_beyond_nodes
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow, hops
 from lab.verdict.model import ProbeVerdict
@@ -102,6 +103,8 @@ def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) 
             yield _EXPECTED, _DITTO, source, place
     elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
         yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
+    elif ends_beyond_nodes(case):
+        return
     elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
         yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
 
@@ -192,7 +195,5 @@ def brief(case: Case, traced: Evidence | None) -> list[str]:
     seen = [*flow.departures[:1], *flow.arrivals[:1]]
     lines = [", then ".join(f"{each.place} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
     changing = [rule for rule in telling(case, traced) if not rule.target.startswith("KUBE-S")]
-    lines += [
-        f"{rule.count.node}: {short(rule.count.chain)} {deed(rule, case.errand)}" for rule in changing[:_MOST_BRIEFLY]
-    ]
+    lines += [f"{rule.count.node}: {short(rule.count.chain)} {work(rule, case)}" for rule in changing[:_MOST_BRIEFLY]]
     return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines
