@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 from lab.engines.protocol import EngineChoice
@@ -30,11 +31,17 @@ def _engines(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
     return tuple(dict.fromkeys(_engine(ctx, param, value) for value in values or ENGINES[:1]))
 
 
+def _complete_engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Engines, for a shell."""
+    return [CompletionItem(name) for name in ENGINES if name.startswith(incomplete)]
+
+
 _NAMES: Final = f"{', '.join(ENGINES)}, or kube-proxy@VERSION/MODE"
 
 _ONE: Final = click.option(
     "--engine",
     callback=_engine,
+    shell_complete=_complete_engines,
     metavar="NAME",
     default=ENGINES[0],
     show_default=True,
@@ -45,6 +52,7 @@ _SEVERAL: Final = click.option(
     "--engine",
     "engines",
     callback=_engines,
+    shell_complete=_complete_engines,
     metavar="NAME",
     multiple=True,
     help=f"An engine to run in every node; may be repeated: {_NAMES}.  [default: {ENGINES[0]}]",

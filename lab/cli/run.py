@@ -98,14 +98,14 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    begun, written = Begun.now(seed), load_all(files)
-    every = list(_runs(written, {engine: version_of(engine) for engine in engines}))
-    if not list(_choose(every, names)):
-        click.echo(_nothing_chosen([run.scenario for run in every], names), err=True)
+    begun = Begun.now(seed)
+    written = load_all(files)
+    runs = _runs(written, {engine: version_of(engine) for engine in engines})
+    if not list(_choose(runs, names)):
+        click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
         return ExitCode.NOTHING_SELECTED
     choices = choices_of(engines, **of_engine)
-    found = _runs(written, {engine: choice.version for engine, choice in choices.items()})
-    chosen = list(_choose(found, names))
+    chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
     progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
     shelf = None if no_bundles else Shelf(bundle_dir)
@@ -148,14 +148,14 @@ class _Run:
     scenario: Scenario
 
 
-def _runs(written: Iterable[Scenario], versions: Mapping[str, tuple[int, int]]) -> Iterable[_Run]:
-    """Every case of every scenario on every engine, as it is on an engine of that version."""
-    return (
+def _runs(written: Iterable[Scenario], engines: Mapping[str, tuple[int, int]]) -> list[_Run]:
+    """Every case of every scenario on every engine, by the engine's version: what `except` and the matrix go by."""
+    return [
         _Run(engine, case)
         for scenario in written
-        for engine, version in versions.items()
+        for engine, version in engines.items()
         for case in cases(scenario, mode_of(engine), version)
-    )
+    ]
 
 
 def _announce(progress: Progress, scenario: Scenario, probes: Sequence[Probe]) -> None:
