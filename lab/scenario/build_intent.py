@@ -182,7 +182,12 @@ def build_conntrack(shape: ConntrackShape) -> ConntrackExpect:
 
 
 def _entries(shape: EntriesShape) -> Entries:
-    return Entries(reply_from=shape.reply_from, original_from=shape.original_from, port=shape.port)
+    return Entries(
+        reply_from=shape.reply_from,
+        original_from=shape.original_from,
+        port=shape.port,
+        masqueraded=shape.masqueraded,
+    )
 
 
 def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpectation | None:

@@ -148,12 +148,14 @@ class HttpExpect:
 class Entries:
     """Which entries of the connection tracking table are meant: those that fit everything said.
 
-    ``reply_from`` and ``original_from`` are names of the scenario or the text of addresses.
+    ``reply_from`` and ``original_from`` are names of the scenario or the text of addresses; ``masqueraded`` is whether
+    another source, address or port, was put in the place of the sender's.
     """
 
     reply_from: str | None = None
     original_from: str | None = None
     port: int | None = None
+    masqueraded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,4 +135,5 @@ def printed_conntrack(expect: ConntrackExpect) -> Data:
 
 
 def _entries(entries: Entries) -> Data:
-    return given(replyFrom=entries.reply_from, originalFrom=entries.original_from, port=entries.port)
+    named = given(replyFrom=entries.reply_from, originalFrom=entries.original_from, port=entries.port)
+    return named if entries.masqueraded is None else {**named, "masqueraded": entries.masqueraded}

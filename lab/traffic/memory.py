@@ -49,7 +49,8 @@ class Memory:
             table = Conntrack(self._netns_by_name[node])
             try:
                 for entry in table.entries(Family.of(errand.destination), errand.protocol.number):
-                    yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
+                    answer = (*entry.reply_source, *entry.reply_destination)
+                    yield TableEntry(node, *entry.source, *entry.destination, *answer)
             finally:
                 table.close()
 
