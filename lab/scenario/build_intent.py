@@ -90,7 +90,13 @@ def build_stream(name: str, shape: "StreamShape", place: Place, known: Known) ->
 
 
 def _source(shape: SourceShape) -> Source:
-    return Source(name=shape.name, address=shape.address, port=shape.port, loopback=shape.loopback)
+    return Source(
+        name=shape.name,
+        address=shape.address,
+        all_addresses=shape.addresses is not None,
+        port=shape.port,
+        loopback=shape.loopback,
+    )
 
 
 def _send(shape: SendShape, protocol: Protocol) -> Send:

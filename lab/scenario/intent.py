@@ -43,11 +43,13 @@ MOST_FLOWS: Final = 32_000
 class Source:
     """``from``: who sends. Address and port are ``None`` where the kernel (or the lab) chooses them.
 
-    With ``loopback`` a node dials from its loopback address.
+    With ``loopback`` a node dials from its loopback address; with ``all_addresses`` the flows of an outside host leave
+    from each of its addresses in turn.
     """
 
     name: str
     address: IPAddress | None = None
+    all_addresses: bool = False
     port: int | None = None
     loopback: bool = False
 

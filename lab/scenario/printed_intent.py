@@ -69,7 +69,8 @@ def printed_probe(probe: Probe) -> Data:
 
 def _source(source: Source) -> Data:
     address = str(source.address) if source.address else None
-    return given(name=source.name, address=address, port=source.port, loopback=source.loopback)
+    every = "all" if source.all_addresses else None
+    return given(name=source.name, address=address, addresses=every, port=source.port, loopback=source.loopback)
 
 
 def _target(target: Target) -> Data:

@@ -12,7 +12,7 @@ from lab.ip import IPAddress
 from lab.scenario.agreement import check_agreement
 from lab.scenario.document import Place
 from lab.scenario.expectations import check_expectations
-from lab.scenario.model import Front
+from lab.scenario.model import Front, Manner
 from lab.scenario.parts import ProbeParts
 from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.references import choose_port, service_id, transport_of
@@ -21,6 +21,7 @@ from lab.scenario.schema.probe import (
     PodTargetShape,
     Sent,
     ServiceTargetShape,
+    SourceShape,
 )
 from lab.scenario.subject import Subject
 
@@ -70,12 +71,28 @@ def _check_sender(subject: Subject) -> None:
         subject.problems.add(
             subject.place["from"]["loopback"].key, f"{source.name} is no node", allowed="only a node dials itself"
         )
+    if source.addresses is not None:
+        _check_many_clients(subject, source)
     if source.port is not None and send is not None and send.flows > 1:
         subject.problems.add(
             subject.place["send"]["flows"].spot,
             "flows from one fixed port are one flow",
             allowed="allowed with from.port: 1",
         )
+
+
+def _check_many_clients(subject: Subject, source: SourceShape) -> None:
+    inventory, problems, place = subject.inventory, subject.problems, subject.place["from"]
+    if source.name not in inventory.hosts and not inventory.is_doubtful(source.name):
+        problems.add(
+            place["addresses"].key, f"{source.name} is no outside host", allowed="only a host has many addresses"
+        )
+    for key, given in (("address", source.address), ("port", source.port)):
+        if given is not None:
+            problems.add(place[key].key, "cannot stand beside addresses", allowed="take one of the two out")
+    if subject.probe.send is not None and subject.probe.send.manner is not Manner.PACKET:
+        what = "needs send: {as: packet}: kernel sockets are one client's"
+        problems.add(place["addresses"].key, what)
 
 
 def _check_target(subject: Subject) -> None:

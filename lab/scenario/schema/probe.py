@@ -54,12 +54,23 @@ def _source_of_name(value: object) -> object:
     return value
 
 
+class Many(StrEnum):
+    """Which addresses a sender takes in turn."""
+
+    ALL = "all"
+
+
 class SourceShape(ScenarioShape):
     """Who sends."""
 
     name: str = Field(description="The pod, outside host or node that sends.", examples=["client"])
     address: Address | None = Field(
         default=None, description="Which of its addresses to send from.", examples=["203.0.113.10"]
+    )
+    addresses: Annotated[Many, BeforeValidator(word_of(Many))] | None = Field(
+        default=None,
+        description="all: the flows of an outside host leave from each of its addresses in turn, as many clients' do.",
+        examples=["all"],
     )
     port: PortNumber | None = Field(
         default=None, description="A fixed source port, for a probe of one flow.", examples=[12345]
