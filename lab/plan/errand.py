@@ -5,10 +5,11 @@ Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
-from lab.ip import IPAddress, IPNetwork, Protocol
+from lab.frozen import dataclass
+from lab.ip import IPAddress, IPNetwork, Transport
 from lab.scenario.model import Manner
 
 __all__ = ["MOST_FOLLOWED", "STACK", "Detour", "Errand", "Fence", "Receiver", "Sender"]
@@ -88,6 +89,8 @@ class Detour:
 class Errand:
     """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0.
 
+    An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``).
+
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
     it is over; ``addresses`` then says whose is which, by the names of the scenario.
     """
@@ -97,7 +100,7 @@ class Errand:
     sender: Sender
     destination: IPAddress
     port: int
-    protocol: Protocol
+    protocol: Transport
     manner: Manner
     flows: int
     payload: int
@@ -108,3 +111,8 @@ class Errand:
     http: bool = False
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
+
+    @property
+    def protocol_number(self) -> int:
+        """What stands in the IP header."""
+        return self.protocol.number(self.destination.version)

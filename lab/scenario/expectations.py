@@ -6,6 +6,7 @@ Must not: judge (``lab.verdict`` does).
 
 from lab.scenario.conntrack import check_conntrack
 from lab.scenario.document import Place
+from lab.scenario.echo import check_echo_expect, is_echo
 from lab.scenario.inventory import Inventory
 from lab.scenario.model import Front, Outcome, Spread
 from lab.scenario.problems import Problems, listed
@@ -30,6 +31,8 @@ def check_expectations(subject: Subject) -> None:
 def _check(subject: Subject, expect: ExpectShape, place: Place) -> None:
     inventory, problems = subject.inventory, subject.problems
     _check_outcome(expect, place, problems)
+    if is_echo(subject):
+        check_echo_expect(expect, place, problems)
     _check_http(subject, expect, place)
     check_source(expect.source, place["source"], inventory, problems)
     if expect.at is not None:
@@ -122,7 +125,7 @@ def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTarget
         what = f"Service {service.name} has no session affinity: nothing makes flows stick"
         subject.problems.add(place.spot, what, allowed="needed: sessionAffinity: ClientIP")
         return True
-    many = subject.probe.source is not None and subject.probe.source.addresses is not None
+    many = subject.probe.source is not None and subject.probe.source.address == "all"
     if expect.spread is not Spread.STICKY and service.affinity_timeout is not None and not many:
         what = f"Service {service.name} has sessionAffinity ClientIP: all flows of a client go to one backend"
         subject.problems.add(place.spot, what, allowed="allowed: sticky")
@@ -160,7 +163,7 @@ def _check_sticking(subject: Subject, send: SendShape, expect: ExpectShape, plac
 def _clients(subject: Subject) -> int:
     """How many addresses the flows leave from."""
     source = subject.probe.source
-    host = subject.parts.hosts.get(source.name) if source is not None and source.addresses is not None else None
+    host = subject.parts.hosts.get(source.name) if source is not None and source.address == "all" else None
     return host.addresses if host is not None else 1
 
 

@@ -70,7 +70,6 @@ MISSING: Final = (
                 {"dnsName"},
                 "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
             ),
-            Missing(f"{probe}.send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
             Missing(f"{probe}.send.every"),
         )
     ),

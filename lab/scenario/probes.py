@@ -11,6 +11,7 @@ from lab.cluster.objects import Service, ServiceType
 from lab.ip import IPAddress
 from lab.scenario.agreement import check_agreement
 from lab.scenario.document import Place
+from lab.scenario.echo import check_echo, is_echo
 from lab.scenario.expectations import check_expectations
 from lab.scenario.model import Front, Manner
 from lab.scenario.parts import ProbeParts
@@ -19,7 +20,6 @@ from lab.scenario.references import choose_port, service_id, transport_of
 from lab.scenario.schema.probe import (
     HostTargetShape,
     PodTargetShape,
-    Sent,
     ServiceTargetShape,
     SourceShape,
 )
@@ -57,6 +57,7 @@ def check_flow(subject: Subject) -> None:
     """Note why a probe or stream cannot be sent: who sends, and what is dialled."""
     _check_sender(subject)
     _check_target(subject)
+    check_echo(subject)
 
 
 def _check_sender(subject: Subject) -> None:
@@ -71,7 +72,7 @@ def _check_sender(subject: Subject) -> None:
         subject.problems.add(
             subject.place["from"]["loopback"].key, f"{source.name} is no node", allowed="only a node dials itself"
         )
-    if source.addresses is not None:
+    if source.address == "all":
         _check_many_clients(subject, source)
     if source.port is not None and send is not None and send.flows > 1:
         subject.problems.add(
@@ -85,14 +86,13 @@ def _check_many_clients(subject: Subject, source: SourceShape) -> None:
     inventory, problems, place = subject.inventory, subject.problems, subject.place["from"]
     if source.name not in inventory.hosts and not inventory.is_doubtful(source.name):
         problems.add(
-            place["addresses"].key, f"{source.name} is no outside host", allowed="only a host has many addresses"
+            place["address"].spot, f"{source.name} is no outside host", allowed="only a host has many addresses"
         )
-    for key, given in (("address", source.address), ("port", source.port)):
-        if given is not None:
-            problems.add(place[key].key, "cannot stand beside addresses", allowed="take one of the two out")
+    if source.port is not None:
+        problems.add(place["port"].key, "cannot stand beside address: all", allowed="take one of the two out")
     if subject.probe.send is not None and subject.probe.send.manner is not Manner.PACKET:
         what = "needs send: {as: packet}: kernel sockets are one client's"
-        problems.add(place["addresses"].key, what)
+        problems.add(place["address"].spot, what)
 
 
 def _check_target(subject: Subject) -> None:
@@ -132,7 +132,8 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
         return
     if target.address is not None:
         _check_address(subject, target.address, target.via, service, place["address"])
-    _check_service_port(subject, target, service, place)
+    if not is_echo(subject):
+        _check_service_port(subject, target, service, place)
 
 
 def _check_node(subject: Subject, target: ServiceTargetShape, place: Place) -> None:
@@ -219,7 +220,7 @@ def _check_pod(subject: Subject, target: PodTargetShape, place: Place) -> None:
     pod, send = subject.parts.pods[inventory.pods[target.pod]], subject.probe.send
     if pod is None or send is None:
         return
-    if send.protocol is Sent.ICMP:
+    if is_echo(subject):
         return
     ports, protocol = pod.ports, transport_of(send.protocol)
     spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in ports]

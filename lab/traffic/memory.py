@@ -36,7 +36,7 @@ class Memory:
             if lookup is None:
                 lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
             for turn, address in enumerate(addresses):
-                dialled = Tuple(errand.protocol.number, address, 0, errand.destination, errand.port)
+                dialled = Tuple(errand.protocol_number, address, 0, errand.destination, errand.port)
                 replies = enumerate(lookup.replies(dialled, ports[turn :: len(addresses)]))
                 rows += (
                     (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
@@ -52,7 +52,7 @@ class Memory:
         for node in errand.nodes:
             table = Conntrack(self._netns_by_name[node])
             try:
-                for entry in table.entries(Family.of(errand.destination), errand.protocol.number):
+                for entry in table.entries(Family.of(errand.destination), errand.protocol_number):
                     answer = (*entry.reply_source, *entry.reply_destination)
                     yield TableEntry(node, *entry.source, *entry.destination, *answer)
             finally:
