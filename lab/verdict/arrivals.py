@@ -33,7 +33,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
 
     Which backend a flow gets is chance, so a few flows need not hit them all: only from ``flows_to_hit_all`` flows on
     is a backend that none of them hit a missing one. Below, the pods hit must be among ``expected``, and the verdict
-    says so.
+    says so. Where flows stick it is each client's first that is chosen for.
     """
     found = hits(case)
     findings = _unseen(case)
@@ -46,12 +46,14 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
             findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
     never = [name for name in dict.fromkeys(expected) if not found[name]]
     observed = _shares(found)
-    if never and found and case.probe.expect.spread is not Spread.STICKY:
-        arrived = len(case.arrived)
-        if arrived >= flows_to_hit_all(len(set(expected))):
-            findings.missing_overall.append(f"{listed(never)} never chosen in {amount(arrived, 'flow')}")
+    sticky = case.probe.expect.spread is Spread.STICKY
+    choices = len(_backends_of_clients(case)) if sticky else len(case.arrived)
+    if never and found and (choices > 1 or not sticky):
+        chosen = amount(choices, "client" if sticky else "flow")
+        if choices >= flows_to_hit_all(len(set(expected))):
+            findings.missing_overall.append(f"{listed(never)} never chosen in {chosen}")
         else:
-            observed += f" ({amount(arrived, 'flow')} need not hit all {len(set(expected)):,})"
+            observed += f" ({chosen} need not hit all {len(set(expected)):,})"
     return findings.settle(case, "backends", expected=listed(expected), observed=observed)
 
 
