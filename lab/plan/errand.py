@@ -38,6 +38,7 @@ class Sender:
     port: int | None = None
     mtu: int = 1500
     others: tuple[IPAddress, ...] = ()
+    frame_mac: str = ""
 
     @property
     def addresses(self) -> tuple[IPAddress, ...]:
@@ -47,6 +48,11 @@ class Sender:
     def of(self, flow: int) -> IPAddress:
         """The address that a flow leaves from."""
         return self.addresses[flow % (len(self.others) + 1)] if self.others else self.address
+
+    @property
+    def framed_to(self) -> str:
+        """Whose MAC the frames of flows bear: whoever the author chose, or the next hop. Fences go to the next hop."""
+        return self.frame_mac or self.next_hop_mac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +97,7 @@ class Errand:
 
     An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``).
 
+    The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
     it is over; ``addresses`` then says whose is which, by the names of the scenario.
     """
@@ -107,6 +114,7 @@ class Errand:
     receivers: tuple[Receiver, ...]
     fences: tuple[Fence, ...]
     nodes: tuple[str, ...]
+    watched: tuple[str, ...] = ()
     detour: Detour | None = None
     http: bool = False
     tables: bool = False

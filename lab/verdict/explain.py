@@ -99,6 +99,8 @@ def _head(verdict: ProbeVerdict, main: Verdict, case: Case) -> Iterator[str]:
     yield from wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.probe.name}", rest=_INDENT)
     errand = case.errand
     sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
+    if errand.sender.frame_mac:
+        sent += f", in frames to {verdict.probe.send.frame_to}"
     more = f" and {len(errand.sender.others):,} more" if errand.sender.others else ""
     way = f"{errand.sender.name} ({errand.sender.address}{more}) to {_target(verdict.probe.target)}"
     yield from wrapped(f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}", _INDENT)
