@@ -188,7 +188,7 @@ class TrackedFlow:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """One entry of a node's connection tracking, whosever it is: who dialled what, and who answers."""
+    """One entry of a node's connection tracking, whosever it is: who dialled what, who answers, and whom."""
 
     node: str
     source: IPAddress
@@ -197,6 +197,8 @@ class TableEntry:
     destination_port: int
     reply_source: IPAddress
     reply_source_port: int
+    reply_destination: IPAddress
+    reply_destination_port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
