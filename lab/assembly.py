@@ -4,7 +4,7 @@ Owns: ``assemble`` and ``lay_out``, the way through the pure rooms in their orde
 Must not: touch the kernel, or judge.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lab.cluster.objects import EndpointSlice, KubeObject, Service
@@ -15,6 +15,7 @@ from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from lab.plan.errand import Errand, Fence
 from lab.plan.errands import resolve
 from lab.plan.model import Plan
+from lab.plan.naming import resolv_confs
 from lab.plan.sharing import refuse_neighbours
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
@@ -50,6 +51,32 @@ class Assembly:
         """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
         return self.expected_sources[self.scenario.all_probes.index(probe)]
 
+    @property
+    def resolv_confs(self) -> Mapping[str, str]:
+        """The /etc/resolv.conf of each namespace that is a pod's own."""
+        return resolv_confs(self.scenario, self.plan, self.course[0].services)
+
+    def answered(self, probe: Probe, address: IPAddress) -> tuple[Errand, IPAddress | None]:
+        """The errand of a probe that dials a name, once an address is known, with the source that backends must see.
+
+        Raises:
+            ScenarioError: the sender cannot dial it, or ``expect.source`` has no address of its family.
+        """
+        asking = self.errand(probe)
+        if asking.question is None:
+            return asking, self.expected_source(probe)
+        cluster = self.course[self.scenario.steps_before(probe)]
+        target = AddressTarget(address=address, port=asking.question.port)
+        send = replace(probe.send, protocol=asking.question.protocol)
+        dialling = replace(probe, target=target, send=send)
+        now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
+        (errand,) = resolve(now, self.plan, cluster.services, first=asking.number, gone=cluster.gone)
+        problems: list[str] = []
+        source = _expected_source(probe, self.plan, Family.of(address), problems)
+        if problems:
+            raise ScenarioError(problems)
+        return replace(errand, question=asking.question), source
+
     def with_probe(self, probe: Probe) -> "Assembly":
         """The same with one more probe, unless it is one of them already.
 
@@ -58,7 +85,11 @@ class Assembly:
         """
         if probe in self.scenario.probes:
             return self
-        return assemble(replace(self.scenario, probes=(*self.scenario.probes, probe)))
+        more = replace(self.scenario, probes=(*self.scenario.probes, probe))
+        if more.has_names and not self.scenario.has_names:
+            what = "the lab has no name server; let its scenario say dns: true"
+            raise ScenarioError([f"{probe.position}: to.via: {what}"])
+        return assemble(more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +168,10 @@ def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -
         problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
     if problems:
         raise ScenarioError(problems)
-    (forth,) = assemble(replace(scenario, probes=(there,), steps=())).errands
+    (forth,) = assemble(replace(scenario, probes=(there,), steps=(), dns=scenario.has_names)).errands
     straight = AddressTarget(address=forth.sender.address, port=1)
     back = replace(there, name=f"{there.name}, and back", source=Source(name=server), target=straight)
-    (home,) = assemble(replace(scenario, probes=(back,), steps=())).errands
+    (home,) = assemble(replace(scenario, probes=(back,), steps=(), dns=scenario.has_names)).errands
     fence = Fence(name=client, address=home.destination)
     if fence not in home.fences:
         home = replace(home, fences=(*home.fences, fence))

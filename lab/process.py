@@ -31,6 +31,8 @@ from lab.messages import (
     Advance,
     Advanced,
     Answer,
+    Ask,
+    Asked,
     Build,
     Built,
     Close,
@@ -152,7 +154,7 @@ class _Desk:
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
 
-    async def _ask_lab(self, request: Advance | Send | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
+    async def _ask_lab(self, request: Advance | Send | Ask | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
         match request:
             case Advance():
                 began = time.monotonic()
@@ -160,6 +162,8 @@ class _Desk:
                 return Advanced(time.monotonic() - began)
             case Send(errand, trace):
                 return Sent(await lab.send(errand, trace=trace))
+            case Ask(place, query, seconds):
+                return Asked(await lab.ask(place, query, Deadline.after(seconds)))
             case Converse(dialogue):
                 return Conversed(await lab.converse(dialogue))
             case Dump(node):

@@ -18,9 +18,12 @@ from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
+from lab.ip import IPAddress
 from lab.messages import (
     Advance,
     Advanced,
+    Ask,
+    Asked,
     Build,
     Built,
     Close,
@@ -38,15 +41,16 @@ from lab.messages import (
     Sent,
 )
 from lab.plan.dialogue import Turn
-from lab.plan.errand import Errand
+from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan
 from lab.plan.names import ROUTER
 from lab.report.bundle import Circumstances, NodeState, bundle
 from lab.scenario.model import Change, Manner, Probe, Scenario
 from lab.timing import Deadline
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
+from lab.verdict.naming import address_of, questions
 from lab.verdict.segments import Spoken
 
 __all__ = ["OpenLab", "Session"]
@@ -97,7 +101,7 @@ class Session:
             families=scenario.network.families,
             configuration=scenario.proxy or self._engine.configuration,
         )
-        request = Build(assembly.plan, assembly.objects, engine, self._seed)
+        request = Build(assembly.plan, assembly.objects, engine, self._seed, assembly.resolv_confs)
         built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
         return OpenLab(self._process, assembly, built, self._engine, self._seed, source)
 
@@ -209,10 +213,9 @@ class OpenLab:
             raise InternalError(f"{self.scenario.file}: its lab is past {probe.name!r}; open the scenario again")
         while self._made < self.scenario.steps_before(probe):
             self.step()
-        errand = self._assembly.errand(probe)
         with uncollected():
-            sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
-            verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
+            errand, source, evidence = self._send(probe)
+            verdict = judge(probe, errand, source, evidence)
         verdict = replace(verdict, plan=self._assembly.plan, options=_options(self._engine, self._seed))
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
@@ -221,7 +224,7 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self.trace(probe)[1])
+            return replace(verdict, traced=self._trace(errand))
         except CapabilityError:
             if trace:
                 raise
@@ -236,9 +239,39 @@ class OpenLab:
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
-        errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET, http=False)
-        sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
-        return errand, sent.evidence
+        errand, _, _ = self._resolved(probe)
+        return replace(errand, flows=1, manner=Manner.PACKET, http=False), self._trace(errand)
+
+    def look_up(self, place: str, query: Query) -> Lookup:
+        """Ask one question about a name from inside a namespace of the lab."""
+        request = Ask(place, query)
+        return self._ask(request, Asked, request.seconds + 10).lookup
+
+    def _send(self, probe: Probe) -> tuple[Errand, IPAddress | None, Evidence]:
+        """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
+        errand, source, lookups = self._resolved(probe)
+        if lookups and errand.question is not None and address_of(errand.question, lookups) is None:
+            return errand, source, Evidence(sent=0, lookups=lookups)
+        evidence = self._ask(Send(errand), Sent, _PROBE_SECONDS).evidence
+        return errand, source, replace(evidence, lookups=lookups)
+
+    def _resolved(self, probe: Probe) -> tuple[Errand, IPAddress | None, tuple[Lookup, ...]]:
+        """The errand of a probe and the source that backends must see; with the questions that led to it.
+
+        Where a name leads nowhere the errand is to the name server, as the question was.
+        """
+        errand = self._assembly.errand(probe)
+        if errand.question is None:
+            return errand, self._assembly.expected_source(probe), ()
+        lookups = tuple(questions(errand, errand.question, self.look_up))
+        address = address_of(errand.question, lookups)
+        if address is None:
+            return errand, self._assembly.expected_source(probe), lookups
+        return *self._assembly.answered(probe, address), lookups
+
+    def _trace(self, errand: Errand) -> Evidence:
+        single = replace(errand, flows=1, manner=Manner.PACKET, http=False)
+        return self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``lab.report.bundle``) for the probe that was judged last."""

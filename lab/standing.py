@@ -17,7 +17,7 @@ from lab.cluster.objects import Service
 from lab.cluster.store import Store
 from lab.control.apiserver import API_PORT, ApiServer
 from lab.control.balancers import HealthChecks
-from lab.engines.barrier import Barrier, without_barrier
+from lab.engines.barrier import NAMESPACE, Barrier, without_barrier
 from lab.engines.catalogue import make_engine
 from lab.engines.fleet import Fleet
 from lab.engines.ground import Cluster, Place
@@ -27,6 +27,7 @@ from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.netns import NetNs
 from lab.kernel.nft import NftTool
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
@@ -35,14 +36,16 @@ from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
 from lab.plan.dialogue import Dialogue
-from lab.plan.errand import Errand
+from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
+from lab.traffic.answer import Voice
+from lab.traffic.identity import WORDS
 from lab.traffic.meters import Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.runner import Runner
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.segments import Spoken
 from lab.wire import Wire
 
@@ -66,6 +69,7 @@ class Lab:
     _launcher: Launcher
     _detours: Detours
     _health_checks: HealthChecks | None
+    _resolv_confs: Mapping[str, str]
     _stack: AsyncExitStack
 
     @classmethod
@@ -102,6 +106,7 @@ class Lab:
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
+            await _serve_names(request.plan, wiring, store, stack)
             runner = await _open_runner(request, wire, places, stack)
             stages.append(_Mark("open responders", time.monotonic()))
             return cls(
@@ -116,6 +121,7 @@ class Lab:
                 launcher,
                 detours,
                 health_checks,
+                request.resolv_confs,
                 stack.pop_all(),
             )
 
@@ -140,6 +146,12 @@ class Lab:
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
         return await self.runner.run(errand, trace=trace)
+
+    async def ask(self, place: str, query: Query, deadline: Deadline) -> Lookup:
+        """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
+        from lab.control.resolver import ask  # noqa: PLC0415 - DNS messages, for those who have names
+
+        return await ask(self._namespace(place), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
@@ -176,11 +188,16 @@ class Lab:
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
+        netns = self._namespace(place)
+        self.wire.spent = f"somebody ran {argv[0]} in {place}"
+        known_as, resolv_conf = f"{self.wire.number}/{place}", self._resolv_confs.get(place, "")
+        return await self._launcher.run(netns, argv, place=known_as, resolv_conf=resolv_conf, deadline=deadline)
+
+    def _namespace(self, place: str) -> NetNs:
         netns = self.wire.wiring.namespaces.get(place)
         if netns is None:
             raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wire.wiring.namespaces)}")
-        self.wire.spent = f"somebody ran {argv[0]} in {place}"
-        return await self._launcher.run(netns, argv, place=f"{self.wire.number}/{place}", deadline=deadline)
+        return netns
 
     async def retire(self) -> None:
         """Stop the engines and the responders. The wire stays, as the lab has left it."""
@@ -241,6 +258,18 @@ async def _run_engines(request: Build, places: Mapping[str, Place], store: Store
     await fleet.start()
     await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
     return fleet
+
+
+async def _serve_names(plan: Plan, wiring: Wiring, store: Store, stack: AsyncExitStack) -> None:
+    """Let every name server of the plan answer; most labs have none, and load nothing of DNS."""
+    if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
+        return
+    from lab.control.nameserver import Aside  # noqa: PLC0415
+    from lab.control.naming import NameService  # noqa: PLC0415
+
+    service = NameService(store, hidden=NAMESPACE)
+    stack.push_async_callback(service.close)
+    await service.open(wiring.namespaces, plan, lambda name: Aside(WORDS, Voice(name).answer))
 
 
 async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:

@@ -9,41 +9,61 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
-__all__ = ["Nameserver"]
+__all__ = ["Aside", "Nameserver"]
 
 Respond = Callable[[bytes, bool], bytes | None]
 """From a message, and whether it came by UDP, to what is said; ``None`` for silence."""
 
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What else is answered on the same ports: datagrams and lines that begin with ``prefix``.
+
+    No message can be taken for one: a stream's begins with its length, and of that length no question is.
+    ``respond`` is given what was said, and the address and port of who said it.
+    """
+
+    prefix: bytes
+    respond: Callable[[bytes, str, int], bytes | None]
+
+
 _PATIENCE: Final = 10.0
 """Seconds within which a client must have sent its next question by TCP (RFC 7766, section 6.2.3)."""
 _MOST_STREAMS: Final = 256
+_LONGEST_LINE: Final = 128 * 1024
 _LENGTH: Final = struct.Struct("!H")
 
 
 class Nameserver:
     """Serves its sockets until it is closed."""
 
-    def __init__(self, respond: Respond) -> None:
+    def __init__(self, respond: Respond, aside: Aside | None = None) -> None:
         self._respond = respond
+        self._aside = aside
         self._datagrams: list[_Datagrams] = []
         self._servers: list[asyncio.Server] = []
         self._conversations: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def on(
-        cls, datagrams: Sequence[socket.socket], streams: Sequence[socket.socket], respond: Respond
+        cls,
+        datagrams: Sequence[socket.socket],
+        streams: Sequence[socket.socket],
+        respond: Respond,
+        aside: Aside | None = None,
     ) -> "Nameserver":
         """Begin to serve the sockets, bound and listening, all of which the server closes in the end."""
-        server = cls(respond)
+        server = cls(respond, aside)
         loop = asyncio.get_running_loop()
         for each in datagrams:
-            _, protocol = await loop.create_datagram_endpoint(partial(_Datagrams, respond), sock=each)
+            _, protocol = await loop.create_datagram_endpoint(partial(_Datagrams, respond, aside), sock=each)
             server._datagrams.append(protocol)
         for each in streams:
-            server._servers.append(await asyncio.start_server(server._begin, sock=each))
+            server._servers.append(await asyncio.start_server(server._begin, sock=each, limit=_LONGEST_LINE))
         return server
 
     async def close(self) -> None:
@@ -66,7 +86,7 @@ class Nameserver:
         task.add_done_callback(self._conversations.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+        with suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             try:
                 await self._converse(reader, writer)
             finally:
@@ -76,7 +96,11 @@ class Nameserver:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             async with asyncio.timeout(_PATIENCE):
-                (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+                head = await reader.readexactly(_LENGTH.size)
+                if self._aside is not None and self._aside.prefix.startswith(head):
+                    await _answer_line(self._aside, head, reader, writer)
+                    return
+                (length,) = _LENGTH.unpack(head)
                 said = self._respond(await reader.readexactly(length), False)
                 if said is None:
                     return
@@ -84,11 +108,19 @@ class Nameserver:
                 await writer.drain()
 
 
+async def _answer_line(aside: Aside, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    line = head + await reader.readuntil(b"\n")
+    address, port, *_ = writer.get_extra_info("peername")
+    writer.write(aside.respond(line, address, port) or b"")
+    await writer.drain()
+
+
 class _Datagrams(asyncio.DatagramProtocol):
     """One question, one answer."""
 
-    def __init__(self, respond: Respond) -> None:
+    def __init__(self, respond: Respond, aside: Aside | None) -> None:
         self._respond = respond
+        self._aside = aside
         self._transport: asyncio.DatagramTransport | None = None
         self._closed = asyncio.get_running_loop().create_future()
 
@@ -106,6 +138,9 @@ class _Datagrams(asyncio.DatagramProtocol):
             self._closed.set_result(None)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        said = self._respond(data, True)
+        if self._aside is not None and data.startswith(self._aside.prefix):
+            said = self._aside.respond(data, addr[0], addr[1])
+        else:
+            said = self._respond(data, True)
         if said is not None and self._transport is not None:
             self._transport.sendto(said, addr)

@@ -69,9 +69,12 @@ class Launcher:
         stdin: bytes = b"",
         fed: bool = False,
         environment: Mapping[str, str] | None = None,
+        resolv_conf: str = "",
         deadline: Deadline,
     ) -> Completed:
         """Run one command in ``netns`` and wait for its end.
+
+        The first command of a place finds ``resolv_conf`` as its /etc/resolv.conf, and so do all after it.
 
         What is to be ``fed`` gets its standard input by a pipe, and not before its netlink sockets have all the room to
         send that this machine allows.
@@ -85,7 +88,7 @@ class Launcher:
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
-            request = _request(netns, argv, place, environment, fed=fed)
+            request = _request(netns, argv, place, environment, fed=fed, resolv_conf=resolv_conf)
             status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
@@ -209,13 +212,20 @@ class Launcher:
 
 
 def _request(
-    netns: NetNs, argv: Sequence[str], place: str, environment: Mapping[str, str] | None, *, fed: bool = False
+    netns: NetNs,
+    argv: Sequence[str],
+    place: str,
+    environment: Mapping[str, str] | None,
+    *,
+    fed: bool = False,
+    resolv_conf: str = "",
 ) -> dict[str, Any]:
     return {
         "argv": list(argv),
         "place": place,
         "hostname": netns.name,
         "fed": fed,
+        "resolv_conf": resolv_conf,
         "environment": {**_ENVIRONMENT, **(environment or {})},
     }
 

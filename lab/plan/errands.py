@@ -9,12 +9,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final, TypeVar, assert_never
 
-from lab.cluster.objects import Service, ServicePort
-from lab.errors import ScenarioError
+from lab.cluster.kube_dns import DNS_PORT
+from lab.cluster.objects import Service
+from lab.errors import InternalError, ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
-from lab.plan.errand import STACK, Detour, Errand, Fence, Receiver, Sender
+from lab.plan.errand import STACK, Detour, Errand, Fence, Question, Receiver, Sender
 from lab.plan.model import Listener, Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
+from lab.plan.naming import own_addresses
+from lab.plan.ports import UnresolvableError, service_port
+from lab.plan.questions import Questions
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
 from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
@@ -32,17 +36,6 @@ _LOOPBACK: Final[Mapping[Family, IPAddress]] = {
     Family.IPV6: IPv6Address("::1"),
 }
 _OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
-_DIALLED_FRONTS: Final = (
-    Front.CLUSTER_IP,
-    Front.NODE_PORT,
-    Front.EXTERNAL_IP,
-    Front.LOAD_BALANCER_IP,
-    Front.HEALTH_CHECK_NODE_PORT,
-)
-
-
-class _UnresolvableError(LookupError):
-    """A probe names something that is not there: which key, and what there is."""
 
 
 def resolve(
@@ -71,7 +64,7 @@ def resolve(
     for number, probe in enumerate(scenario.probes, first):
         try:
             errands.append(resolver.errand(number, probe))
-        except (_UnresolvableError, UnreachableError) as error:
+        except (UnresolvableError, UnreachableError) as error:
             problems.append(f"{probe.position}: probe {probe.name!r}: {error}")
     if problems:
         raise ScenarioError(problems)
@@ -93,10 +86,17 @@ class _Resolver:
         self._hosts = _with_role(plan, Role.HOST)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
+        self._questions = Questions(plan, services, self._families)
+        self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
+        self._hidden = own_addresses(plan)
         self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
     def errand(self, number: int, probe: Probe) -> Errand:
-        destination, port, protocol = self._dialled(probe)
+        question = self._question(probe)
+        if question is None:
+            destination, port, protocol = self._dialled(probe)
+        else:
+            destination, port, protocol = question.resolvers[0], DNS_PORT, Protocol.UDP
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = _LOOPBACK[Family.of(destination)]
         sender = self._sender(probe, destination)
@@ -117,14 +117,23 @@ class _Resolver:
             http=probe.expect.http is not None,
             tables=probe.expect.conntrack is not None,
             addresses=self._everybody() if probe.expect.conntrack is not None else {},
+            question=question,
+            hidden=self._hidden,
         )
+
+    def _question(self, probe: Probe) -> Question | None:
+        target = probe.target
+        if not isinstance(target, ServiceTarget) or target.via is not Front.DNS_NAME:
+            return None
+        service, home = self._service(target), self._namespaces.get(probe.source.name)
+        return self._questions.about(service, target, probe.send.protocol, home, self._everybody())
 
     def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
         source = probe.source
         place = _find("from", source.name, self._places)
         namespace = _namespace(place)
         if source.address is not None and source.address.version != destination.version:
-            raise _UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
+            raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
         if namespace in self._nodes:
             return self._stack_sender(probe, place.name, namespace, destination)
         hop = next_hop(self._plan, namespace, destination)
@@ -174,15 +183,19 @@ class _Resolver:
             case _:
                 assert_never(target)
 
-    def _front(self, probe: Probe, target: ServiceTarget) -> _Dialled:
+    def _service(self, target: ServiceTarget) -> Service:
         service = self._services.get((target.namespace, target.service))
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
-            raise _UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+            raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+        return service
+
+    def _front(self, probe: Probe, target: ServiceTarget) -> _Dialled:
+        service = self._service(target)
         if target.via is Front.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol
-        port = _service_port(service, target.port, asked)
+        port = service_port(service, target.port, asked)
         number = port.port
         match target.via:
             case Front.NODE_PORT:
@@ -196,7 +209,7 @@ class _Resolver:
             case Front.CLUSTER_IP:
                 addresses = service.cluster_ips
             case _:
-                raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
+                raise InternalError(f"probe {probe.name!r}: {target.via} is no front with an address of its own")
         return self._chosen(target, service, addresses), number, asked or port.protocol
 
     def _health(self, probe: Probe, target: ServiceTarget, service: Service) -> _Dialled:
@@ -219,13 +232,13 @@ class _Resolver:
         if target.address is not None:
             if target.address not in addresses:
                 known = ", ".join(map(str, addresses)) or "none"
-                raise _UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
+                raise UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
             return target.address
         for family in service.ip_families or self._families:
             for address in addresses:
                 if family in self._families and Family.of(address) is family:
                     return address
-        raise _UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
+        raise UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
 
     def _receivers(self, probe: Probe, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
@@ -323,7 +336,7 @@ def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
 
 def _find(key: str, name: str, places: Mapping[str, Place]) -> Place:
     if name not in places:
-        raise _UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
+        raise UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
     return places[name]
 
 
@@ -335,11 +348,11 @@ def _address(place: Namespace | PodPlace, family: Family) -> IPAddress:
     """A place's own address of a family: for a node or host, the first one of its uplink.
 
     Raises:
-        _UnresolvableError: it has none.
+        UnresolvableError: it has none.
     """
     fitting = [address for address in _addresses(place) if Family.of(address) is family]
     if not fitting:
-        raise _UnresolvableError(f"{place.name} has no {family} address")
+        raise UnresolvableError(f"{place.name} has no {family} address")
     return fitting[0]
 
 
@@ -349,19 +362,6 @@ def _addresses(place: Namespace | PodPlace) -> tuple[IPAddress, ...]:
         return place.addresses
     own = (address.interface.ip for address in place.addresses if address.device == UPLINK)
     return tuple(address for address in own if not address.is_link_local)
-
-
-def _service_port(service: Service, wanted: str | int | None, asked: Protocol | None) -> ServicePort:
-    """The port named, numbered, or the only one. Where two differ in protocol alone, the protocol asked for decides."""
-    fitting = [port for port in service.ports if wanted is None or wanted in (port.name, port.port)]
-    preferred = [port for port in fitting if port.protocol is asked]
-    if len(fitting) > 1 and len(preferred) == 1:
-        fitting = preferred
-    if len(fitting) != 1:
-        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
-        what = "says no single port" if wanted is None else f"{wanted!r} is no single port"
-        raise _UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}")
-    return fitting[0]
 
 
 def _listening(
@@ -378,5 +378,5 @@ def _listening(
         return wanted, asked or (fitting[0][0] if fitting else Protocol.TCP)
     if len(fitting) != 1:
         known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
-        raise _UnresolvableError(f"to.port: say which port of {pod}; it listens on: {known}")
+        raise UnresolvableError(f"to.port: say which port of {pod}; it listens on: {known}")
     return fitting[0][1], fitting[0][0]

@@ -29,10 +29,6 @@ def _any(_value: object) -> bool:
     return True
 
 
-def _true(value: object) -> bool:
-    return value is True
-
-
 @dataclass(frozen=True)
 class Missing:
     """One thing that cannot be run yet.
@@ -53,7 +49,6 @@ class Missing:
 
 
 MISSING: Final = (
-    Missing("dns", _true),
     Missing("streams"),
     Missing("steps.[].change.links"),
     Missing("steps.[].until.conntrack"),
@@ -65,11 +60,6 @@ MISSING: Final = (
         missing
         for probe in ("probes.[]", "steps.[].probes.[]")
         for missing in (
-            Missing(
-                f"{probe}.to.via",
-                {"dnsName"},
-                "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
-            ),
             Missing(f"{probe}.send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
             Missing(f"{probe}.send.every"),
         )

@@ -49,7 +49,8 @@ class Memory:
             table = Conntrack(self._netns_by_name[node])
             try:
                 for entry in table.entries(Family.of(errand.destination), errand.protocol.number):
-                    yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
+                    if entry.reply_source[0] not in errand.hidden:
+                        yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
             finally:
                 table.close()
 

@@ -68,8 +68,8 @@ class Responders:
         self._loop: asyncio.AbstractEventLoop | None = None
         for namespace in plan.namespaces:
             for listener in namespace.listeners:
-                if listener.protocol is Protocol.SCTP and not has_sctp():
-                    continue  # ``associations`` answers for it
+                if listener.serves_names or (listener.protocol is Protocol.SCTP and not has_sctp()):
+                    continue  # a name server answers there, which is told our words; or ``associations`` do
                 try:
                     for address in _listening_on(namespace, listener):
                         self._listen(netns_by_name[namespace.name], listener, address)

@@ -17,6 +17,7 @@ from lab.verdict.case import Case, open_case
 from lab.verdict.causes import cause
 from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.model import Judgement, ProbeVerdict, Verdict
+from lab.verdict.naming import address_of
 from lab.verdict.way import brief, deeds, way
 from lab.verdict.words import amount, endpoint
 
@@ -100,6 +101,11 @@ def _head(verdict: ProbeVerdict, main: Verdict, case: Case) -> Iterator[str]:
     errand = case.errand
     sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
     way = f"{errand.sender.name} ({errand.sender.address}) to {_target(verdict.probe.target)}"
+    question = errand.question
+    if question is not None and address_of(question, case.evidence.lookups) is None:
+        asked = f"asking {errand.destination} for {question.names[0]}"
+        yield from wrapped(f"{way}, {asked}: nothing dialled", _INDENT)
+        return
     yield from wrapped(f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}", _INDENT)
 
 

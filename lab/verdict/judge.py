@@ -37,7 +37,8 @@ from lab.verdict.beside import judge_conntrack, judge_http
 from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow, counted_ends
-from lab.verdict.model import ProbeVerdict, Verdict
+from lab.verdict.model import ProbeVerdict, Verdict, expectations
+from lab.verdict.naming import address_of, judge_name, undialled
 from lab.verdict.passing import judge_last_hop, judge_untranslated
 from lab.verdict.replies import judge_reply
 from lab.verdict.rules import Rule, ending, translations
@@ -91,7 +92,12 @@ def judge(probe: Probe, errand: Errand, source: IPAddress | None, evidence: Evid
 
 
 def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
-    expect = case.probe.expect
+    expect, question = case.probe.expect, case.errand.question
+    if question is not None:
+        yield judge_name(case, question)
+        if address_of(question, case.evidence.lookups) is None:
+            yield from (undialled(case, key) for key in expectations(expect))
+            return
     if expect.http is None or "outcome" in expect.positions:
         yield from _about_packets(case, source)
     if expect.http is not None:
