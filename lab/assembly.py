@@ -7,19 +7,33 @@ Must not: touch the kernel, or judge.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lab.cluster.kube_dns import DNS_PORT
 from lab.cluster.objects import EndpointSlice, KubeObject, Service
 from lab.course import Cluster, begin
 from lab.errors import ScenarioError
-from lab.ip import Family, IPAddress
+from lab.ip import Family, IPAddress, Protocol
 from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
-from lab.plan.errand import Errand, Fence
+from lab.plan.errand import Errand, Fence, Question
 from lab.plan.errands import resolve
 from lab.plan.model import Plan
 from lab.plan.naming import resolv_confs
+from lab.plan.ports import UnresolvableError
+from lab.plan.questions import Questions
 from lab.plan.sharing import refuse_neighbours
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
-from lab.scenario.model import AddressTarget, NodeDevice, Preserved, Probe, Scenario, Source
+from lab.scenario.model import (
+    AddressTarget,
+    Expect,
+    NodeDevice,
+    Outcome,
+    Position,
+    Preserved,
+    Probe,
+    Scenario,
+    Send,
+    Source,
+)
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
 
@@ -77,16 +91,49 @@ class Assembly:
             raise ScenarioError(problems)
         return replace(errand, question=asking.question), source
 
-    def with_probe(self, probe: Probe) -> "Assembly":
-        """The same with one more probe, unless it is one of them already.
+    def asking(self, place: str, name: str, steps: int = 0) -> tuple[Errand, Question]:
+        """How a program in a place asks for a name, once so many steps are made.
+
+        Returns:
+            The errand to the name server, which says from where, and the question, which says what for.
+
+        Raises:
+            ScenarioError: there is no such place, or nobody to ask.
+        """
+        scenario, cluster = self.scenario, self.course[steps]
+        home = next((each.namespace for each in scenario.pods if place in each.pod_names), None)
+        try:
+            question = Questions(self.plan, cluster.services, scenario.network.families).about_name(name, home)
+        except UnresolvableError as error:
+            raise ScenarioError([f"{scenario.file}: {place} asks for {name}: {error}"]) from None
+        at = Position(scenario.file, 1, 1)
+        asking = Probe(
+            name=f"{place} asks for {name}",
+            source=Source(name=place),
+            target=AddressTarget(address=question.resolvers[0], port=DNS_PORT),
+            send=Send(protocol=Protocol.UDP),
+            expect=Expect(outcome=Outcome.DELIVERED, position=at),
+            position=at,
+        )
+        (errand,) = resolve(replace(scenario, probes=(asking,)), self.plan, cluster.services, gone=cluster.gone)
+        return errand, question
+
+    def with_probe(self, probe: Probe, steps: int = 0) -> "Assembly":
+        """The same with one more probe, which is sent once so many steps are made, unless it is one of them already.
 
         Raises:
             ScenarioError: the probe names what is not there.
         """
-        if probe in self.scenario.probes:
+        scenario = self.scenario
+        if probe in scenario.all_probes:
             return self
-        more = replace(self.scenario, probes=(*self.scenario.probes, probe))
-        if more.has_names and not self.scenario.has_names:
+        if steps:
+            stepped = list(scenario.steps)
+            stepped[steps - 1] = replace(stepped[steps - 1], probes=(*stepped[steps - 1].probes, probe))
+            more = replace(scenario, steps=tuple(stepped))
+        else:
+            more = replace(scenario, probes=(*scenario.probes, probe))
+        if more.has_names and not scenario.has_names:
             what = "the lab has no name server; let its scenario say dns: true"
             raise ScenarioError([f"{probe.position}: to.via: {what}"])
         return assemble(more)

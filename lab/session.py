@@ -181,7 +181,7 @@ class OpenLab:
         Raises:
             ScenarioError: it names what is not there.
         """
-        self._assembly = self._assembly.with_probe(probe)
+        self._assembly = self._assembly.with_probe(probe, self._made)
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> Spoken:
         """Hold a dialogue by crafted TCP segments.
@@ -241,6 +241,44 @@ class OpenLab:
         """
         errand, _, _ = self._resolved(probe)
         return replace(errand, flows=1, manner=Manner.PACKET, http=False), self._trace(errand)
+
+    def resolve(self, place: str, name: str) -> tuple[Lookup, ...]:
+        """What a program in a pod or node asks for a name, until it has an address.
+
+        Raises:
+            ScenarioError: there is no such place, or nobody to ask.
+        """
+        errand, question = self._assembly.asking(place, name, self._made)
+        return tuple(questions(errand, question, self.look_up))
+
+    def query(
+        self,
+        place: str,
+        name: str,
+        kind: str,
+        server: IPAddress | None = None,
+        *,
+        port: int | None = None,
+        by_tcp: bool = False,
+        size: int = 1232,
+    ) -> Lookup:
+        """Ask one question from a pod or node; of ``server``, or by way of the Service kube-dns.
+
+        Raises:
+            ScenarioError: there is no such place, or nobody to ask.
+        """
+        asking, _ = self._assembly.asking(place, name, self._made)
+        sender = asking.sender
+        query = Query(
+            name=name,
+            kind=kind,
+            server=server or asking.destination,
+            source=sender.address if server is None or server.version == sender.address.version else None,
+            port=port,
+            by_tcp=by_tcp,
+            size=size,
+        )
+        return self.look_up(sender.namespace, query)
 
     def look_up(self, place: str, query: Query) -> Lookup:
         """Ask one question about a name from inside a namespace of the lab."""

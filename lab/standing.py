@@ -40,10 +40,9 @@ from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
-from lab.traffic.answer import Voice
-from lab.traffic.identity import WORDS
 from lab.traffic.meters import Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
+from lab.traffic.responder import Names
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.segments import Spoken
@@ -106,8 +105,7 @@ class Lab:
             health_checks = await _follow_health(wiring, store, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            await _serve_names(request.plan, wiring, store, stack)
-            runner = await _open_runner(request, wire, places, stack)
+            runner = await _open_runner(request, wire, places, store, stack)
             stages.append(_Mark("open responders", time.monotonic()))
             return cls(
                 number,
@@ -211,15 +209,19 @@ def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str
     return {name: IptablesTool(launcher, namespaces[name], f"{wire.number}/{name}", variant) for name in nodes}
 
 
-async def _open_runner(request: Build, wire: Wire, places: Mapping[str, Place], stack: AsyncExitStack) -> Runner:
-    """The traffic of the lab, with a meter for the rules of each node and family."""
+async def _open_runner(
+    request: Build, wire: Wire, places: Mapping[str, Place], store: Store, stack: AsyncExitStack
+) -> Runner:
+    """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
     namespaces = wire.wiring.namespaces
     meters = {
         (name, family): _meter(request.engine.name, place, family)
         for name, place in places.items()
         for family in request.engine.families
     }
-    runner = Runner(namespaces, request.plan, meters, request.seed, served=_served(request), watch=wire.watch)
+    names = _names(request.plan, store)
+    served = _served(request)
+    runner = Runner(namespaces, request.plan, meters, request.seed, served=served, watch=wire.watch, names=names)
     stack.callback(runner.close)
     await runner.open()
     return runner
@@ -260,16 +262,13 @@ async def _run_engines(request: Build, places: Mapping[str, Place], store: Store
     return fleet
 
 
-async def _serve_names(plan: Plan, wiring: Wiring, store: Store, stack: AsyncExitStack) -> None:
-    """Let every name server of the plan answer; most labs have none, and load nothing of DNS."""
+def _names(plan: Plan, store: Store) -> Names | None:
+    """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
     if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
-        return
-    from lab.control.nameserver import Aside  # noqa: PLC0415
+        return None
     from lab.control.naming import NameService  # noqa: PLC0415
 
-    service = NameService(store, hidden=NAMESPACE)
-    stack.push_async_callback(service.close)
-    await service.open(wiring.namespaces, plan, lambda name: Aside(WORDS, Voice(name).answer))
+    return NameService(store, hidden=NAMESPACE).respond
 
 
 async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:

@@ -89,6 +89,7 @@ class Question:
         headless: whether the name must give pods, and which is known by ``pods``.
         pods: the addresses of pods and hosts by their names.
         wanted: the one address of the answer that is to be dialled; ``None`` for the first.
+        own: the sender's addresses: what a pod says to itself crosses no device, so another's are preferred.
     """
 
     names: tuple[str, ...]
@@ -102,6 +103,7 @@ class Question:
     headless: bool = False
     pods: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
     wanted: IPAddress | None = None
+    own: tuple[IPAddress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ Must not: look at what a probe expects, but for what must be asked or kept for i
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final, TypeVar, assert_never
 
@@ -126,7 +127,9 @@ class _Resolver:
         if not isinstance(target, ServiceTarget) or target.via is not Front.DNS_NAME:
             return None
         service, home = self._service(target), self._namespaces.get(probe.source.name)
-        return self._questions.about(service, target, probe.send.protocol, home, self._everybody())
+        asker = self._pods.get(probe.source.name)
+        question = self._questions.about(service, target, probe.send.protocol, home, self._everybody())
+        return replace(question, own=asker.addresses if asker else ())
 
     def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
         source = probe.source

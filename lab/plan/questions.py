@@ -1,12 +1,12 @@
 """A probe that dials a name asks for it first: what, whom, and what the answer must be.
 
-Owns: ``Questions``.
+Owns: ``Questions``, and which names a resolver tries.
 Must not: look at an answer (``verdict.naming`` does).
 """
 
 from collections.abc import Mapping, Sequence
 
-from lab.cluster.kube_dns import DOMAIN, KUBE_DNS, search_domains
+from lab.cluster.kube_dns import DOMAIN, KUBE_DNS, NDOTS, search_domains
 from lab.cluster.objects import Service, ServiceType
 from lab.ip import Family, IPAddress, Protocol
 from lab.plan.errand import Question
@@ -15,7 +15,7 @@ from lab.plan.naming import name_servers
 from lab.plan.ports import UnresolvableError, service_port
 from lab.scenario.model import ServiceTarget
 
-__all__ = ["Questions"]
+__all__ = ["Questions", "candidates"]
 
 
 class Questions:
@@ -46,8 +46,7 @@ class Questions:
         Raises:
             UnresolvableError: there is nobody to ask, or the Service has no such port.
         """
-        if not self._resolvers:
-            raise UnresolvableError(f"to.via: there is no {KUBE_DNS} with an address, so nobody can be asked")
+        self._refuse_silence()
         port, protocol = _declared_port(service, target, asked)
         wanted = target.address
         families = [family for family in service.ip_families or self._families if family in self._families]
@@ -64,6 +63,40 @@ class Questions:
             pods=everybody if service.headless else {},
             wanted=wanted,
         )
+
+    def about_name(self, name: str, home: str | None) -> Question:
+        """The question that a program asks for any name, for addresses of all families.
+
+        Args:
+            name: absolute where a dot ends it.
+            home: the Kubernetes namespace of the pod that asks; ``None`` for who is no pod.
+
+        Raises:
+            UnresolvableError: there is nobody to ask.
+        """
+        self._refuse_silence()
+        return Question(
+            names=candidates(name, home),
+            families=self._families,
+            resolvers=self._resolvers,
+            servers=self._servers,
+            service="",
+            port=0,
+            protocol=Protocol.TCP,
+        )
+
+    def _refuse_silence(self) -> None:
+        if not self._resolvers:
+            raise UnresolvableError(f"to.via: there is no {KUBE_DNS} with an address, so nobody can be asked")
+
+
+def candidates(name: str, home: str | None) -> tuple[str, ...]:
+    """What a resolver tries for a name, in this order, by the resolv.conf of a pod (resolv.conf(5), ``ndots``)."""
+    whole = name.rstrip(".").lower()
+    if home is None or name.endswith("."):
+        return (whole,)
+    below = tuple(f"{whole}.{domain}" for domain in search_domains(home))
+    return (*below, whole) if whole.count(".") < NDOTS else (whole, *below)
 
 
 def _names(service: Service, home: str | None) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from lab.traffic.memory import Memory
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
-from lab.traffic.responder import Responders
+from lab.traffic.responder import Names, Responders
 from lab.traffic.stacks import Stacks
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
@@ -66,6 +66,7 @@ class Runner:
         seed: int = 0,
         served: Iterable[int] = (),
         watch: Watch | None = None,
+        names: Names | None = None,
     ) -> None:
         """A runner; ``open`` it before the first run.
 
@@ -76,6 +77,7 @@ class Runner:
             seed: orders source ports, and stands in every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: taps that stand already and outlive the runner; without them it opens its own.
+            names: answers for the plan's name servers.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
@@ -86,6 +88,7 @@ class Runner:
         self._identities = IdentityRegistry(nonce_of(seed))
         self._lock = asyncio.Lock()
         self._given = watch
+        self._names = names
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
@@ -103,7 +106,7 @@ class Runner:
         """
         self._watch = self._given or Watch(self._netns_by_name, self._plan)
         try:
-            self._responders = Responders(self._netns_by_name, self._plan)
+            self._responders = Responders(self._netns_by_name, self._plan, self._names)
         except InternalError:
             self.close()
             raise

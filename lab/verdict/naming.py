@@ -25,11 +25,15 @@ _KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
 
 
 def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | None:
-    """What a client dials: the first address of the first family that has one, or the one that it wants."""
+    """What a client dials: the first address of the first family that has one, or the one that it wants.
+
+    A pod that is behind the name itself dials another, as long as there is one.
+    """
     found = _found(question, lookups)
     if question.wanted is not None:
         return question.wanted if question.wanted in found else None
-    return next((each for family in question.families for each in found if Family.of(each) is family), None)
+    ordered = [each for family in question.families for each in found if Family.of(each) is family]
+    return next(iter(sorted(ordered, key=lambda address: address in question.own)), None)
 
 
 def questions(errand: Errand, question: Question, ask: Callable[[str, Query], Lookup]) -> Iterator[Lookup]:
