@@ -25,6 +25,7 @@ from lab.plan.topology import draw
 from lab.scenario.model import (
     AddressTarget,
     Expect,
+    Front,
     NodeDevice,
     Outcome,
     Position,
@@ -32,10 +33,13 @@ from lab.scenario.model import (
     Probe,
     Scenario,
     Send,
+    ServiceTarget,
     Source,
 )
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
+
+_FRONTS = ", ".join(front for front in Front if front is not Front.DNS_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +215,8 @@ def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -
     ]
     if not problems and client == server:
         problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two places")
+    if isinstance(there.target, ServiceTarget) and there.target.via is Front.DNS_NAME:
+        problems.append(f"{there.position}: dialogue: a name leads to no address before it is asked for; use {_FRONTS}")
     if not 0 < len(turns) <= MOST_TURNS:
         problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
     if problems:

@@ -100,7 +100,7 @@ class Ask:
 
     place: str
     query: Query
-    seconds: float = 3.0
+    seconds: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)

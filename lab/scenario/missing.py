@@ -50,6 +50,11 @@ class Missing:
 
 MISSING: Final = (
     Missing("streams"),
+    Missing(
+        "streams.*.to.via",
+        {"dnsName"},
+        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
+    ),
     Missing("steps.[].change.links"),
     Missing("steps.[].until.conntrack"),
     Missing("steps.[].until.balancers"),

@@ -149,7 +149,7 @@ def _check_number(subject: Subject, target: ServiceTargetShape, service: Service
     """A name for something outside says nothing of its ports."""
     if not isinstance(target.port, int):
         what = f"Service {service.name} declares no ports"
-        subject.problems.add(place["port"].spot, what, allowed="a number")
+        subject.problems.add(place["port"].spot, what, allowed="needed: the number that is dialled")
 
 
 def _no_front(service: Service, via: Front, subject: Subject) -> str:
