@@ -16,7 +16,15 @@ from lab.plan.errand import Fence
 from lab.plan.model import Plan, Role
 from lab.scenario.model import PodGroup, Scenario
 
-__all__ = ["has_own_server", "home_of_names", "name_servers", "own_addresses", "resolv_confs", "serves_names"]
+__all__ = [
+    "has_own_server",
+    "home_of_names",
+    "name_servers",
+    "own_addresses",
+    "own_devices",
+    "resolv_confs",
+    "serves_names",
+]
 
 
 def has_own_server(scenario: Scenario) -> bool:
@@ -55,12 +63,24 @@ def name_servers(plan: Plan) -> tuple[Fence, ...]:
 
 def own_addresses(plan: Plan) -> tuple[IPAddress, ...]:
     """The addresses of the lab's own name server; none where it has none."""
-    return tuple(each.address for each in name_servers(plan) if each.name == COREDNS)
+    pods = {pod.name for pod in plan.pods}
+    return tuple(each.address for each in name_servers(plan) if each.name == COREDNS and each.name not in pods)
 
 
 def _own(plan: Plan, namespace: str) -> tuple[IPAddress, ...]:
     addresses = (address.interface.ip for address in plan.namespace(namespace).addresses)
     return tuple(address for address in addresses if not address.is_link_local)
+
+
+def own_devices(plan: Plan) -> frozenset[tuple[str, str]]:
+    """The node's end of the link to the lab's own name server, by node and device."""
+    homes = {
+        namespace.name
+        for namespace in plan.namespaces
+        if any(listener.serves_names and listener.name == COREDNS for listener in namespace.listeners)
+        and all(pod.namespace != namespace.name for pod in plan.pods)
+    }
+    return frozenset((link.first.namespace, link.first.device) for link in plan.links if link.second.namespace in homes)
 
 
 def resolv_confs(scenario: Scenario, plan: Plan, services: Iterable[Service]) -> Mapping[str, str]:
