@@ -5,19 +5,20 @@ Must not: touch the kernel, or judge.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lab.cluster.kube_dns import DNS_PORT
 from lab.cluster.objects import EndpointSlice, KubeObject, Service
 from lab.course import Cluster, begin
 from lab.errors import ScenarioError
-from lab.ip import Family, IPAddress, Protocol
+from lab.frozen import dataclass
+from lab.ip import Family, IPAddress, Transport
+from lab.plan.dialled import UnresolvableError
 from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from lab.plan.errand import Errand, Fence, Question
 from lab.plan.errands import resolve
 from lab.plan.model import Plan
 from lab.plan.naming import resolv_confs
-from lab.plan.ports import UnresolvableError
 from lab.plan.questions import Questions
 from lab.plan.sharing import refuse_neighbours
 from lab.plan.sources import snat_source
@@ -115,29 +116,28 @@ class Assembly:
             name=f"{place} asks for {name}",
             source=Source(name=place),
             target=AddressTarget(address=question.resolvers[0], port=DNS_PORT),
-            send=Send(protocol=Protocol.UDP),
+            send=Send(protocol=Transport.UDP),
             expect=Expect(outcome=Outcome.DELIVERED, position=at),
             position=at,
         )
         (errand,) = resolve(replace(scenario, probes=(asking,)), self.plan, cluster.services, gone=cluster.gone)
         return errand, question
 
-    def with_probe(self, probe: Probe, steps: int = 0) -> "Assembly":
-        """The same with one more probe, which is sent once so many steps are made, unless it is one of them already.
+    def with_probe(self, probe: Probe, made: int = 0) -> "Assembly":
+        """The same with one more probe, unless it is one of them already; it is sent after that many steps.
 
         Raises:
             ScenarioError: the probe names what is not there.
         """
-        scenario = self.scenario
-        if probe in scenario.all_probes:
+        if probe in self.scenario.all_probes:
             return self
-        if steps:
-            stepped = list(scenario.steps)
-            stepped[steps - 1] = replace(stepped[steps - 1], probes=(*stepped[steps - 1].probes, probe))
-            more = replace(scenario, steps=tuple(stepped))
+        if made:
+            steps = list(self.scenario.steps)
+            steps[made - 1] = replace(steps[made - 1], probes=(*steps[made - 1].probes, probe))
+            more = replace(self.scenario, steps=tuple(steps))
         else:
-            more = replace(scenario, probes=(*scenario.probes, probe))
-        if more.has_names and not scenario.has_names:
+            more = replace(self.scenario, probes=(*self.scenario.probes, probe))
+        if more.has_names and not self.scenario.has_names:
             what = "the lab has no name server; let its scenario say dns: true"
             raise ScenarioError([f"{probe.position}: to.via: {what}"])
         return assemble(more)

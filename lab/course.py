@@ -9,7 +9,7 @@ slices are derived anew, as their controller does after every change.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from lab.cluster.allocate import allocate_services
@@ -19,6 +19,7 @@ from lab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node,
 from lab.cluster.slices import derive_slices
 from lab.cluster.updates import keep_allocated
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.plan.addresses import AddressPlan, allocate_addresses
 from lab.plan.naming import has_own_server
 from lab.scenario.model import NodeChange, PodChange, Position, Scenario, ServiceChange, SliceChange, Step

@@ -4,7 +4,7 @@ Owns: the request and answer types, all frozen dataclasses that ``codec`` can ca
 Must not: hold behaviour.
 
 Every request is answered by the answer named in its docstring, or by ``Failed``. The lab process speaks first, once it
-is in its sandbox: ``Ready``, or ``Failed`` when it cannot be.
+is in its sandbox: ``Ready``, or ``Failed`` when it cannot be. ``lab.visits`` has what is said of a lab that stays.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,6 @@ __all__ = [
     "Advance",
     "Advanced",
     "Answer",
-    "Ask",
-    "Asked",
     "Build",
     "Built",
     "Close",
@@ -40,6 +38,8 @@ __all__ = [
     "Executed",
     "Failed",
     "Fault",
+    "LookUp",
+    "LookedUp",
     "NodeRecord",
     "Ready",
     "Recall",
@@ -95,8 +95,8 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask about a name from inside a namespace of the plan. Answer: ``Asked``. ``seconds`` bounds the wait."""
+class LookUp:
+    """Ask about a name from inside a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
 
     place: str
     query: Query
@@ -141,7 +141,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Advance | Send | Ask | Converse | Dump | Recall | Execute | Examine | Close
+Request = Build | Advance | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LookedUp:
     """What became of a question."""
 
     lookup: Lookup
@@ -267,4 +267,6 @@ class Failed:
     fault: Fault
 
 
-Answer = Ready | Built | Advanced | Sent | Asked | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+Answer = (
+    Ready | Built | Advanced | Sent | LookedUp | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+)

@@ -5,7 +5,7 @@ Must not: judge, speak to the client, know more than one lab, or make the wire t
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,11 +13,20 @@ from itertools import pairwise
 from typing import Final, Self
 
 from lab.advance import Course
-from lab.cluster.objects import Service
+from lab.cluster.objects import (
+    ClusterEvent,
+    EndpointSlice,
+    KubeObject,
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    ServiceCIDR,
+)
 from lab.cluster.store import Store
 from lab.control.apiserver import API_PORT, ApiServer
 from lab.control.balancers import HealthChecks
-from lab.engines.barrier import NAMESPACE, Barrier, without_barrier
+from lab.engines.barrier import NAMESPACE, Barrier, is_barrier, without_barrier
 from lab.engines.catalogue import make_engine
 from lab.engines.fleet import Fleet
 from lab.engines.ground import Cluster, Place
@@ -32,6 +41,7 @@ from lab.kernel.nft import NftTool
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
 from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.kernel.running import Attached
 from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
@@ -46,11 +56,13 @@ from lab.traffic.responder import Names
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.segments import Spoken
+from lab.visits import Attach
 from lab.wire import Wire
 
 __all__ = ["Lab"]
 
 _SYNC_SECONDS: Final = 60.0
+_KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,6 @@ class Lab:
     _launcher: Launcher
     _detours: Detours
     _health_checks: HealthChecks | None
-    _resolv_confs: Mapping[str, str]
     _stack: AsyncExitStack
 
     @classmethod
@@ -94,6 +105,8 @@ class Lab:
         detours = Detours(wiring)
         async with AsyncExitStack() as stack:
             stack.callback(detours.take, None)
+            for place, text in request.resolv_confs.items():
+                launcher.furnish(f"{wire.number}/{place}", text)
             store = Store()
             tools = _tools(wire, launcher, variant)
             await _masquerade(request.plan, tools)
@@ -119,7 +132,6 @@ class Lab:
                 launcher,
                 detours,
                 health_checks,
-                request.resolv_confs,
                 stack.pop_all(),
             )
 
@@ -149,7 +161,7 @@ class Lab:
         """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
         from lab.control.resolver import ask  # noqa: PLC0415 - DNS messages, for those who have names
 
-        return await ask(self._namespace(place), query, deadline)
+        return await ask(self.netns(place), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
@@ -164,9 +176,12 @@ class Lab:
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel holds them."""
+        return without_barrier(await self._engine(node).dump())
+
+    def _engine(self, node: str) -> Engine:
         if node not in self.fleet.engines:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.fleet.engines)}")
-        return without_barrier(await self.fleet.engines[node].dump())
+        return self.fleet.engines[node]
 
     async def recall(self) -> Recalled:
         """What is left of the last errand: its frames, and every node as it stands now."""
@@ -186,16 +201,39 @@ class Lab:
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
-        netns = self._namespace(place)
+        netns = self.netns(place)
         self.wire.spent = f"somebody ran {argv[0]} in {place}"
-        known_as, resolv_conf = f"{self.wire.number}/{place}", self._resolv_confs.get(place, "")
-        return await self._launcher.run(netns, argv, place=known_as, resolv_conf=resolv_conf, deadline=deadline)
+        return await self._launcher.run(netns, argv, place=f"{self.wire.number}/{netns.name}", deadline=deadline)
 
-    def _namespace(self, place: str) -> NetNs:
-        netns = self.wire.wiring.namespaces.get(place)
-        if netns is None:
+    async def attach(self, request: Attach, standard: Sequence[int]) -> Attached:
+        """Start a command in a node, pod or host on a client's own standard streams."""
+        netns = self.netns(request.place)
+        self.wire.spent = f"somebody ran {request.argv[0]} in {request.place}"
+        return await self._launcher.start_attached(
+            netns,
+            request.argv,
+            place=f"{self.wire.number}/{netns.name}",
+            standard=standard,
+            terminal=request.terminal,
+            directory=request.directory,
+            environment=request.environment,
+        )
+
+    def netns(self, place: str) -> NetNs:
+        """The namespace of a node, pod or host; a pod's may be its node's, or one that it shares."""
+        homes = {pod.name: pod.namespace for pod in self.wire.wiring.plan.pods}
+        found = self.wire.wiring.namespaces.get(homes.get(place, place))
+        if found is None:
             raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wire.wiring.namespaces)}")
-        return netns
+        return found
+
+    def log(self, node: str) -> tuple[str, ...]:
+        """What the engine of a node has said, as far as it is kept."""
+        return self._engine(node).logs()
+
+    def objects(self) -> tuple[KubeObject, ...]:
+        """All that the API server shows, by kind, namespace and name."""
+        return tuple(thing for kind in _KINDS for thing in self.store.list(kind) if not is_barrier(thing))
 
     async def retire(self) -> None:
         """Stop the engines and the responders. The wire stays, as the lab has left it."""

@@ -52,7 +52,7 @@ class ImageSource:
         try:
             with cache.workspace(f"image {self.reference}") as folder:
                 return self._copy(client, folder, cache)
-        except DockerException as error:
+        except (DockerException, OSError) as error:  # the latter is what requests raises when the engine goes away
             cure = "see that its name is right, and that its registry can be reached"
             raise CapabilityError(f"the image {self.reference} ({error})", cure) from error
         finally:
@@ -70,7 +70,7 @@ class ImageSource:
                     if _extract(container, path, folder, candidate):
                         return cache.keep(candidate, f"{path} of image {self.reference}")
         finally:
-            container.remove(force=True)
+            container.remove(force=True, v=True)  # with the volumes that the image asks for
         places = ", ".join(_PLACES)
         raise CapabilityError(
             f"a kube-proxy in image {self.reference}: none of {places} is there", "name another image"

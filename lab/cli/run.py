@@ -27,11 +27,11 @@ from lab.scenario.model import Probe, Scenario
 from lab.session import Session
 from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
 
-__all__ = ["command"]
+__all__ = ["COLOURS", "command"]
 
 SessionMaker = Callable[[EngineChoice, int], Session]
 
-_COLOURS: Final = {
+COLOURS: Final = {
     Judgement.PASS: "green",
     Judgement.FAIL: "red",
     Judgement.INCONCLUSIVE: "yellow",
@@ -116,7 +116,7 @@ def _tell(scenario: Scenario, probes: Sequence[Probe]) -> None:
 
 
 def _paint(word: str, judgement: Judgement) -> str:
-    return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
+    return click.style(word, fg=COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 
 def _choose(scenarios: Iterable[Scenario], names: Sequence[str]) -> Iterable[tuple[Scenario, tuple[Probe, ...]]]:

@@ -22,7 +22,7 @@ from lab.kernel.commands import MARK, Command
 from lab.kernel.launcher_child import ENDED, MESSAGE_LIMIT
 from lab.kernel.netns import NetNs
 from lab.kernel.origins import here
-from lab.kernel.running import Running
+from lab.kernel.running import Attached, Running
 from lab.timing import Deadline
 
 __all__ = ["Completed", "Launcher"]
@@ -51,6 +51,7 @@ class Launcher:
         self._channel = channel
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._number = 0
+        self._resolv_confs: dict[str, str] = {}
         # More at once would fill the channel, or the descriptors that an ordinary user may have in flight (unix(7)).
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.gone: asyncio.Event = asyncio.Event()
@@ -69,12 +70,9 @@ class Launcher:
         stdin: bytes = b"",
         fed: bool = False,
         environment: Mapping[str, str] | None = None,
-        resolv_conf: str = "",
         deadline: Deadline,
     ) -> Completed:
         """Run one command in ``netns`` and wait for its end.
-
-        The first command of a place finds ``resolv_conf`` as its /etc/resolv.conf, and so do all after it.
 
         What is to be ``fed`` gets its standard input by a pipe, and not before its netlink sockets have all the room to
         send that this machine allows.
@@ -88,7 +86,7 @@ class Launcher:
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
-            request = _request(netns, argv, place, environment, fed=fed, resolv_conf=resolv_conf)
+            request = _request(netns, argv, place, environment, fed=fed)
             status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
@@ -134,6 +132,10 @@ class Launcher:
         finally:
             os.close(given)
             os.close(writing)
+        return Running(reading, heard, *self._awaited(number))
+
+    def _awaited(self, number: int) -> tuple["asyncio.Future[int]", Callable[[int], None]]:
+        """The end of a command that was just started, and what sends it signals until then."""
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         ended.add_done_callback(lambda _: self._waiting.pop(number, None))
@@ -142,11 +144,49 @@ class Launcher:
             if not ended.done():
                 self._send({"kill": number, "signal": which}, ())
 
-        return Running(reading, heard, ended, send_signal)
+        return ended, send_signal
+
+    async def start_attached(
+        self,
+        netns: NetNs,
+        argv: Sequence[str],
+        *,
+        place: str,
+        standard: Sequence[int],
+        terminal: bool = False,
+        directory: str = "/",
+        environment: Mapping[str, str] | None = None,
+    ) -> Attached:
+        """Start one command in ``netns`` on somebody else's standard streams.
+
+        Args:
+            netns: the namespace it runs in.
+            argv: the command.
+            place: whose mount and UTS namespaces it runs in.
+            standard: descriptors of its standard input, output and error; they stay the caller's.
+            terminal: they are a terminal, which shall be the command's own: it leads a session there.
+            directory: where it works, if the place has that directory.
+            environment: on top of the launcher's own.
+
+        Raises:
+            InternalError: when the launcher is gone.
+        """
+        made_by = here()
+        request = _request(netns, argv, place, environment, attached=True, terminal=terminal, directory=directory)
+        number = self._numbered(request, made_by)
+        async with self._room:
+            self._send({"run": number, **request}, (netns.fd, *standard))
+        ended, send_signal = self._awaited(number)
+        return Attached(ended, send_signal)
+
+    def furnish(self, place: str, resolv_conf: str) -> None:
+        """Say what the commands of a place are to find as /etc/resolv.conf; to be said before the first of them."""
+        self._resolv_confs[place] = resolv_conf
 
     def forget(self, places: Sequence[str]) -> None:
         """Let go of the mount and UTS namespaces of ``places``."""
         for place in places:
+            self._resolv_confs.pop(place, None)
             self._send({"forget": place}, ())
 
     def close(self) -> None:
@@ -176,9 +216,10 @@ class Launcher:
             self._waiting.pop(number, None)
 
     def _numbered(self, request: dict[str, Any], made_by: str) -> int:
-        """Give a command its number, and the mark by which its children are known."""
+        """Give a command its number, the mark by which its children are known, and its place's resolv.conf."""
         self._number += 1
         words = " ".join(request["argv"])[:_LONGEST_WORDS].partition("\0")[0]
+        request["resolv_conf"] = self._resolv_confs.get(request["place"], "")
         request["environment"][MARK] = str(Command(self._number, request["place"], made_by, words))
         return self._number
 
@@ -218,14 +259,18 @@ def _request(
     environment: Mapping[str, str] | None,
     *,
     fed: bool = False,
-    resolv_conf: str = "",
+    attached: bool = False,
+    terminal: bool = False,
+    directory: str = "/",
 ) -> dict[str, Any]:
     return {
         "argv": list(argv),
         "place": place,
         "hostname": netns.name,
         "fed": fed,
-        "resolv_conf": resolv_conf,
+        "attached": attached,
+        "terminal": terminal,
+        "directory": directory,
         "environment": {**_ENVIRONMENT, **(environment or {})},
     }
 

@@ -5,10 +5,11 @@ Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
-from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.frozen import dataclass
+from lab.ip import Family, IPAddress, IPNetwork, Transport
 from lab.scenario.model import Manner
 
 __all__ = ["MOST_FOLLOWED", "STACK", "Detour", "Errand", "Fence", "Query", "Question", "Receiver", "Sender"]
@@ -98,7 +99,7 @@ class Question:
     servers: tuple[Fence, ...]
     service: str
     port: int
-    protocol: Protocol
+    protocol: Transport
     due: tuple[IPAddress, ...] = ()
     headless: bool = False
     pods: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
@@ -134,7 +135,8 @@ class Query:
 class Errand:
     """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0.
 
-    With a ``question``, what is dialled follows from its answer; until that is there, the errand is to the name server.
+    An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``). With a
+    ``question``, what is dialled follows from its answer; until that is there, the errand is to the name server.
     ``hidden`` are addresses of the lab's own, of which connection tracking is not told.
 
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
@@ -146,7 +148,7 @@ class Errand:
     sender: Sender
     destination: IPAddress
     port: int
-    protocol: Protocol
+    protocol: Transport
     manner: Manner
     flows: int
     payload: int
@@ -159,3 +161,8 @@ class Errand:
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
     question: Question | None = None
     hidden: tuple[IPAddress, ...] = ()
+
+    @property
+    def protocol_number(self) -> int:
+        """What stands in the IP header."""
+        return self.protocol.number(self.destination.version)

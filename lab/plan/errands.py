@@ -4,22 +4,22 @@ Owns: ``resolve``.
 Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from ipaddress import ip_network
 from typing import Final, TypeVar, assert_never
 
 from lab.cluster.kube_dns import DNS_PORT
 from lab.cluster.objects import Service
-from lab.errors import InternalError, ScenarioError
-from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.errors import ScenarioError
+from lab.ip import Family, IPAddress, IPNetwork, Transport
+from lab.plan.dialled import UnresolvableError, front_addresses, listening, service_port
 from lab.plan.errand import STACK, Detour, Errand, Fence, Question, Receiver, Sender
-from lab.plan.model import Listener, Namespace, Plan, PodPlace, Role
+from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
 from lab.plan.naming import own_addresses
-from lab.plan.ports import UnresolvableError, service_port
 from lab.plan.questions import Questions
+from lab.plan.receivers import programs, stacks
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
 from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
@@ -28,14 +28,11 @@ __all__ = ["resolve"]
 
 Place = TypeVar("Place", bound=Namespace | PodPlace)
 
-_Dialled = tuple[IPAddress, int, Protocol]
+_Dialled = tuple[IPAddress, int, Transport]
 
 _ETHERNET_MTU: Final = 1500
+_NO_PORT: Final = 0
 _NO_MAC: Final = "00:00:00:00:00:00"
-_LOOPBACK: Final[Mapping[Family, IPAddress]] = {
-    Family.IPV4: IPv4Address("127.0.0.1"),
-    Family.IPV6: IPv6Address("::1"),
-}
 _OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
 
 
@@ -97,9 +94,9 @@ class _Resolver:
         if question is None:
             destination, port, protocol = self._dialled(probe)
         else:
-            destination, port, protocol = question.resolvers[0], DNS_PORT, Protocol.UDP
+            destination, port, protocol = question.resolvers[0], DNS_PORT, Transport.UDP
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
-            destination = _LOOPBACK[Family.of(destination)]
+            destination = Family.of(destination).loopback
         sender = self._sender(probe, destination)
         return Errand(
             number=number,
@@ -154,7 +151,7 @@ class _Resolver:
     def _stack_sender(self, probe: Probe, name: str, namespace: str, destination: IPAddress) -> Sender:
         source = probe.source
         if source.loopback:
-            address = _LOOPBACK[Family.of(destination)]
+            address = Family.of(destination).loopback
         elif destination.is_loopback:
             address = destination
         else:
@@ -176,13 +173,15 @@ class _Resolver:
                 return self._front(probe, target)
             case PodTarget():
                 pod = _find("to.pod", target.pod, self._pods)
+                if asked is Transport.ICMP:
+                    return _address(pod, self._families[0]), _NO_PORT, asked
                 listeners = self._plan.namespace(pod.namespace).listeners
-                return (_address(pod, self._families[0]), *_listening(pod.name, listeners, target.port, asked))
+                return (_address(pod, self._families[0]), *listening(pod.name, listeners, target.port, asked))
             case HostTarget():
                 host = _find("to.host", target.host, self._hosts)
-                return _address(host, self._families[0]), target.port, asked or Protocol.TCP
+                return _address(host, self._families[0]), target.port or _NO_PORT, asked or Transport.TCP
             case AddressTarget():
-                return target.address, target.port, asked or Protocol.TCP
+                return target.address, target.port or _NO_PORT, asked or Transport.TCP
             case _:
                 assert_never(target)
 
@@ -198,6 +197,8 @@ class _Resolver:
         if target.via is Front.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol
+        if asked is Transport.ICMP:
+            return self._chosen(target, service, front_addresses(service, target.via)), _NO_PORT, asked
         port = service_port(service, target.port, asked)
         number = port.port
         match target.via:
@@ -205,20 +206,14 @@ class _Resolver:
                 node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
                 addresses: tuple[IPAddress, ...] = _addresses(node) if port.node_port else ()
                 number = port.node_port
-            case Front.EXTERNAL_IP:
-                addresses = service.external_ips
-            case Front.LOAD_BALANCER_IP:
-                addresses = tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
-            case Front.CLUSTER_IP:
-                addresses = service.cluster_ips
             case _:
-                raise InternalError(f"probe {probe.name!r}: {target.via} is no front with an address of its own")
-        return self._chosen(target, service, addresses), number, asked or port.protocol
+                addresses = front_addresses(service, target.via)
+        return self._chosen(target, service, addresses), number, asked or Transport(port.protocol)
 
     def _health(self, probe: Probe, target: ServiceTarget, service: Service) -> _Dialled:
         node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
         addresses = _addresses(node) if service.health_check_node_port else ()
-        return self._chosen(target, service, addresses), service.health_check_node_port, Protocol.TCP
+        return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
 
     def _everybody(self) -> dict[str, tuple[IPAddress, ...]]:
         """The addresses of every node, pod and host."""
@@ -248,8 +243,11 @@ class _Resolver:
             if pod.namespace not in self._nodes:
                 address = _address(pod, family)
                 yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
+        if probe.send.protocol is Transport.ICMP:
+            yield from stacks(self._nodes.values(), self._hosts.values(), family)
+            return
         for node in self._nodes.values():
-            yield from _programs(node, family)
+            yield from programs(node, family)
         target = probe.target
         if isinstance(target, ServiceTarget) and target.via is Front.HEALTH_CHECK_NODE_PORT:
             port = self._services[target.namespace, target.service].health_check_node_port
@@ -319,20 +317,6 @@ class _Resolver:
         return next((network for network in self._service_networks if destination in network), None)
 
 
-def _programs(node: Namespace, family: Family) -> Iterator[Receiver]:
-    """The host-network pods and daemons of a node, each by the addresses and ports on which it listens."""
-    own = tuple(each.interface.ip for each in node.addresses if not each.interface.ip.is_link_local)
-    ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
-    for listener in node.listeners:
-        for address in own if listener.address is None else (listener.address,):
-            if Family.of(address) is family:
-                ports[listener.name, address].append(listener.port)
-    for (name, address), numbers in ports.items():
-        yield Receiver(
-            name=name, namespace=node.name, device=STACK, address=address, ports=tuple(dict.fromkeys(numbers))
-        )
-
-
 def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
     return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}
 
@@ -365,21 +349,3 @@ def _addresses(place: Namespace | PodPlace) -> tuple[IPAddress, ...]:
         return place.addresses
     own = (address.interface.ip for address in place.addresses if address.device == UPLINK)
     return tuple(address for address in own if not address.is_link_local)
-
-
-def _listening(
-    pod: str, listeners: Sequence[Listener], wanted: int | None, asked: Protocol | None
-) -> tuple[int, Protocol]:
-    """The pod's port. One that it does not listen on may be dialled: to be refused is an outcome too."""
-    own = dict.fromkeys((listener.protocol, listener.port) for listener in listeners if listener.name == pod)
-    fitting = [
-        (protocol, port)
-        for protocol, port in own
-        if wanted in (None, port) and asked in (None, protocol)
-    ]  # fmt: skip
-    if wanted is not None:
-        return wanted, asked or (fitting[0][0] if fitting else Protocol.TCP)
-    if len(fitting) != 1:
-        known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
-        raise UnresolvableError(f"to.port: say which port of {pod}; it listens on: {known}")
-    return fitting[0][1], fitting[0][0]

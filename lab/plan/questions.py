@@ -7,12 +7,12 @@ Must not: look at an answer (``verdict.naming`` does).
 from collections.abc import Mapping, Sequence
 
 from lab.cluster.kube_dns import DOMAIN, KUBE_DNS, NDOTS, search_domains
-from lab.cluster.objects import Service, ServiceType
-from lab.ip import Family, IPAddress, Protocol
+from lab.cluster.objects import Service
+from lab.ip import Family, IPAddress, Transport
+from lab.plan.dialled import UnresolvableError, service_port
 from lab.plan.errand import Question
 from lab.plan.model import Plan
 from lab.plan.naming import name_servers
-from lab.plan.ports import UnresolvableError, service_port
 from lab.scenario.model import ServiceTarget
 
 __all__ = ["Questions", "candidates"]
@@ -30,7 +30,7 @@ class Questions:
         self,
         service: Service,
         target: ServiceTarget,
-        asked: Protocol | None,
+        asked: Transport | None,
         home: str | None,
         everybody: Mapping[str, tuple[IPAddress, ...]],
     ) -> Question:
@@ -82,7 +82,7 @@ class Questions:
             servers=self._servers,
             service="",
             port=0,
-            protocol=Protocol.TCP,
+            protocol=Transport.TCP,
         )
 
     def _refuse_silence(self) -> None:
@@ -107,9 +107,11 @@ def _names(service: Service, home: str | None) -> tuple[str, ...]:
     return tuple(f"{short}.{domain}" for domain in search_domains(home))
 
 
-def _declared_port(service: Service, target: ServiceTarget, asked: Protocol | None) -> tuple[int, Protocol]:
-    """What a client of a name dials: an address tells it no target port. An ExternalName declares no ports."""
-    if service.type is ServiceType.EXTERNAL_NAME and isinstance(target.port, int):
-        return target.port, asked or Protocol.TCP
+def _declared_port(service: Service, target: ServiceTarget, asked: Transport | None) -> tuple[int, Transport]:
+    """What a client of a name dials: an address tells it no target port. An ExternalName need not declare any."""
+    if asked is Transport.ICMP:
+        return 0, asked
+    if not service.ports and isinstance(target.port, int):
+        return target.port, asked or Transport.TCP
     port = service_port(service, target.port, asked)
-    return port.port, asked or port.protocol
+    return port.port, asked or Transport(port.protocol)

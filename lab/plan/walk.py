@@ -5,8 +5,8 @@ Must not: know rules: what an engine translates on the way, no plan can tell.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
 

@@ -6,6 +6,7 @@ Must not: judge (``lab.verdict`` does).
 
 from lab.scenario.conntrack import check_conntrack
 from lab.scenario.document import Place
+from lab.scenario.echo import check_echo_expect, is_echo
 from lab.scenario.inventory import Inventory
 from lab.scenario.model import Front, Outcome, Spread
 from lab.scenario.problems import Problems, listed
@@ -30,6 +31,8 @@ def check_expectations(subject: Subject) -> None:
 def _check(subject: Subject, expect: ExpectShape, place: Place) -> None:
     inventory, problems = subject.inventory, subject.problems
     _check_outcome(expect, place, problems)
+    if is_echo(subject):
+        check_echo_expect(expect, place, problems)
     _check_http(subject, expect, place)
     check_source(expect.source, place["source"], inventory, problems)
     if expect.at is not None:

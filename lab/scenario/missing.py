@@ -61,14 +61,7 @@ MISSING: Final = (
     Missing("steps.[].until.backends"),
     Missing("steps.[].expect", allowed="allowed: probes, each with its own expect"),
     Missing("steps.[].except", allowed="allowed: the except of a probe"),
-    *(
-        missing
-        for probe in ("probes.[]", "steps.[].probes.[]")
-        for missing in (
-            Missing(f"{probe}.send.protocol", {"ICMP"}, "allowed: TCP, UDP, SCTP"),
-            Missing(f"{probe}.send.every"),
-        )
-    ),
+    *(missing for probe in ("probes.[]", "steps.[].probes.[]") for missing in (Missing(f"{probe}.send.every"),)),
 )
 
 

@@ -11,6 +11,7 @@ from lab.cluster.objects import Service, ServiceType
 from lab.ip import IPAddress
 from lab.scenario.agreement import check_agreement
 from lab.scenario.document import Place
+from lab.scenario.echo import check_echo, is_echo
 from lab.scenario.expectations import check_expectations
 from lab.scenario.model import Front
 from lab.scenario.parts import ProbeParts
@@ -19,7 +20,6 @@ from lab.scenario.references import choose_port, service_id, transport_of
 from lab.scenario.schema.probe import (
     HostTargetShape,
     PodTargetShape,
-    Sent,
     ServiceTargetShape,
 )
 from lab.scenario.subject import Subject
@@ -56,6 +56,7 @@ def check_flow(subject: Subject) -> None:
     """Note why a probe or stream cannot be sent: who sends, and what is dialled."""
     _check_sender(subject)
     _check_target(subject)
+    check_echo(subject)
 
 
 def _check_sender(subject: Subject) -> None:
@@ -111,16 +112,22 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
     if reason := _no_front(service, target.via, subject):
         problems.add(place["via"].spot, f"Service {'/'.join(wanted)} {reason}")
         return
-    if target.via is Front.HEALTH_CHECK_NODE_PORT:
-        return
+    if target.via is not Front.HEALTH_CHECK_NODE_PORT:
+        _check_front(subject, target, service, place)
+
+
+def _check_front(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
+    """What is dialled of a front that the Service has."""
     if target.via is Front.DNS_NAME:
         _check_asker(subject, place)
-        if service.type is ServiceType.EXTERNAL_NAME and not service.ports:
-            _check_number(subject, target, service, place)
-            return
     if target.address is not None:
         _check_address(subject, target.address, target.via, service, place["address"])
-    _check_service_port(subject, target, service, place)
+    if is_echo(subject):
+        return
+    if target.via is Front.DNS_NAME and not service.ports:
+        _check_number(subject, target, service, place)
+    else:
+        _check_service_port(subject, target, service, place)
 
 
 def _check_node(subject: Subject, target: ServiceTargetShape, place: Place) -> None:
@@ -222,7 +229,7 @@ def _check_pod(subject: Subject, target: PodTargetShape, place: Place) -> None:
     pod, send = subject.parts.pods[inventory.pods[target.pod]], subject.probe.send
     if pod is None or send is None:
         return
-    if send.protocol is Sent.ICMP:
+    if is_echo(subject):
         return
     ports, protocol = pod.ports, transport_of(send.protocol)
     spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in ports]

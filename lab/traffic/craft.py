@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.plan.errand import Errand, Sender
 from lab.traffic.chunks import init
 from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
@@ -32,6 +32,7 @@ _SEQUENCE_AT: Final = 4
 _TCP_CHECKSUM_AT: Final = 16
 _UDP_CHECKSUM_AT: Final = 6
 _ICMP_CHECKSUM_AT: Final = 2
+_IDENTIFIER_AT: Final = 4
 _PAYLOAD_AT: Final = 8  # behind a header of UDP or ICMP
 _NUMBER_AT: Final = _PAYLOAD_AT + TOKEN_BYTES - 8
 
@@ -53,28 +54,31 @@ def filling(size: int) -> bytes:
 
 
 def first_packets(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
-    """The first packet of each flow as an Ethernet frame: a TCP SYN, an SCTP INIT, or a UDP datagram with its token.
+    """The first packet of each flow as an Ethernet frame.
+
+    That is a TCP SYN, an SCTP INIT, a UDP datagram with its token, or an ICMP echo request with its token.
 
     Args:
-        errand: its ``payload`` is added to UDP datagrams; a SYN carries none.
+        errand: its ``payload`` is added to datagrams and echo requests; a SYN carries none.
         identity: gives each flow its initial sequence number or its token.
-        ports: one source port per flow, in the order of the flows.
+        ports: one source port per flow, in the order of the flows; of an echo request, the identifier.
     """
     match errand.protocol:
-        case Protocol.TCP:
+        case Transport.TCP:
             return _syns(errand, identity, ports)
-        case Protocol.UDP:
+        case Transport.UDP:
             return _datagrams(errand, identity, ports)
-        case Protocol.SCTP:
+        case Transport.SCTP:
             return _inits(errand, identity, ports)
+        case Transport.ICMP:
+            return _echoes(errand, identity, ports)
 
 
 def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
     """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token that stands beside it."""
     version = sender.address.version
     nowhere = type(sender.address)(0)
-    request = _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
-    frame = bytes(_network_header(sender, nowhere) / request / bytes(TOKEN_BYTES))
+    frame = bytes(_network_header(sender, nowhere) / _echo_request(version) / bytes(TOKEN_BYTES))
     transport = _ETHERNET_BYTES + _IP_BYTES[version]
     checksum_at, token_at = transport + _ICMP_CHECKSUM_AT, transport + _PAYLOAD_AT
     template = _Template.of(frame, checksum_at if version == 6 else _IPV4_CHECKSUM_AT)
@@ -112,12 +116,27 @@ def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iter
         yield template.changed(((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
 
 
+def _echoes(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+    version = errand.destination.version
+    payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
+    frame = bytes(_network_header(errand.sender, errand.destination) / _echo_request(version) / payload)
+    at = _ETHERNET_BYTES + _IP_BYTES[version]
+    template = _Template.of(frame, at + _ICMP_CHECKSUM_AT)
+    for flow, port in enumerate(ports):
+        yield template.changed(((at + _IDENTIFIER_AT, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
+
+
+def _echo_request(version: int) -> Any:
+    """An ICMP echo request (RFC 792, RFC 4443) whose identifier is zero."""
+    return _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
+
+
 def _inits(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
     sender = errand.sender
     macs = (packed(sender.mac), packed(sender.next_hop_mac))
     for flow, port in enumerate(ports):
         packet = init(port, errand.port, identity.sequence(flow))
-        yield enveloped(macs, (sender.address, errand.destination), Protocol.SCTP.number, packet)
+        yield enveloped(macs, (sender.address, errand.destination), errand.protocol_number, packet)
 
 
 def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], protocol: int, packet: bytes) -> bytes:

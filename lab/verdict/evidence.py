@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 
 __all__ = [
     "Capture",
@@ -56,6 +56,8 @@ class Observation:
 
     For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is
     ``(type, code)``; the flow is known from the packet the error quotes. ``place`` names the node, pod or host.
+    Of an echo request and its reply the port of who asked is the identifier, as in connection tracking; that of who
+    answers is 0.
     """
 
     flow: int
@@ -63,7 +65,7 @@ class Observation:
     device: str
     direction: Direction
     packet: Packet
-    protocol: Protocol
+    protocol: Transport
     source: IPAddress
     source_port: int
     destination: IPAddress

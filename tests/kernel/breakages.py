@@ -110,6 +110,13 @@ BREAKAGES = [
         },
     ),
     Breakage(
+        "rules that ask for an address alone",
+        SCOPE,
+        "to_address",
+        "lambda protocol, address, port: f'-d {address}'",
+        {"icmp/echo-requests": {"so is the cluster IP of one without endpoints"}},
+    ),
+    Breakage(
         "no external IPs",
         FRONTS,
         "external_ip",

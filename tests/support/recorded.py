@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from ipaddress import ip_address
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.plan.errand import Errand, Fence, Receiver, Sender
 from lab.scenario.model import (
     Expect,
@@ -49,7 +49,7 @@ class World:
     pods: tuple[str, ...] = ("echo-1", "echo-2", "echo-3")
     flows: int = 1
     manner: Manner = Manner.PACKET
-    protocol: Protocol = Protocol.TCP
+    protocol: Transport = Transport.TCP
     ipv6: bool = False
     outcome: Outcome = Outcome.DELIVERED
     backends: tuple[str, ...] | None = None

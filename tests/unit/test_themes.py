@@ -65,6 +65,7 @@ THEMES = {
     "hints by node": "topology/prefer-same-node",
     "host-network endpoints": "clusterip/host-network-endpoints",
     "SCTP": "sctp/associations",
+    "echo requests (47156)": "icmp/echo-requests",
     "fragments": "fragments/datagrams-above-the-mtu",
     "each family alone": "families/each-alone",
     "segment out of its window (74839)": "bugs/74839-segment-out-of-window",

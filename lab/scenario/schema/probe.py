@@ -5,11 +5,11 @@ Must not: look up names (``lab.scenario.probes`` does).
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
+from lab.ip import Transport
 from lab.scenario.model import MOST_FLOWS, Front, Manner
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, ScenarioShape, refused, word_of
@@ -25,7 +25,6 @@ __all__ = [
     "ProbeShape",
     "SendShape",
     "Sender",
-    "Sent",
     "ServiceTargetShape",
     "SourceShape",
     "TargetShape",
@@ -115,14 +114,18 @@ class HostTargetShape(ScenarioShape):
     """An outside host's own address."""
 
     host: str = Field(description="The outside host.", examples=["outside"])
-    port: PortNumber = Field(description="The port.", examples=[53])
+    port: PortNumber | None = Field(
+        default=None, description="The port. Required, but for an echo request.", examples=[53]
+    )
 
 
 class AddressTargetShape(ScenarioShape):
     """Any address."""
 
     address: Address = Field(description="The address that is dialled.", examples=["203.0.113.10"])
-    port: PortNumber = Field(description="The port.", examples=[80])
+    port: PortNumber | None = Field(
+        default=None, description="The port. Required, but for an echo request.", examples=[80]
+    )
 
 
 _TARGETS = ("service", "pod", "host", "address")
@@ -161,27 +164,20 @@ TargetShape = Annotated[
 ]
 
 
-class Sent(StrEnum):
-    """What a probe may send: a transport protocol, or echo requests."""
-
-    TCP = "TCP"
-    UDP = "UDP"
-    SCTP = "SCTP"
-    ICMP = "ICMP"
-
-
 class SendShape(ScenarioShape):
     """What is sent."""
 
-    protocol: Annotated[Sent, BeforeValidator(word_of(Sent))] | None = Field(
+    protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
         default=None,
-        description="The transport protocol; without it, that of the port that is dialled. ICMP sends echo requests.",
+        description="The transport protocol; without it, that of the port that is dialled. ICMP (ICMPv6, where the "
+        "address is of IPv6) sends echo requests, which have no port and are single packets.",
         examples=["UDP"],
     )
     manner: Annotated[Manner, BeforeValidator(word_of(Manner))] = Field(
         default=Manner.CONNECT,
         alias="as",
-        description="connect uses the kernel's sockets, with data both ways; packet sends one crafted packet a flow.",
+        description="connect uses the kernel's sockets, with data both ways; packet sends one crafted packet a flow. "
+        "ICMP is always sent by packet.",
     )
     flows: Annotated[int, Between(1, MOST_FLOWS, "each flow has a source port of its own")] = Field(
         default=1, description="How many flows, each with its own 5-tuple."

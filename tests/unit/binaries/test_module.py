@@ -1,0 +1,125 @@
+"""kube-proxy from Go modules, by the machine's Go, from a module proxy that the test serves: it has a small kubernetes.
+
+Its go.mod replaces a staging module by a folder beside it, as upstream's does, so that it builds only where that is
+replaced anew.
+"""
+
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from site_of_pages import Site, served
+
+from lab.binaries.cache import Cache
+from lab.binaries.module import ModuleSource
+from lab.errors import CapabilityError
+
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
+
+BASE = {
+    "cli/cli.go": "package cli\n\nfunc Run(command func()) int { command(); return 0 }\n",
+    "logs/json/register/register.go": "package register\n",
+    "metrics/prometheus/clientgo/clientgo.go": "package clientgo\n",
+    "metrics/prometheus/version/version.go": "package version\n",
+    "version/base.go": 'package version\n\nvar gitVersion, gitMajor, gitMinor = "none", "", ""\n\n'
+    "func String() string { return gitVersion }\n\nfunc Minor() string { return gitMajor + gitMinor }\n",
+}
+APP = """\
+package app
+
+import (
+	"fmt"
+
+	"k8s.io/component-base/version"
+)
+
+func NewProxyCommand() func() {
+	return func() { fmt.Println("Kubernetes", version.String(), version.Minor()) }
+}
+"""
+KUBERNETES_MOD = """\
+module k8s.io/kubernetes
+go 1.21
+require k8s.io/component-base v0.0.0
+replace k8s.io/component-base => ./staging/src/k8s.io/component-base
+"""
+
+
+def module(path: str, version: str, go_mod: str, files: Mapping[str, str]) -> dict[str, bytes]:
+    """What a proxy answers for one version of a module (https://go.dev/ref/mod#goproxy-protocol)."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in {"go.mod": go_mod, **files}.items():
+            archive.writestr(f"{path}@{version}/{name}", text)
+    info = json.dumps({"Version": version, "Time": "2026-07-14T00:00:00Z"}).encode()
+    kinds = {"info": info, "mod": go_mod.encode(), "zip": packed.getvalue()}
+    return {f"/{path}/@v/{version}.{kind}": content for kind, content in kinds.items()}
+
+
+PAGES = {
+    "/k8s.io/kubernetes/@v/list": b"v1.36.3\nv1.36.0-rc.1\nv1.35.10\nv1.35.9\n",
+    **module("k8s.io/kubernetes", "v1.36.3", KUBERNETES_MOD, {"cmd/kube-proxy/app/server.go": APP}),
+    **module("k8s.io/component-base", "v0.36.3", "module k8s.io/component-base\ngo 1.21\n", BASE),
+}
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
+    with served(PAGES) as site:
+        settings = {"GOPROXY": site.address, "GOSUMDB": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": ""}
+        for name, value in {**settings, "GOMODCACHE": str(tmp_path / "modules")}.items():
+            monkeypatch.setenv(name, value)
+        yield site
+
+
+@needs_go
+@pytest.mark.usefixtures("proxy")
+def test_releases_are_offered_and_nothing_else() -> None:
+    assert ModuleSource().versions() == ["v1.35.9", "v1.35.10", "v1.36.3"]
+
+
+@needs_go
+def test_a_version_is_built_with_the_staging_modules_that_were_published_with_it(proxy: Site, tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    binary = ModuleSource().obtain("v1.36.3", cache)
+    assert (binary.version, binary.origin) == ("v1.36.3", "built from k8s.io/kubernetes@v1.36.3")
+    assert binary == cache.binaries()[0]
+    assert "/k8s.io/component-base/@v/v0.36.3.zip" in proxy.asked
+    proxy.asked.clear()
+    assert ModuleSource().obtain("v1.36.3", cache) == binary  # as for somebody who waited while it was built
+    assert proxy.asked == []
+
+
+@needs_go
+def test_what_does_not_build_is_told_in_the_words_of_go(proxy: Site, tmp_path: Path) -> None:
+    broken = {"cmd/kube-proxy/app/server.go": APP.replace("fmt.Println", "fmt.Print1n")}
+    proxy.pages.update(module("k8s.io/kubernetes", "v1.36.3", KUBERNETES_MOD, broken))
+    with pytest.raises(CapabilityError, match=r"'go build -mod=mod' without an error; it says:\n(.*\n)*.*fmt\.Print1n"):
+        ModuleSource().obtain("v1.36.3", Cache(tmp_path / "cache"))
+    assert Cache(tmp_path / "cache").binaries() == []
+
+
+@needs_go
+def test_what_breaks_off_is_not_built(proxy: Site, tmp_path: Path) -> None:
+    proxy.torn.add("/k8s.io/kubernetes/@v/v1.36.3.zip")
+    with pytest.raises(CapabilityError, match="'go mod download' without an error"):
+        ModuleSource().obtain("v1.36.3", Cache(tmp_path / "cache"))
+
+
+@needs_go
+def test_a_proxy_that_has_none_or_is_not_there(proxy: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="404"):
+        ModuleSource().obtain("v1.34.1", Cache(tmp_path / "cache"))
+    monkeypatch.setenv("GOPROXY", "http://127.0.0.1:9")
+    with pytest.raises(CapabilityError, match="refused"):
+        ModuleSource().versions()
+
+
+def test_a_machine_without_go() -> None:
+    with pytest.raises(CapabilityError, match="Go, by which kube-proxy is built") as caught:
+        ModuleSource("/no/such/go").versions()
+    assert caught.value.cure == "install Go (https://go.dev/dl)"
