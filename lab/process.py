@@ -218,6 +218,9 @@ class _Desk:
         self._labs += 1
         if wire is None:
             wire = Wire.build(self._labs, request.plan, purpose, self._launcher)
+        for namespace in request.plan.namespaces:
+            place = f"{wire.number}/{namespace.name}"
+            self._launcher.furnish(place, request.resolv_confs.get(namespace.name, ""))
         laid = Stage("make as new" if reused else "wire", time.monotonic() - began)
         try:
             lab = await Lab.build(self._labs, request, self._launcher, variant, wire, laid)

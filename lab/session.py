@@ -22,6 +22,7 @@ from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
 from lab.ip import IPAddress
 from lab.line import Line, Visit
+from lab.lookups import Lookups
 from lab.messages import (
     Advance,
     Advanced,
@@ -52,7 +53,7 @@ from lab.timing import Deadline
 from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
-from lab.verdict.naming import address_of, questions
+from lab.verdict.naming import address_of
 from lab.verdict.segments import Spoken
 from lab.visits import Asked, Memory, Remember
 
@@ -262,92 +263,39 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self._trace(errand))
+            return replace(verdict, traced=self._trace(errand)[1])
         except CapabilityError:
             if trace:
                 raise
             return verdict
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
-        """Send one more packet of a probe and follow it through the rules of every node.
-
-        Returns:
-            The errand of that packet, and what was seen of it; ``steps`` are the rules that it met.
+        """The errand of one more packet of a probe, and what was seen of it; ``steps`` are the rules that it met.
 
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
-        errand, _, _ = self._resolved(probe)
-        return replace(errand, flows=1, manner=Manner.PACKET, http=False), self._trace(errand)
+        return self._trace(self.lookups.errand(probe)[0])
 
-    def resolve(self, place: str, name: str) -> tuple[Lookup, ...]:
-        """What a program in a pod or node asks for a name, until it has an address.
+    @property
+    def lookups(self) -> Lookups:
+        """What can be asked about names in the lab as it stands."""
+        return Lookups(self._assembly, self._made, self._look_up)
 
-        Raises:
-            ScenarioError: there is no such place, or nobody to ask.
-        """
-        errand, question = self._assembly.asking(place, name, self._made)
-        return tuple(questions(errand, question, self.look_up))
-
-    def query(
-        self,
-        place: str,
-        name: str,
-        kind: str,
-        server: IPAddress | None = None,
-        *,
-        port: int | None = None,
-        by_tcp: bool = False,
-        size: int = 1232,
-    ) -> Lookup:
-        """Ask one question from a pod or node; of ``server``, or by way of the Service kube-dns.
-
-        Raises:
-            ScenarioError: there is no such place, or nobody to ask.
-        """
-        asking, _ = self._assembly.asking(place, name, self._made)
-        sender = asking.sender
-        query = Query(
-            name=name,
-            kind=kind,
-            server=server or asking.destination,
-            source=sender.address if server is None or server.version == sender.address.version else None,
-            port=port,
-            by_tcp=by_tcp,
-            size=size,
-        )
-        return self.look_up(sender.namespace, query)
-
-    def look_up(self, place: str, query: Query) -> Lookup:
-        """Ask one question about a name from inside a namespace of the lab."""
-        request = LookUp(place, query)
-        return self._ask(request, LookedUp, request.seconds + 10).lookup
+    def _look_up(self, place: str, query: Query) -> Lookup:
+        return self._ask(LookUp(place, query), LookedUp, _PROBE_SECONDS).lookup
 
     def _send(self, probe: Probe) -> tuple[Errand, IPAddress | None, Evidence]:
         """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
-        errand, source, lookups = self._resolved(probe)
-        if lookups and errand.question is not None and address_of(errand.question, lookups) is None:
+        errand, source, lookups = self.lookups.errand(probe)
+        if errand.question is not None and address_of(errand.question, lookups) is None:
             return errand, source, Evidence(sent=0, lookups=lookups)
         evidence = self._ask(Send(errand), Sent, _PROBE_SECONDS).evidence
         return errand, source, replace(evidence, lookups=lookups)
 
-    def _resolved(self, probe: Probe) -> tuple[Errand, IPAddress | None, tuple[Lookup, ...]]:
-        """The errand of a probe and the source that backends must see; with the questions that led to it.
-
-        Where a name leads nowhere the errand is to the name server, as the question was.
-        """
-        errand = self._assembly.errand(probe)
-        if errand.question is None:
-            return errand, self._assembly.expected_source(probe), ()
-        lookups = tuple(questions(errand, errand.question, self.look_up))
-        address = address_of(errand.question, lookups)
-        if address is None:
-            return errand, self._assembly.expected_source(probe), lookups
-        return *self._assembly.answered(probe, address), lookups
-
-    def _trace(self, errand: Errand) -> Evidence:
+    def _trace(self, errand: Errand) -> tuple[Errand, Evidence]:
         single = replace(errand, flows=1, manner=Manner.PACKET, http=False)
-        return self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
+        return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``lab.report.bundle``) for the probe that was judged last."""

@@ -105,8 +105,6 @@ class Lab:
         detours = Detours(wiring)
         async with AsyncExitStack() as stack:
             stack.callback(detours.take, None)
-            for place, text in request.resolv_confs.items():
-                launcher.furnish(f"{wire.number}/{place}", text)
             store = Store()
             tools = _tools(wire, launcher, variant)
             await _masquerade(request.plan, tools)

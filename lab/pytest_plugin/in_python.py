@@ -159,7 +159,7 @@ class Lab:
             pytest.fail.Exception: nobody answers, in the words of the socket; or the lab has no name server.
         """
         with in_its_own_words(""):
-            lookups = self._stands.resolve(place, name)
+            lookups = self._stands.lookups.resolve(place, name)
         failed = next((each for each in lookups if each.error), None)
         if failed is not None:
             pytest.fail(f"{place} asked {failed.server} for {failed.name} {failed.kind}: {failed.error}", pytrace=False)
@@ -194,7 +194,8 @@ class Lab:
         """
         asked = None if server is None else ip_address(str(server))
         with in_its_own_words(""):
-            return self._stands.query(place, name.rstrip("."), kind, asked, port=port, by_tcp=by_tcp, size=size)
+            lookups = self._stands.lookups
+            return lookups.query(place, name.rstrip("."), kind, asked, port=port, by_tcp=by_tcp, size=size)
 
     def step(self) -> None:
         """Make the next step of the scenario, and wait as it says."""

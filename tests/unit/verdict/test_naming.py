@@ -7,7 +7,7 @@ from typing import Any
 from recorded import World
 
 from lab.codec import dumps, loads
-from lab.ip import Family, Protocol
+from lab.ip import Family, Transport
 from lab.plan.errand import Errand, Fence, Query, Question
 from lab.scenario.model import Preserved, Probe
 from lab.verdict.evidence import Evidence, Lookup, NamedRecord
@@ -29,7 +29,7 @@ CLUSTER_IP = Question(
     servers=(Fence(name="coredns", address=SERVER),),
     service="default/echo",
     port=80,
-    protocol=Protocol.TCP,
+    protocol=Transport.TCP,
     due=(WORLD.errand.destination,),
 )
 HEADLESS = replace(CLUSTER_IP, due=(), headless=True, pods=PODS)
