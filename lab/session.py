@@ -102,6 +102,11 @@ class Session:
             self._process = LabProcess(self._door and self._door())
         return self._process
 
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
+
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
@@ -180,6 +185,11 @@ class OpenLab:
         self._given_back = False
         self._made = made
         self._failed: LabError | None = None
+
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
 
     @property
     def scenario(self) -> Scenario:

@@ -88,14 +88,16 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    scenarios = [case for scenario in load_all(files) for case in cases(scenario, mode_of(engine), version_of(engine))]
-    chosen = list(_choose(scenarios, names))
-    if not chosen:
+    written = load_all(files)
+    scenarios = _cases(written, engine, version_of(engine))
+    if not list(_choose(scenarios, names)):
         click.echo(_nothing_chosen(scenarios, names), err=True)
         return ExitCode.NOTHING_SELECTED
+    choice = choice_of(engine, **of_engine)
+    chosen = list(_choose(_cases(written, engine, choice.version), names))
     results = []
     shelf = None if no_bundles else Shelf(bundle_dir)
-    with (make_session or Session)(choice_of(engine, **of_engine), seed) as session:
+    with (make_session or Session)(choice, seed) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
             results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf))
@@ -106,6 +108,10 @@ def command(
             lines = run_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint)
             click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
     return exit_code(results)
+
+
+def _cases(written: Iterable[Scenario], engine: str, version: tuple[int, int]) -> list[Scenario]:
+    return [case for scenario in written for case in cases(scenario, mode_of(engine), version)]
 
 
 def _tell(scenario: Scenario, probes: Sequence[Probe]) -> None:

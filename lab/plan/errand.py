@@ -36,6 +36,12 @@ class Sender:
     next_hop_mac: str
     port: int | None = None
     mtu: int = 1500
+    frame_mac: str = ""
+
+    @property
+    def framed_to(self) -> str:
+        """Whose MAC the frames of flows bear: whoever the author chose, or the next hop. Fences go to the next hop."""
+        return self.frame_mac or self.next_hop_mac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +145,7 @@ class Errand:
     ``question``, what is dialled follows from its answer; until that is there, the errand is to the name server.
     ``hidden`` are addresses of the lab's own, of which connection tracking is not told.
 
+    The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
     it is over; ``addresses`` then says whose is which, by the names of the scenario.
     """
@@ -155,6 +162,7 @@ class Errand:
     receivers: tuple[Receiver, ...]
     fences: tuple[Fence, ...]
     nodes: tuple[str, ...]
+    watched: tuple[str, ...] = ()
     detour: Detour | None = None
     http: bool = False
     tables: bool = False

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
 
-from lab.engines.names import ENGINES, mode_of, version_of
+from lab.engines.names import ENGINES, mode_of
 from lab.errors import ScenarioError
 from lab.pytest_plugin.fixtures import explanation, in_its_own_words, record, warn, why_skipped
 from lab.pytest_plugin.options import engines
@@ -24,6 +24,7 @@ from lab.scenario.model import Position, Scenario
 
 if TYPE_CHECKING:
     from lab.bundles import Shelf
+    from lab.engines.protocol import EngineChoice
     from lab.ip import IPAddress
     from lab.messages import Executed
     from lab.plan.dialogue import Turn
@@ -217,7 +218,7 @@ class Lab:
         entry = {"name": words, **{key: value for key, value in written.items() if value is not None}}
         with in_its_own_words(""):
             whole = parse_with_probes(self._text, self.scenario.file, [entry], Position(file, line, 1))
-        return _case(whole, self._engine, self._case).probes[0]
+        return _case(whole, self._stands.engine, self._case).probes[0]
 
     def _settled(self, verdict: "ProbeVerdict") -> "ProbeVerdict":
         from dataclasses import replace  # noqa: PLC0415
@@ -261,8 +262,8 @@ def lab_factory(
             stack.close()
             with in_its_own_words(""):
                 text, file = _read(scenario, request.path)
-                chosen = _case(_parsed(text, file), lab_engine, case)
-                stands = lab_sessions(lab_engine).open(chosen, text)
+                session, written = lab_sessions(lab_engine), _parsed(text, file)
+                stands = session.open(_case(written, session.engine, case), text)
             stack.enter_context(closing(stands))
             return Lab(stands, text, engine=lab_engine, item=request.node, shelf=lab_shelf, case=case)
 
@@ -299,13 +300,14 @@ def _parsed(text: str, file: str) -> Scenario:
     return parse_scenario(text, file)
 
 
-def _case(scenario: Scenario, engine: str, case: str) -> Scenario:
+def _case(scenario: Scenario, engine: "EngineChoice", case: str) -> Scenario:
     """The one case of a scenario, or that with this id. Raises ``ScenarioError``; skips for want of a mode."""
     from lab.scenario.cases import cases  # noqa: PLC0415
 
-    known = cases(scenario, mode_of(engine), version_of(engine))
+    mode = mode_of(engine.name)
+    known = cases(scenario, mode, engine.version)
     if not known:
-        pytest.skip(f"{scenario.file} has no case for {mode_of(engine)}")
+        pytest.skip(f"{scenario.file} has no case for {mode}")
     fitting = [each for each in known if case in (each.case.id, "")]
     if len(fitting) != 1:
         ids = ", ".join(repr(each.case.id) for each in known)

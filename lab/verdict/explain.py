@@ -100,6 +100,8 @@ def _head(verdict: ProbeVerdict, main: Verdict, case: Case) -> Iterator[str]:
     yield from wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.probe.name}", rest=_INDENT)
     errand = case.errand
     sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
+    if errand.sender.frame_mac:
+        sent += f", in frames to {verdict.probe.send.frame_to}"
     way = f"{errand.sender.name} ({errand.sender.address}) to {_target(verdict.probe.target)}"
     question = errand.question
     if question is not None and address_of(question, case.evidence.lookups) is None:

@@ -11,6 +11,7 @@ from lab.scenario.model import Outcome, Reply
 from lab.verdict.case import Case
 from lab.verdict.columns import WIDTH, table, width_of
 from lab.verdict.deeds import MARKING, deed, short
+from lab.verdict.ends import ends_beyond_nodes
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow, hops
 from lab.verdict.model import ProbeVerdict
@@ -109,6 +110,8 @@ def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) 
             yield _EXPECTED, _DITTO, source, place
     elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
         yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
+    elif ends_beyond_nodes(case):
+        return
     elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
         yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
 
@@ -200,9 +203,7 @@ def brief(case: Case, traced: Evidence | None) -> list[str]:
     counted = read_all(case.evidence.counts)
     changing = [rule for rule in counted if _tells(rule, case) and not rule.target.startswith("KUBE-S")]
     changing.sort(key=lambda rule: _order(rule, case, traced))
-    lines += [
-        f"{rule.count.node}: {short(rule.count.chain)} {deed(rule, case.errand)}" for rule in changing[:_MOST_BRIEFLY]
-    ]
+    lines += [f"{rule.count.node}: {short(rule.count.chain)} {_deed(rule, case)}" for rule in changing[:_MOST_BRIEFLY]]
     return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines
 
 

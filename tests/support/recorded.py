@@ -108,6 +108,7 @@ class World:
             ),
             fences=tuple(Fence(name=name, address=self.address(name)) for name in ("node-a", *self.pods)),
             nodes=("node-a", "node-b"),
+            watched=tuple({(self.at or "").partition("/")[0]} & set(self.pods)),
         )
 
     @property
