@@ -16,7 +16,6 @@ import lab
 from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
 from lab.doors import Door
-from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
@@ -265,7 +264,8 @@ class OpenLab:
         with uncollected():
             errand, source, evidence = self._send(probe)
             verdict = judge(probe, errand, source, evidence)
-        verdict = replace(verdict, plan=self._assembly.plan, options=_options(self._engine, self._seed))
+        options = (*self._engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
+        verdict = replace(verdict, plan=self._assembly.plan, options=options)
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
             self._recalled = probe, recalled
@@ -396,15 +396,3 @@ def _as_found(plan: Plan, recalled: Recalled) -> Plan:
     """The plan as the lab stood after a probe: engines write sysctls, and balancers routes."""
     found = {each.node: each.sysctls for each in recalled.nodes}
     return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
-
-
-def _options(engine: EngineChoice, seed: int) -> tuple[str, ...]:
-    """What a run was told beyond the defaults, as ``proxylab run`` spells it."""
-    told: list[str] = []
-    if engine.name != ENGINES[0]:
-        told += ["--engine", engine.name]
-    if engine.iptables:
-        told += ["--iptables", engine.iptables]
-    if seed:
-        told += ["--seed", str(seed)]
-    return tuple(told)
