@@ -20,7 +20,7 @@ from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
 from lab.ip import IPAddress
-from lab.line import Line, Visit
+from lab.line import Line
 from lab.lookups import Lookups
 from lab.messages import (
     Advance,
@@ -54,16 +54,15 @@ from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
 from lab.verdict.naming import address_of
 from lab.verdict.segments import Spoken
-from lab.visits import Asked, Memory, Remember
+from lab.visits import Asked, Memory
 
-__all__ = ["OpenLab", "Session", "visit"]
+__all__ = ["OpenLab", "Session"]
 
 Wanted = TypeVar("Wanted")
 
 _BUILD_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 300.0
 _CLOSE_SECONDS: Final = 30.0
-_VISIT_SECONDS: Final = 30.0
 
 
 class Session:
@@ -150,19 +149,8 @@ class Session:
             process.close()
 
 
-def visit(line: Visit) -> "OpenLab":
-    """The standing lab at the other end of the line.
-
-    Raises:
-        LabGoneError: it has ended.
-    """
-    memory = line.request(Remember(), Memory, Deadline.after(_VISIT_SECONDS))
-    assembly = assemble(memory.scenario)
-    return OpenLab(line, assembly, memory.built, memory.engine, memory.seed, memory.source, memory.made)
-
-
 class OpenLab:
-    """A lab that stands, until the session opens the next one or closes; or one that stays (see ``visit``)."""
+    """A lab that stands, until the session opens the next one or closes; or one that stays (``lab.visited``)."""
 
     def __init__(
         self,

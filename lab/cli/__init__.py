@@ -29,15 +29,21 @@ _GARBAGE: Final = 200_000
 of 700 a tenth of the time of a short verb goes into looking through them."""
 
 _VERBS: Final = {
+    "apply": "Bring a standing lab to an edited file.",
+    "capture": "Show what crosses a device, as lines, as a file or in Wireshark.",
     "check": "Say every mistake of scenario files, and run nothing.",
+    "completion": "Print what makes bash or zsh complete names.",
+    "describe": "Describe a node, pod, Service or outside host of a lab.",
     "diff": "Run the same probes on several engines, and say what differs.",
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
     "down": "End standing labs.",
     "engines": "List what can be run, and where a kube-proxy can be had.",
     "exec": "Run a command in a node, pod or host.",
+    "get": "List nodes, pods, Services or endpoints of a lab.",
     "graph": "Draw the wire of a scenario as text, Mermaid or SVG.",
     "init": "Write a commented scenario to begin with.",
     "judge": "Judge recorded probes again, from their evidence alone.",
+    "logs": "Print what the engine of a node has said.",
     "plan": "Show what a scenario's lab would be made of, and make nothing.",
     "probe": "Send one probe through a lab and say what became of it.",
     "ps": "List the labs that stand.",
