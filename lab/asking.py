@@ -1,18 +1,21 @@
 """What is asked of a lab process for a step, and what its answers make of what was planned.
 
-Owns: ``advance_to``, ``as_found`` and ``options_of``.
+Owns: ``advance_to``, ``as_found`` and ``circumstances_of``.
 Must not: ask.
 """
 
+import platform
+
+import lab
 from lab.assembly import Assembly
-from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
-from lab.messages import Advance, Recalled
+from lab.messages import Advance, Built, Recalled
 from lab.plan.model import Plan
 from lab.plan.names import ROUTER
+from lab.report.bundle import Circumstances
 from lab.scenario.model import Change
 
-__all__ = ["advance_to", "as_found", "options_of"]
+__all__ = ["advance_to", "as_found", "circumstances_of"]
 
 
 def advance_to(assembly: Assembly, number: int) -> Advance:
@@ -37,13 +40,14 @@ def as_found(plan: Plan, recalled: Recalled) -> Plan:
     return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
 
 
-def options_of(engine: EngineChoice, seed: int) -> tuple[str, ...]:
-    """What a run was told beyond the defaults, as ``proxylab run`` spells it."""
-    told: list[str] = []
-    if engine.name != ENGINES[0]:
-        told += ["--engine", engine.name]
-    if engine.iptables:
-        told += ["--iptables", engine.iptables]
-    if seed:
-        told += ["--seed", str(seed)]
-    return tuple(told)
+def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumstances:
+    """Under what a run takes place."""
+    return Circumstances(
+        proxylab=lab.__version__,
+        python=platform.python_version(),
+        kernel=platform.release(),
+        machine=platform.machine(),
+        engine=engine.name,
+        iptables=built.variant,
+        seed=seed,
+    )

@@ -15,10 +15,10 @@ from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
 from lab.ip import IPAddress
 from lab.plan.dialogue import Dialogue
-from lab.plan.errand import Errand
+from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan, Route, Sysctl
 from lab.scenario.model import Change, Until
-from lab.verdict.evidence import Capture, Evidence
+from lab.verdict.evidence import Capture, Evidence, Lookup
 from lab.verdict.pulses import StepEvidence
 from lab.verdict.segments import Spoken
 
@@ -42,6 +42,8 @@ __all__ = [
     "Executed",
     "Failed",
     "Fault",
+    "LookUp",
+    "LookedUp",
     "NodeRecord",
     "Ready",
     "Recall",
@@ -59,13 +61,14 @@ class Build:
 
     A lab that stands already is replaced. Where the new one has the same wire, it is built on that, made as new; else
     the new one is built before the old one is closed. ``seed`` orders source ports,
-    and stands in every payload.
+    and stands in every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan.
     """
 
     plan: Plan
     objects: tuple[KubeObject, ...]
     engine: EngineChoice
     seed: int = 0
+    resolv_confs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,15 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class LookUp:
+    """Ask about a name from inside a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
+
+    place: str
+    query: Query
+    seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class Converse:
     """Hold a dialogue in the lab that stands. Answer: ``Conversed``."""
 
@@ -147,7 +159,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Advance | Conclude | Send | Converse | Dump | Recall | Execute | Examine | Close
+Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +211,13 @@ class Sent:
     """What was seen of an errand."""
 
     evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What became of a question."""
+
+    lookup: Lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,5 +293,17 @@ class Failed:
 
 
 Answer = (
-    Ready | Built | Advanced | Concluded | Sent | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+    Ready
+    | Built
+    | Advanced
+    | Concluded
+    | Sent
+    | LookedUp
+    | Conversed
+    | Dumped
+    | Recalled
+    | Executed
+    | Examined
+    | Closed
+    | Failed
 )

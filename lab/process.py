@@ -47,6 +47,8 @@ from lab.messages import (
     Execute,
     Executed,
     Failed,
+    LookedUp,
+    LookUp,
     Ready,
     Recall,
     Send,
@@ -127,7 +129,7 @@ def _owned(error: LabError | OSError, request: Asked) -> LabError:
             raise error
 
 
-_OfLab = Advance | Conclude | Send | Converse | Dump | Recall | Execute
+_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute
 """What is asked of the lab that stands."""
 
 
@@ -181,7 +183,7 @@ class _Desk:
                 lab = self._standing()
                 objects = lab.objects()
                 return Listed(objects, tuple(lab.store.revision_of(each.key) for each in objects))
-            case Advance() | Conclude() | Send() | Converse() | Dump() | Recall() | Execute():
+            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:
                 raise InternalError(f"{type(request).__name__} was asked for, and nothing lasts that it could be for")
@@ -196,6 +198,8 @@ class _Desk:
                 return Concluded(await lab.course.conclude(tables=tables))
             case Send(errand, trace):
                 return Sent(await lab.send(errand, trace=trace))
+            case LookUp(place, query, seconds):
+                return LookedUp(await lab.ask(place, query, Deadline.after(seconds)))
             case Converse(dialogue):
                 return Conversed(await lab.converse(dialogue))
             case Dump(node):
@@ -224,6 +228,9 @@ class _Desk:
         self._labs += 1
         if wire is None:
             wire = Wire.build(self._labs, request.plan, purpose, self._launcher)
+        for namespace in request.plan.namespaces:
+            place = f"{wire.number}/{namespace.name}"
+            self._launcher.furnish(place, request.resolv_confs.get(namespace.name, ""))
         laid = Stage("make as new" if reused else "wire", time.monotonic() - began)
         try:
             lab = await Lab.build(self._labs, request, self._launcher, variant, wire, laid)

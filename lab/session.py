@@ -4,7 +4,6 @@ Owns: the way from a scenario to verdicts, the same for ``proxylab run`` and for
 Must not: print, or know who asks.
 """
 
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,15 +11,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-import lab
-from lab.asking import advance_to, as_found, options_of
+from lab.asking import advance_to, as_found, circumstances_of
 from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
 from lab.doors import Door
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
+from lab.ip import IPAddress
 from lab.line import Line
+from lab.lookups import Lookups
 from lab.messages import (
     Advanced,
     Build,
@@ -35,20 +35,23 @@ from lab.messages import (
     Dumped,
     Execute,
     Executed,
+    LookedUp,
+    LookUp,
     Recall,
     Recalled,
     Send,
     Sent,
 )
 from lab.plan.dialogue import Turn
-from lab.plan.errand import Errand
-from lab.report.bundle import Circumstances, NodeState, bundle
+from lab.plan.errand import Errand, Query
+from lab.report.bundle import NodeState, bundle
 from lab.report.step_bundle import step_bundle
 from lab.scenario.model import Manner, Probe, Scenario, Step
 from lab.timing import Deadline
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
+from lab.verdict.naming import address_of
 from lab.verdict.segments import Spoken
 from lab.verdict.steps import judge_step
 from lab.visits import Asked, Memory
@@ -122,7 +125,7 @@ class Session:
             families=scenario.network.families,
             configuration=scenario.proxy or self._engine.configuration,
         )
-        request = Build(assembly.plan, assembly.objects, engine, self._seed)
+        request = Build(assembly.plan, assembly.objects, engine, self._seed, assembly.resolv_confs)
         process = self._started()
         built = process.request(request, Built, Deadline.after(_BUILD_SECONDS))
         return OpenLab(process, assembly, built, self._engine, self._seed, source)
@@ -233,7 +236,12 @@ class OpenLab:
             assembly.addresses,
             evidence,
         )
-        return replace(verdict, plan=assembly.plan, options=options_of(self._engine, self._seed))
+        return replace(verdict, plan=assembly.plan, options=self._options)
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """What the run was told beyond the defaults, as its command line spells it."""
+        return (*self._engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
 
     def _come_to(self, judged: Probe | Step) -> None:
         """Make the steps that come before it, without judging them."""
@@ -277,11 +285,10 @@ class OpenLab:
             InternalError: the lab is gone, past the probe, or at fault.
         """
         self._come_to(probe)
-        errand = self._assembly.errand(probe)
         with uncollected():
-            sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
-            verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
-        verdict = replace(verdict, plan=self._assembly.plan, options=options_of(self._engine, self._seed))
+            errand, source, evidence = self._send(probe)
+            verdict = judge(probe, errand, source, evidence)
+        verdict = replace(verdict, plan=self._assembly.plan, options=self._options)
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
             self._recalled = probe, recalled
@@ -289,39 +296,46 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self.trace(probe)[1])
+            return replace(verdict, traced=self._trace(errand)[1])
         except CapabilityError:
             if trace:
                 raise
             return verdict
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
-        """Send one more packet of a probe and follow it through the rules of every node.
-
-        Returns:
-            The errand of that packet, and what was seen of it; ``steps`` are the rules that it met.
+        """The errand of one more packet of a probe, and what was seen of it; ``steps`` are the rules that it met.
 
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
-        errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET, http=False)
-        sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
-        return errand, sent.evidence
+        return self._trace(self.lookups.errand(probe)[0])
+
+    @property
+    def lookups(self) -> Lookups:
+        """What can be asked about names in the lab as it stands."""
+        return Lookups(self._assembly, self._made, self._look_up)
+
+    def _look_up(self, place: str, query: Query) -> Lookup:
+        return self._ask(LookUp(place, query), LookedUp, _PROBE_SECONDS).lookup
+
+    def _send(self, probe: Probe) -> tuple[Errand, IPAddress | None, Evidence]:
+        """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
+        errand, source, lookups = self.lookups.errand(probe)
+        if errand.question is not None and address_of(errand.question, lookups) is None:
+            return errand, source, Evidence(sent=0, lookups=lookups)
+        evidence = self._ask(Send(errand), Sent, _PROBE_SECONDS).evidence
+        return errand, source, replace(evidence, lookups=lookups)
+
+    def _trace(self, errand: Errand) -> tuple[Errand, Evidence]:
+        single = replace(errand, flows=1, manner=Manner.PACKET, http=False)
+        return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``lab.report.bundle``) for the probe or step that was judged last."""
         recalled = self._recall()
         if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
             recalled = self._recalled[1]
-        circumstances = Circumstances(
-            proxylab=lab.__version__,
-            python=platform.python_version(),
-            kernel=platform.release(),
-            machine=platform.machine(),
-            engine=self._engine.name,
-            iptables=self.built.variant,
-            seed=self._seed,
-        )
+        circumstances = circumstances_of(self._engine, self.built, self._seed)
         plan = as_found(self._assembly.plan, recalled)
         nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()

@@ -28,10 +28,6 @@ def _any(_value: object) -> bool:
     return True
 
 
-def _true(value: object) -> bool:
-    return value is True
-
-
 @dataclass(frozen=True)
 class Missing:
     """One thing that cannot be run yet.
@@ -54,22 +50,10 @@ class Missing:
 _FRONTS: Final = "clusterIP, nodePort, externalIP, loadBalancerIP"
 
 MISSING: Final = (
-    Missing("dns", _true),
     Missing("streams.*.to.via", {"healthCheckNodePort", "dnsName"}, f"allowed: {_FRONTS}"),
     Missing("streams.*.send.protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("streams.*.send.as", {"packet"}, "allowed: connect"),
-    *(
-        missing
-        for probe in ("probes.[]", "steps.[].probes.[]")
-        for missing in (
-            Missing(
-                f"{probe}.to.via",
-                {"dnsName"},
-                f"allowed: {_FRONTS}, healthCheckNodePort",
-            ),
-            Missing(f"{probe}.send.every"),
-        )
-    ),
+    *(missing for probe in ("probes.[]", "steps.[].probes.[]") for missing in (Missing(f"{probe}.send.every"),)),
 )
 
 

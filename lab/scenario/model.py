@@ -348,6 +348,13 @@ class Scenario:
         steps = ((*step.probes, *((step,) if step.expect.says_anything else ())) for step in self.steps)
         return (*self.probes, *(each for step in steps for each in step))
 
+    @property
+    def has_names(self) -> bool:
+        """Whether the lab has a name server: its author says so, or something dials a name."""
+        dialled: list[Target] = [each.target for each in self.all_probes]
+        dialled += [each.target for each in self.streams]
+        return self.dns or any(isinstance(each, ServiceTarget) and each.via is Front.DNS_NAME for each in dialled)
+
     def steps_before(self, judged: Probe | Step) -> int:
         """How many steps are made before a probe of it is sent, or before a step of it is judged."""
         if isinstance(judged, Step):

@@ -22,7 +22,7 @@ from binascii import unhexlify
 from enum import Enum
 from typing import Final
 
-__all__ = ["TOKEN_BYTES", "Identity", "IdentityRegistry", "Kind", "answer_to", "goes_on", "nonce_of"]
+__all__ = ["TOKEN_BYTES", "WORDS", "Identity", "IdentityRegistry", "Kind", "answer_to", "goes_on", "nonce_of"]
 
 TOKEN_BYTES: Final = 48
 _NUMBER_AT: Final = 40
@@ -31,9 +31,12 @@ _NUMBER_AT: Final = 40
 _STRIDE: Final = 4
 _SEQUENCE_SPACE: Final = 1 << 32
 
-_PROBE_WORD: Final = b"proxylab probe "
-_REPLY_WORD: Final = b"proxylab reply "
-_PULSE_WORD: Final = b"proxylab pulse "
+WORDS: Final = b"proxylab "
+"""What every token begins with."""
+
+_PROBE_WORD: Final = WORDS + b"probe "
+_REPLY_WORD: Final = WORDS + b"reply "
+_PULSE_WORD: Final = WORDS + b"pulse "
 
 
 class Kind(Enum):
@@ -41,7 +44,7 @@ class Kind(Enum):
 
     PROBE = _PROBE_WORD
     REPLY = _REPLY_WORD
-    FENCE = b"proxylab fence "
+    FENCE = WORDS + b"fence "
 
 
 def nonce_of(seed: int) -> bytes:

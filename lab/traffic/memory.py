@@ -4,10 +4,10 @@ Owns: ``Memory``, which looks flows up and reads whole tables.
 Must not: change a table.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lab.codec.records import of_columns
-from lab.ip import Family
+from lab.ip import Family, IPAddress
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
@@ -29,14 +29,18 @@ class Memory:
 
         Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
         """
-        dialled = Tuple(errand.protocol_number, errand.sender.address, 0, errand.destination, errand.port)
+        addresses = errand.sender.addresses
         rows: list[tuple[object, ...]] = []
         for node in errand.nodes:
             lookup = self._lookups.get(node)
             if lookup is None:
                 lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
-            replies = lookup.replies(dialled, ports)
-            rows += ((flow, node, *reply[1:]) for flow, reply in enumerate(replies) if reply is not None)
+            for turn, address in enumerate(addresses):
+                dialled = Tuple(errand.protocol_number, address, 0, errand.destination, errand.port)
+                replies = enumerate(lookup.replies(dialled, ports[turn :: len(addresses)]))
+                rows += (
+                    (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
+                )
         return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
 
     def entries(self, errand: Errand) -> Iterator[TableEntry]:
@@ -45,10 +49,13 @@ class Memory:
         Raises:
             InternalError: a table cannot be read.
         """
-        yield from self.tables(errand.nodes, Family.of(errand.destination), (errand.protocol_number,))
+        family = Family.of(errand.destination)
+        yield from self.tables(errand.nodes, family, (errand.protocol_number,), errand.hidden)
 
-    def tables(self, nodes: Iterable[str], family: Family, protocols: Iterable[int]) -> Iterator[TableEntry]:
-        """Everything that nodes remember of a family and some protocols, by their numbers.
+    def tables(
+        self, nodes: Iterable[str], family: Family, protocols: Iterable[int], hidden: Collection[IPAddress] = ()
+    ) -> Iterator[TableEntry]:
+        """Everything that nodes remember of a family and some protocols, by their numbers, but what ``hidden`` answers.
 
         Raises:
             InternalError: a table cannot be read.
@@ -58,7 +65,9 @@ class Memory:
             try:
                 for protocol in protocols:
                     for entry in table.entries(family, protocol):
-                        yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
+                        if entry.reply_source[0] not in hidden:
+                            answer = (*entry.reply_source, *entry.reply_destination)
+                            yield TableEntry(node, *entry.source, *entry.destination, *answer)
             finally:
                 table.close()
 
