@@ -341,14 +341,8 @@ class OpenLab:
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
             return step_bundle(verdict, circumstances=circumstances, plan=plan, nodes=nodes, scenario=scenario)
-        return bundle(
-            verdict,
-            circumstances=circumstances,
-            plan=plan,
-            capture=recalled.capture,
-            nodes=nodes,
-            scenario=scenario,
-        )
+        capture = recalled.capture
+        return bundle(verdict, circumstances=circumstances, plan=plan, capture=capture, nodes=nodes, scenario=scenario)
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel holds them, by its name."""

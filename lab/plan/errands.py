@@ -310,11 +310,8 @@ class _Resolver:
 
     def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
         """The addresses of a host that given slices have for endpoints."""
-        return [
-            address
-            for address in _addresses(host)
-            if Family.of(address) is family and address in self._endpoints
-        ]  # fmt: skip
+        own = (address for address in _addresses(host) if Family.of(address) is family)
+        return [address for address in own if address in self._endpoints]
 
     def _fences(self, probe: _Sent, destination: IPAddress) -> Iterator[Fence]:
         """The nodes that its packets may enter, every pod, and hosts that are endpoints.
