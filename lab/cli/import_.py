@@ -11,9 +11,9 @@ from typing import Final
 import click
 
 from lab.assembly import assemble
-from lab.dump.importing import import_dump
-from lab.dump.reading import COMMAND, read_dump
 from lab.errors import ExitCode
+from lab.printout.importing import import_printout
+from lab.printout.reading import COMMAND, read_printout
 from lab.scenario.cases import cases
 from lab.scenario.load import parse_scenario
 from lab.scenario.missing import RUNNING_MODES
@@ -37,7 +37,7 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
 
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """
-    imported = import_dump(read_dump((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
+    imported = import_printout(read_printout((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
     if output is None:
         click.echo(imported.text, nl=False)
     else:

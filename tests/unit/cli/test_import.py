@@ -19,7 +19,7 @@ def type_in(*arguments: str) -> int:
 
 @pytest.fixture
 def piped(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A dump on standard input."""
+    """A printout on standard input."""
     text = k3s().json()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     return text
@@ -59,19 +59,19 @@ def test_nothing_is_overwritten(piped: str, tmp_path: Path, capsys: pytest.Captu
     [(b"\xff", "is not UTF-8 text"), (b"{", "not valid JSON"), (b"", "give it what `kubectl get svc,")],
 )
 def test_what_cannot_be_read(data: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "dump").write_bytes(data)
-    assert type_in(str(tmp_path / "dump")) == ExitCode.SCENARIO
+    (tmp_path / "printout").write_bytes(data)
+    assert type_in(str(tmp_path / "printout")) == ExitCode.SCENARIO
     assert said in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert type_in(str(tmp_path / "dump")) == ExitCode.SCENARIO
-    assert "dump cannot be read: No such file or directory" in capsys.readouterr().err
+    assert type_in(str(tmp_path / "printout")) == ExitCode.SCENARIO
+    assert "printout cannot be read: No such file or directory" in capsys.readouterr().err
 
 
 def test_a_cluster_of_which_no_lab_can_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = k3s()
     cluster.services[1]["spec"]["ports"][0]["name"] = "Not A Name"
-    (tmp_path / "dump").write_text(cluster.json())
-    assert type_in(str(tmp_path / "dump")) == ExitCode.SCENARIO
+    (tmp_path / "printout").write_text(cluster.json())
+    assert type_in(str(tmp_path / "printout")) == ExitCode.SCENARIO
     assert "standard output:" in capsys.readouterr().err

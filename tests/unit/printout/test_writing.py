@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.dump.writing import flow
+from lab.printout.writing import flow
 from lab.scenario.problems import Problems
 from lab.scenario.source import read_documents
 

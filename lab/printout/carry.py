@@ -1,4 +1,4 @@
-"""From a dump to the parts of a scenario.
+"""From a printout to the parts of a scenario.
 
 Owns: which nodes, pods and hosts the scenario has, what they are called, and where they stand.
 Must not: say what must become of a packet (``promises`` does), or write text.
@@ -6,7 +6,7 @@ Must not: say what must become of a packet (``promises`` does), or write text.
 Theory of operation. What proxies act on are Services and EndpointSlices, and both are carried over as they are. So a
 pod is there because a slice has its address, with the ports that the slice has; its containers need not declare them.
 An address of a slice that is no pod's is a program on a node, which becomes a pod with the node's network, or a machine
-outside the cluster, which becomes a host with an address of the lab's choice. Only where a dump holds no slice of a
+outside the cluster, which becomes a host with an address of the lab's choice. Only where a printout holds no slice of a
 Service with a selector, its pods are found by their labels, and the lab derives the slices.
 """
 
@@ -15,15 +15,15 @@ from ipaddress import ip_address, ip_network
 from typing import Final
 
 from lab.cluster.objects import SERVICE_NAME_LABEL
-from lab.dump.backing import Backing, Listener, PodKey
-from lab.dump.leftovers import Leftovers, note_unneeded
-from lab.dump.manifests import Data, pruned, reduced_service, reduced_slice
-from lab.dump.naming import Names
-from lab.dump.networks import Networks, find_networks
-from lab.dump.reading import Dump, Raw, at, namespaced
-from lab.dump.seen import PortKey, SeenNode, SeenPod, seen_node, seen_pod
 from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.printout.backing import Backing, Listener, PodKey
+from lab.printout.leftovers import Leftovers, note_unneeded
+from lab.printout.manifests import Data, pruned, reduced_service, reduced_slice
+from lab.printout.naming import Names
+from lab.printout.networks import Networks, find_networks
+from lab.printout.reading import Printout, Raw, at, namespaced
+from lab.printout.seen import PortKey, SeenNode, SeenPod, seen_node, seen_pod
 
 __all__ = ["Carried", "carry"]
 
@@ -42,7 +42,7 @@ class Carried:
 
     Attributes:
         network: ``spec.network``.
-        nodes: ``spec.nodes``, in the order of the dump.
+        nodes: ``spec.nodes``, in the order of the printout.
         pods: ``spec.pods``.
         hosts: ``spec.hosts``.
         services: the Services.
@@ -65,35 +65,39 @@ class Carried:
     names: Names
 
 
-def carry(dump: Dump, left: Leftovers) -> Carried:
+def carry(printout: Printout, left: Leftovers) -> Carried:
     """Carry a cluster over; what stays behind is noted in ``left``."""
-    services = {namespaced(each): each for each in dump.services}
-    slices = [each for each in dump.slices if _is_of_use(each, services, left)]
-    pods = list(map(seen_pod, dump.pods))
-    nodes = _nodes(dump, pods, slices)
+    services = {namespaced(each): each for each in printout.services}
+    slices = [each for each in printout.slices if _is_of_use(each, services, left)]
+    pods = list(map(seen_pod, printout.pods))
+    nodes = _nodes(printout, pods, slices)
     backing = Backing(pods, nodes, left)
     backing.follow_slices(slices)
     backing.follow_selectors(services, slices)
-    return _Carrier(dump, slices, nodes, backing, left).carried()
+    return _Carrier(printout, slices, nodes, backing, left).carried()
 
 
 class _Carrier:
     """Names what is needed, and puts it in its place."""
 
-    def __init__(self, dump: Dump, slices: list[Raw], nodes: list[SeenNode], backing: Backing, left: Leftovers) -> None:
-        self._dump = dump
+    def __init__(
+        self, printout: Printout, slices: list[Raw], nodes: list[SeenNode], backing: Backing, left: Leftovers
+    ) -> None:
+        self._printout = printout
         self._slices = slices
         self._nodes = nodes
         self._backing = backing
         self._left = left
         self._names = Names()
-        self._networks = _networks(dump.services, nodes, backing)
+        self._networks = _networks(printout.services, nodes, backing)
         self._here = _translation(self._networks, nodes, backing)
 
     def carried(self) -> Carried:
         """Nodes choose their names first, then pods, then hosts."""
         networks = self._networks
-        note_unneeded(self._dump, self._backing.pods.values(), self._backing.ports, self._nodes, networks, self._left)
+        note_unneeded(
+            self._printout, self._backing.pods.values(), self._backing.ports, self._nodes, networks, self._left
+        )
         nodes = {self._node_name(each.name): self._node_entry(each) for each in self._nodes}
         pods = {self._pod_name(key): self._pod_entry(key) for key in self._backing.ports}
         return Carried(
@@ -106,7 +110,7 @@ class _Carrier:
             nodes=nodes,
             pods=pods,
             hosts={self._listener_name(each): {} for each in self._backing.strangers},
-            services=tuple(map(reduced_service, self._dump.services)),
+            services=tuple(map(reduced_service, self._printout.services)),
             slices=tuple(reduced_slice(each, self._node_name, self._address) for each in self._slices),
             listeners={
                 (self._here.get(address, address), port): self._listener_name(listener)
@@ -156,7 +160,7 @@ class _Carrier:
         pod, ports = self._backing.pods[key], self._backing.ports[key]
         selected = {
             label
-            for raw in self._dump.services
+            for raw in self._printout.services
             if namespaced(raw)[0] == pod.namespace
             for label in at(raw, "spec", "selector") or {}
         }
@@ -190,9 +194,9 @@ def _is_of_use(raw: Raw, services: Mapping[tuple[str, str], Raw], left: Leftover
     return True
 
 
-def _nodes(dump: Dump, pods: list[SeenPod], slices: list[Raw]) -> list[SeenNode]:
-    """The nodes of the dump, and those that only its pods and slices speak of."""
-    nodes = {node.name: node for node in map(seen_node, dump.nodes)}
+def _nodes(printout: Printout, pods: list[SeenPod], slices: list[Raw]) -> list[SeenNode]:
+    """The nodes of the printout, and those that only its pods and slices speak of."""
+    nodes = {node.name: node for node in map(seen_node, printout.nodes)}
     spoken_of = [pod.node for pod in pods]
     spoken_of += [str(each.get("nodeName") or "") for raw in slices for each in at(raw, "endpoints") or []]
     for name in filter(None, spoken_of):

@@ -1,4 +1,4 @@
-"""From a dump to the text of a scenario.
+"""From a printout to the text of a scenario.
 
 Owns: the way there.
 Must not: read or write files.
@@ -7,20 +7,20 @@ Must not: read or write files.
 from pydantic import ValidationError
 
 from lab.cluster.objects import EndpointSlice, Service
-from lab.dump.carry import carry
-from lab.dump.leftovers import Leftovers
-from lab.dump.manifests import Data
-from lab.dump.probes import Probes
-from lab.dump.reading import Dump
-from lab.dump.writing import scenario_text
 from lab.errors import ScenarioError
 from lab.frozen import dataclass
+from lab.printout.carry import carry
+from lab.printout.leftovers import Leftovers
+from lab.printout.manifests import Data
+from lab.printout.probes import Probes
+from lab.printout.reading import Printout
+from lab.printout.writing import scenario_text
 from lab.scenario.schema.service import ServiceShape
 from lab.scenario.schema.workload import EndpointSliceShape
 from lab.scenario.services import service_of
 from lab.scenario.workloads import slice_of
 
-__all__ = ["Imported", "import_dump"]
+__all__ = ["Imported", "import_printout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Imported:
     probes: int
 
 
-def import_dump(dump: Dump, name: str) -> Imported:
-    """Write the scenario of a dump.
+def import_printout(printout: Printout, name: str) -> Imported:
+    """Write the scenario of a printout.
 
     Args:
-        dump: what kubectl printed.
+        printout: what kubectl printed.
         name: the scenario's name.
 
     Raises:
@@ -44,12 +44,12 @@ def import_dump(dump: Dump, name: str) -> Imported:
     """
     left = Leftovers()
     try:
-        carried = carry(dump, left)
+        carried = carry(printout, left)
         services = list(map(_service, carried.services))
         slices = [made for made in map(_slice, carried.slices) if made is not None]
-    except (ValidationError, ValueError, KeyError, TypeError) as error:
+    except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
-        raise ScenarioError([f"an object of the dump is not as an API server prints it: {what}"]) from error
+        raise ScenarioError([f"an object of the printout is not as an API server prints it: {what}"]) from error
     probes = Probes(carried, slices, left)
     written = [probe for service in services for probe in probes.of(service)]
     lines = tuple(left.lines())

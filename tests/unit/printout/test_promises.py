@@ -6,8 +6,8 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
-from lab.dump.promises import Caller, Promise, by_cluster_ip, by_other_front
 from lab.ip import Family, Protocol
+from lab.printout.promises import Caller, Promise, by_cluster_ip, by_other_front
 
 LOCAL = TrafficPolicy.LOCAL
 PORT = ServicePort(name="http", port=80, target_port=8080, node_port=30080)

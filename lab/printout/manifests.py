@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from lab.cluster.objects import HEADLESS_LABEL, SERVICE_NAME_LABEL, SERVICE_PROXY_NAME_LABEL
-from lab.dump.reading import Raw, at, namespaced
+from lab.printout.reading import Raw, at, namespaced
 
 __all__ = ["Data", "pruned", "reduced_service", "reduced_slice"]
 

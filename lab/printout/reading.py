@@ -14,7 +14,7 @@ from lab.frozen import dataclass
 from lab.scenario.problems import Problems
 from lab.scenario.source import read_documents
 
-__all__ = ["COMMAND", "Dump", "Raw", "at", "namespaced", "read_dump"]
+__all__ = ["COMMAND", "Printout", "Raw", "at", "namespaced", "read_printout"]
 
 COMMAND: Final = "kubectl get svc,endpointslices,pods,nodes -A -o yaml"
 
@@ -25,7 +25,7 @@ _LOOKED_AT: Final = ("Service", "EndpointSlice", "Pod", "Node")
 
 
 @dataclass(frozen=True, slots=True)
-class Dump:
+class Printout:
     """The objects of a cluster, in the order in which they were printed; of other kinds, how many there were."""
 
     services: tuple[Raw, ...]
@@ -35,7 +35,7 @@ class Dump:
     others: Mapping[str, int]
 
 
-def read_dump(texts: Iterable[tuple[str, str]]) -> Dump:
+def read_printout(texts: Iterable[tuple[str, str]]) -> Printout:
     """Read what kubectl printed.
 
     Args:
@@ -64,7 +64,7 @@ def read_dump(texts: Iterable[tuple[str, str]]) -> Dump:
     services, slices, pods, nodes = (
         tuple(each for (kind, *_), each in found.items() if kind == wanted) for wanted in _LOOKED_AT
     )
-    return Dump(services, slices, pods, nodes, others)
+    return Printout(services, slices, pods, nodes, others)
 
 
 def _values(name: str, text: str, problems: Problems) -> Iterator[object]:
@@ -92,9 +92,8 @@ def _objects(value: object) -> Iterator[Raw]:
 
 def namespaced(raw: Raw) -> tuple[str, str]:
     """Namespace and name; what belongs to the whole cluster has an empty namespace."""
-    metadata = raw.get("metadata") or {}
     everywhere = "" if raw.get("kind") == "Node" else "default"
-    return str(metadata.get("namespace") or everywhere), str(metadata.get("name") or "")
+    return str(at(raw, "metadata", "namespace") or everywhere), str(at(raw, "metadata", "name") or "")
 
 
 def at(raw: object, *keys: str) -> Any:

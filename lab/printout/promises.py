@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from lab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
-from lab.dump.seen import PortKey
 from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
+from lab.printout.seen import PortKey
 
 __all__ = ["Caller", "Promise", "by_cluster_ip", "by_other_front"]
 

@@ -17,12 +17,12 @@ from lab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
-from lab.dump.carry import Carried
-from lab.dump.leftovers import Leftovers
-from lab.dump.manifests import Data
-from lab.dump.promises import Caller, Promise, by_cluster_ip, by_other_front
 from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.printout.carry import Carried
+from lab.printout.leftovers import Leftovers
+from lab.printout.manifests import Data
+from lab.printout.promises import Caller, Promise, by_cluster_ip, by_other_front
 from lab.spread import flows_to_hit_all, flows_to_stick
 
 __all__ = ["Probes"]

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 
 from lab.cluster.objects import SERVICE_NAME_LABEL
-from lab.dump.leftovers import Leftovers
-from lab.dump.reading import Raw, at, namespaced
-from lab.dump.seen import PortKey, SeenNode, SeenPod
 from lab.ip import IPAddress, Protocol
+from lab.printout.leftovers import Leftovers
+from lab.printout.reading import Raw, at, namespaced
+from lab.printout.seen import PortKey, SeenNode, SeenPod
 
 __all__ = ["Backing", "Listener", "PodKey"]
 

@@ -1,15 +1,15 @@
 """What could not be carried over.
 
-Owns: the list of it, by reason, its words, and what of a dump nobody asked for.
+Owns: the list of it, by reason, its words, and what of a printout nobody asked for.
 Must not: decide what is needed (``backing`` does).
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from lab.dump.networks import Networks
-from lab.dump.reading import Dump
-from lab.dump.seen import SeenNode, SeenPod
+from lab.printout.networks import Networks
+from lab.printout.reading import Printout
+from lab.printout.seen import SeenNode, SeenPod
 
 __all__ = ["Leftovers", "note_unneeded"]
 
@@ -33,7 +33,7 @@ class Leftovers:
         self._by_reason.setdefault(reason, {})[what] = None
 
     def lines(self) -> Iterator[str]:
-        """A line for each reason, and for what no dump tells of."""
+        """A line for each reason, and for what no printout tells of."""
         for reason, things in self._by_reason.items():
             shown = ", ".join(list(things)[:_SHOWN])
             more = f" and {len(things) - _SHOWN} more" if len(things) > _SHOWN else ""
@@ -42,7 +42,7 @@ class Leftovers:
 
 
 def note_unneeded(
-    dump: Dump,
+    printout: Printout,
     pods: Iterable[SeenPod],
     needed: Collection[tuple[str, str]],
     nodes: Iterable[SeenNode],
@@ -53,7 +53,7 @@ def note_unneeded(
     for pod in pods:
         if (pod.namespace, pod.name) not in needed:
             left.add(_why(pod), f"{pod.namespace}/{pod.name}")
-    for kind, count in dump.others.items():
+    for kind, count in printout.others.items():
         left.add("objects of other kinds", f"{count} {kind}")
     for node in nodes:
         if not node.ready:

@@ -93,7 +93,7 @@ def _around(
     whose: Collection[object],
 ) -> IPNetwork:
     network = _common(inner)
-    while network.prefixlen > narrowest or network[1] in whose:
+    while network.prefixlen and (network.prefixlen > narrowest or network[1] in whose):
         network = network.supernet()
     while network.prefixlen > widest and not _overlap([network.supernet()], others):
         network = network.supernet()

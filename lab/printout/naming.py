@@ -4,8 +4,8 @@ Owns: names of one label each, unlike any other: in a scenario nodes, pods and h
 Must not: know what bears them.
 """
 
-from collections.abc import Callable
-from itertools import chain, count
+from collections.abc import Iterator
+from itertools import count
 from typing import Final
 
 from lab.scenario.schema.syntax import is_label
@@ -33,7 +33,14 @@ class Names:
         return is_label(name) and name not in self._taken
 
 
-def _tries(wanted: tuple[str, ...]) -> "chain[str]":
-    cut: Callable[[str], str] = lambda text: text[:_LONGEST].strip("-.")  # noqa: E731 - a word for one line
-    labels = [cut(each.lower().replace(".", "-").replace("_", "-")) for each in wanted]
-    return chain(wanted, labels, (f"{cut(labels[-1][: _LONGEST - 6])}-{number}" for number in count(2)))
+def _tries(wanted: tuple[str, ...]) -> Iterator[str]:
+    """The names themselves, then as labels, then numbered: endless, and never without one that is free."""
+    yield from wanted
+    labels = [_cut(each.lower().replace(".", "-").replace("_", "-")) for each in wanted]
+    yield from labels
+    last = labels[-1] if is_label(labels[-1]) else "nameless"
+    yield from (f"{_cut(last[: _LONGEST - 6])}-{number}" for number in count(2))
+
+
+def _cut(text: str) -> str:
+    return text[:_LONGEST].strip("-")

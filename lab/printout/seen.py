@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from ipaddress import ip_address, ip_network
 
-from lab.dump.reading import Raw, at, namespaced
 from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.printout.reading import Raw, at, namespaced
 
 __all__ = ["PortKey", "SeenNode", "SeenPod", "seen_node", "seen_pod"]
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from lab.dump.carry import Carried
-from lab.dump.manifests import Data
-from lab.dump.reading import COMMAND
+from lab.printout.carry import Carried
+from lab.printout.manifests import Data
+from lab.printout.reading import COMMAND
 
 __all__ = ["flow", "scenario_text"]
 

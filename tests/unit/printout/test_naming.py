@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.dump.naming import Names
+from lab.printout.naming import Names
 from lab.scenario.schema.syntax import is_label
 
 

@@ -7,9 +7,9 @@ import pytest
 from kubectl_clusters import Cluster, cloud, k3s, kind, vpc
 
 from lab.assembly import assemble
-from lab.dump.importing import Imported, import_dump
-from lab.dump.reading import read_dump
 from lab.errors import ScenarioError
+from lab.printout.importing import Imported, import_printout
+from lab.printout.reading import read_printout
 from lab.scenario.load import parse_scenario
 from lab.scenario.model import Scenario
 
@@ -17,12 +17,12 @@ SHAPES = {"kind": kind, "k3s": k3s, "cloud": cloud, "vpc": vpc}
 
 
 def imported(cluster: Cluster) -> tuple[Imported, Scenario]:
-    done = import_dump(read_dump([("dump", cluster.json())]), "mine")
+    done = import_printout(read_printout([("printout", cluster.json())]), "mine")
     return done, parse_scenario(done.text, "mine.lab.yaml")
 
 
 @pytest.mark.parametrize("make", [kind, k3s, cloud], ids=["kind", "k3s", "cloud"])
-def test_the_dumps_are_as_large_as_real_ones(make: Callable[[], Cluster]) -> None:
+def test_the_printouts_are_as_large_as_real_ones(make: Callable[[], Cluster]) -> None:
     objects = make().objects
     assert len(objects) >= 60
     assert all({"managedFields", "uid", "resourceVersion"} <= each["metadata"].keys() for each in objects)
