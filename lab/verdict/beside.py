@@ -15,7 +15,7 @@ from lab.verdict.evidence import HttpReport, TableEntry
 from lab.verdict.model import Verdict
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["expected_entries", "judge_conntrack", "judge_http"]
+__all__ = ["entry_words", "expected_entries", "judge_conntrack", "judge_http", "unwanted_entry"]
 
 _MOST_ENTRIES = 3
 
@@ -73,8 +73,8 @@ def judge_conntrack(case: Case, wanted: ConntrackExpect) -> Verdict:
     if wanted.some is not None and not some:
         findings.missing_overall.append(f"no entry {_kind(wanted.some)} on {where}")
     if none:
-        findings.wrong_overall.append(f"{_entry(none[0])} stands on {none[0].node}")
-    shown = [f"{_entry(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
+        findings.wrong_overall.append(f"{entry_words(none[0])} stands on {none[0].node}")
+    shown = [f"{entry_words(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
     more = len(none) + len(some) - len(shown)
     return findings.settle(
         case,
@@ -83,6 +83,13 @@ def judge_conntrack(case: Case, wanted: ConntrackExpect) -> Verdict:
         observed=", ".join(shown) + (f", {more:,} more" if more else "") if shown else "no such entry",
         witnesses=[f"the tables of {where} hold {amount(len(entries), 'entry').replace('entrys', 'entries')}"],
     )
+
+
+def unwanted_entry(case: Case, wanted: ConntrackExpect) -> TableEntry | None:
+    """An entry of which the author expects that there is none."""
+    nodes = _nodes(case, wanted)
+    entries = (entry for entry in case.evidence.entries or () if entry.node in nodes)
+    return next((entry for entry in entries if wanted.none and _fits(case, entry, wanted.none)), None)
 
 
 def expected_entries(case: Case, wanted: ConntrackExpect | None) -> list[TableEntry]:
@@ -116,7 +123,8 @@ def _kind(entries: Entries) -> str:
     return " ".join(parts) or "at all"
 
 
-def _entry(entry: TableEntry) -> str:
+def entry_words(entry: TableEntry) -> str:
+    """An entry: who dialled what, and who answers."""
     flow = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
     return f"{flow}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
 
