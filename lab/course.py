@@ -81,6 +81,19 @@ class Cluster:
             gone=frozenset(name for name in (*self.gone, *self.pods) if name not in pods),
         )
 
+    def brought_to(self, scenario: Scenario) -> "Cluster":
+        """The cluster when everything is applied that another scenario of the same wire begins with.
+
+        What the API server has allocated for a Service stays.
+
+        Raises:
+            ScenarioError: with a line for each thing that cannot be had.
+        """
+        there = {service.key: service for service in self.services}
+        written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
+        fresh = begin(scenario)
+        return replace(fresh, services=_allocated(scenario, written, lambda problem: _position(scenario, problem)))
+
 
 def begin(scenario: Scenario) -> Cluster:
     """The cluster when the lab begins.

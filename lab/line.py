@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from lab.channel import Channel, ChannelClosedError
+from lab.codec import CodecError
 from lab.errors import ExitCode, InternalError, LabError
 from lab.faults import raised
 from lab.messages import Failed
@@ -22,12 +23,15 @@ Wanted = TypeVar("Wanted")
 
 
 class LabGoneError(LabError):
-    """A standing lab has ended while it was asked."""
+    """A standing lab has ended while it was asked, or does not speak as this version of proxylab does."""
 
     exit_code = ExitCode.FAILED
 
     def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"the lab {name} ended before it could {what}; see `proxylab ps`")
+        super().__init__(
+            f"the lab {name} hung up before it could {what}: it has ended, or another version of proxylab has made it; "
+            f"see `proxylab ps`, and end it with `proxylab down {name}`"
+        )
 
 
 class Line:
@@ -102,7 +106,7 @@ class Line:
     def _receive(self, what: str, deadline: Deadline) -> Told:
         try:
             told: Told = self._channel.receive(Told, deadline)
-        except ChannelClosedError as error:
+        except (ChannelClosedError, CodecError) as error:
             raise self._gone(what) from error
         except TimeoutError:
             raise InternalError(f"the lab process did not {what} in time{self._last_words()}") from None

@@ -172,7 +172,9 @@ class _Desk:
             case Close():
                 return await self._close()
             case Listing():
-                return Listed(self._standing().objects())
+                lab = self._standing()
+                objects = lab.objects()
+                return Listed(objects, tuple(lab.store.revision_of(each.key) for each in objects))
             case Advance() | Send() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:

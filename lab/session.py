@@ -20,7 +20,7 @@ from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
-from lab.line import Line, Visit
+from lab.line import Line
 from lab.messages import (
     Advance,
     Advanced,
@@ -50,16 +50,15 @@ from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
 from lab.verdict.segments import Spoken
-from lab.visits import Asked, Memory, Remember
+from lab.visits import Asked, Memory
 
-__all__ = ["OpenLab", "Session", "visit"]
+__all__ = ["OpenLab", "Session"]
 
 Wanted = TypeVar("Wanted")
 
 _BUILD_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 300.0
 _CLOSE_SECONDS: Final = 30.0
-_VISIT_SECONDS: Final = 30.0
 
 
 class Session:
@@ -146,19 +145,8 @@ class Session:
             process.close()
 
 
-def visit(line: Visit) -> "OpenLab":
-    """The standing lab at the other end of the line.
-
-    Raises:
-        LabGoneError: it has ended.
-    """
-    memory = line.request(Remember(), Memory, Deadline.after(_VISIT_SECONDS))
-    assembly = assemble(memory.scenario)
-    return OpenLab(line, assembly, memory.built, memory.engine, memory.seed, memory.source, memory.made)
-
-
 class OpenLab:
-    """A lab that stands, until the session opens the next one or closes; or one that stays (see ``visit``)."""
+    """A lab that stands, until the session opens the next one or closes; or one that stays (``lab.visited``)."""
 
     def __init__(
         self,

@@ -187,9 +187,10 @@ class Greeted:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Objects of the cluster, by kind, namespace and name."""
+    """Objects of the cluster, by kind, namespace and name, and the revision of each."""
 
     objects: tuple[KubeObject, ...]
+    revisions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ never loads what ``run`` needs.
 import atexit
 import gc
 import importlib
+import keyword
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -29,15 +30,22 @@ _GARBAGE: Final = 200_000
 of 700 a tenth of the time of a short verb goes into looking through them."""
 
 _VERBS: Final = {
+    "apply": "Bring a standing lab to an edited file.",
+    "capture": "Show what crosses a device, as lines, as a file or in Wireshark.",
     "check": "Say every mistake of scenario files, and run nothing.",
+    "completion": "Print what makes bash or zsh complete names.",
+    "describe": "Describe a node, pod, Service or outside host of a lab.",
     "diff": "Run the same probes on several engines, and say what differs.",
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
     "down": "End standing labs.",
     "engines": "List what can be run, and where a kube-proxy can be had.",
     "exec": "Run a command in a node, pod or host.",
+    "get": "List nodes, pods, Services or endpoints of a lab.",
     "graph": "Draw the wire of a scenario as text, Mermaid or SVG.",
+    "import": "Write a scenario of what kubectl prints of a live cluster.",
     "init": "Write a commented scenario to begin with.",
     "judge": "Judge recorded probes again, from their evidence alone.",
+    "logs": "Print what the engine of a node has said.",
     "plan": "Show what a scenario's lab would be made of, and make nothing.",
     "probe": "Send one probe through a lab and say what became of it.",
     "ps": "List the labs that stand.",
@@ -72,12 +80,17 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = importlib.import_module(f"lab.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"lab.cli.{_module(cmd_name)}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(sorted(_VERBS.items()))
+
+
+def _module(verb: str) -> str:
+    """The module of a verb; a word of Python's own, which nothing could import, has an underscore behind it."""
+    return f"{verb}_" if keyword.iskeyword(verb) else verb
 
 
 @click.group(

@@ -9,6 +9,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
+from lab.cli.files import complete_scenarios
 from lab.doors import Doors, NoSuchLabError
 from lab.errors import LabError
 from lab.line import Visit
@@ -16,7 +17,7 @@ from lab.scenario.model import Scenario
 from lab.timing import Deadline
 from lab.visits import Memory, Remember
 
-__all__ = ["check_place", "complete_files_and_places", "complete_nodes", "complete_places", "places_of", "remembered"]
+__all__ = ["check_place", "complete_nodes", "complete_places", "complete_places_and_services", "places_of"]
 
 _SECONDS: Final = 1.0
 
@@ -35,7 +36,7 @@ def check_place(scenario: Scenario, place: str, *, only_nodes: bool = False) -> 
         raise click.UsageError(f"{kind}: there is no {place!r}; there are {', '.join(known)}")
 
 
-def remembered(ctx: click.Context) -> Memory | None:
+def _remembered(ctx: click.Context) -> Memory | None:
     """What is known of the standing lab that a command line is about; ``None`` if that cannot be told."""
     try:
         doors = Doors.of_user()
@@ -51,24 +52,25 @@ def remembered(ctx: click.Context) -> Memory | None:
 
 def complete_places(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The places of the lab that stands, for a shell."""
-    memory = remembered(ctx)
-    return [] if memory is None else _items(places_of(memory.scenario), incomplete)
+    memory = _remembered(ctx)
+    found = [] if memory is None else _items(places_of(memory.scenario), incomplete)
+    return found or complete_scenarios(ctx, param, incomplete)
 
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The nodes of the lab that stands, for a shell."""
-    memory = remembered(ctx)
-    return [] if memory is None else _items([node.name for node in memory.scenario.nodes], incomplete)
+    memory = _remembered(ctx)
+    found = [] if memory is None else _items([node.name for node in memory.scenario.nodes], incomplete)
+    return found or complete_scenarios(ctx, param, incomplete)
 
 
-def complete_files_and_places(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Places and Services of the lab that stands, or else files."""
-    memory = remembered(ctx)
+def complete_places_and_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Places and Services of the lab that stands, for a shell; or scenario files."""
+    memory = _remembered(ctx)
     if memory is None:
-        return [CompletionItem(incomplete, type="file")]
+        return complete_scenarios(ctx, param, incomplete)
     services = [each.name for each in memory.scenario.services]
-    found = _items([*places_of(memory.scenario), *services], incomplete)
-    return found or [CompletionItem(incomplete, type="file")]
+    return _items([*places_of(memory.scenario), *services], incomplete) or complete_scenarios(ctx, param, incomplete)
 
 
 def _items(names: list[str], incomplete: str) -> list[CompletionItem]:

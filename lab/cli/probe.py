@@ -13,8 +13,8 @@ import click
 
 from lab.cli.color import COLOR, wants_color
 from lab.cli.dialled import dial_options, probe_of
-from lab.cli.places import complete_files_and_places
-from lab.cli.run import COLOURS
+from lab.cli.places import complete_places_and_services
+from lab.cli.run import paint
 from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from lab.errors import ExitCode
 from lab.ip import Transport
@@ -29,7 +29,7 @@ _NO_WORDS: Final = "nothing was seen of it"
 
 
 @click.command("probe", short_help="Send one probe through a lab and say what became of it.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_files_and_places)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_places_and_services)
 @dial_options
 @click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="How many flows.")
 @click.option(
@@ -93,7 +93,7 @@ def command(
 
 def _told(verdict: ProbeVerdict) -> list[str]:
     """The judgement and what was seen; of what did not go as expected, the whole explanation."""
-    word = click.style(str(verdict.overall), fg=COLOURS[verdict.overall], bold=verdict.overall is not Judgement.PASS)
+    word = paint(str(verdict.overall), verdict.overall)
     if verdict.overall is Judgement.PASS:
         first, *rest = briefly(verdict) or (_NO_WORDS,)
         return [f"{word}  {first}", *(f"      {line}" for line in rest)]

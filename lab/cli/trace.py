@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lab.cli.dialled import dial_options, probe_of
-from lab.cli.places import complete_files_and_places
+from lab.cli.places import complete_places_and_services
 from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from lab.errors import ExitCode
 from lab.scenario.model import Manner, Scenario, Send
@@ -20,7 +20,7 @@ __all__ = ["command"]
 
 
 @click.command("trace", short_help="Send one packet through a lab and tell its way, rule by rule.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_files_and_places)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_places_and_services)
 @dial_options
 @lab_options
 @click.pass_obj

@@ -21,7 +21,8 @@ from lab.engines.names import mode_of, version_of
 from lab.line import Visit
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
-from lab.session import OpenLab, Session, visit
+from lab.session import OpenLab, Session
+from lab.visited import visit
 
 __all__ = ["NAME", "case_of", "complete_names", "lab_options", "standing", "the_lab", "with_file"]
 

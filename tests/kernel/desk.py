@@ -57,6 +57,25 @@ class Desk:
         assert typed.status == 0, typed.errors
         return typed
 
+    def complete(self, words: str) -> list[str]:
+        """What a shell would offer for the last of the words."""
+        done = subprocess.run(
+            [sys.executable, "-m", "lab"],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "_PROXYLAB_COMPLETE": "bash_complete",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(len(words.split()) - 1),
+            },
+            cwd=self.runtime,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
     def keeper(self, name: str) -> int:
         return int(self.doors.keeper_file(name).read_text().split()[0])
 

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,21 +19,11 @@ from lab.doors import Doors
 from lab.errors import CapabilityError
 from lab.line import Visit
 from lab.messages import Execute, Executed
-from lab.session import visit
 from lab.timing import Deadline
+from lab.visited import visit
 from lab.visits import Asked
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody else")
-
-
-@pytest.fixture
-def desk(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "80")
-    found = Desk(tmp_path, capfd)
-    yield found
-    found.type("down", "--all")
-    assert list(found.doors.folder.iterdir()) == [], "something is left where doors are"
 
 
 def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(desk: Desk) -> None:
@@ -222,12 +211,19 @@ def test_a_signal_reaches_the_command(desk: Desk) -> None:
     assert client.returncode == 3
 
 
+WATCH_THE_SIZE = """
+stty size
+until stty size | grep -q "44 102"; do sleep 0.02; done
+stty size; read line; echo got $line
+"""
+
+
 def test_a_command_gets_a_terminal_as_large_as_the_user_s(desk: Desk) -> None:
     desk.up()
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     subprocess.run(["stty", "rows", "33", "cols", "101"], stdin=theirs, check=True)
-    client = desk.start("exec", "-it", "client", "--", "sh", "-c", "stty size; read line; stty size; echo got $line",
+    client = desk.start("exec", "-it", "client", "--", "sh", "-c", WATCH_THE_SIZE,
                         stdin=theirs, stdout=theirs, stderr=theirs)  # fmt: skip
     said = Heard(ours)
     wait_for(lambda: "33 101" in said.so_far(), "the size of the terminal")
