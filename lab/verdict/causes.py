@@ -7,6 +7,8 @@ A cause rests on the evidence of the probe. Two more things may help to name it:
 wired, and one more packet that was traced afterwards; a sentence that needs that packet says so.
 """
 
+from collections.abc import Callable
+
 from lab.plan.model import Plan
 from lab.scenario.model import Spread
 from lab.verdict.arrivals import due_shares, hits, masqueraded_again
@@ -18,6 +20,7 @@ from lab.verdict.losses import of_loss, of_reply
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.phrases import by_rule, dialled, marked_in_vain, marking, remembered, rewriting, the_rule, translation
 from lab.verdict.rules import read_all, translations
+from lab.verdict.tables import entry_words, unwanted_entries
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["cause"]
@@ -38,19 +41,16 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
     if verdict.judgement is not Judgement.FAIL:
         return ""
     flow = case.flows[verdict.example or 0]
-    match verdict.expectation:
-        case "outcome":
-            return _of_outcome(case, flow, plan, traced)
-        case "reply":
-            return of_reply(case, flow, plan)
-        case "source":
-            return _of_source(case, flow, plan)
-        case "backends":
-            return _of_backends(case, verdict)
-        case "spread":
-            return _of_spread(case)
-        case _:
-            return ""
+    causes: dict[str, Callable[[], str]] = {
+        "outcome": lambda: _of_outcome(case, flow, plan, traced),
+        "reply": lambda: of_reply(case, flow, plan),
+        "source": lambda: _of_source(case, flow, plan),
+        "backends": lambda: _of_backends(case, verdict),
+        "spread": lambda: _of_spread(case),
+        "http": lambda: _of_http(case, verdict),
+        "conntrack": lambda: _of_conntrack(case),
+    }
+    return causes.get(verdict.expectation, str)()
 
 
 def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
@@ -170,6 +170,21 @@ def _of_spread(case: Case) -> str:
         return f"{furthest} never chosen in {amount(flows, 'flow')}: its share is 0."
     got = f"{found[furthest]:,} of {amount(flows, 'flow')}"
     return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {shares[furthest]:.1%} was due."
+
+
+def _of_http(case: Case, verdict: Verdict) -> str:
+    """A health-check node port answers by what the proxy of its node knows of local endpoints."""
+    report = next((each for each in case.evidence.http if each.flow == (verdict.example or 0)), None)
+    if report is None or report.error or report.local_endpoints is None:
+        return ""
+    told = amount(report.local_endpoints, "local endpoint")
+    return f"the proxy that serves {dialled(case)} knows of {told}, and answers {report.status} by that."
+
+
+def _of_conntrack(case: Case) -> str:
+    wanted = case.probe.expect.conntrack
+    left = unwanted_entries(wanted, case.evidence.entries, case.errand.nodes, case.errand.addresses)
+    return f"nothing has made {left[0].node} forget {entry_words(left[0])}." if left else ""
 
 
 def _still_dialled(case: Case, stray: Observation) -> bool:

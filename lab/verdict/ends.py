@@ -71,7 +71,7 @@ def judge_end_beyond_nodes(case: Case) -> Verdict:
             findings.missing.append((flow.number, "it was not seen on its way"))
         elif not _came(flow, where):
             strangers = [hop(each) for each in (seen, *flow.strays, *flow.arrivals) if not is_at(each, where)]
-            findings.wrong.append((flow.number, f"it was seen at {strangers[0]}"))
+            findings.wrong.append((flow.number, f"it was seen last at {strangers[0]}"))
     return findings.settle(case, "at", expected=where, observed=listed(list(places)), silence=case.silence)
 
 

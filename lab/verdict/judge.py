@@ -146,7 +146,7 @@ def _judge_outcome(case: Case) -> Verdict:
     outcome = case.probe.expect.outcome
     if outcome is Outcome.UNTRANSLATED:
         return judge_untranslated(case, _signs_of_translation(case))
-    if ends_beyond_nodes(case):
+    if ends_beyond_nodes(case) and any(flow.arrivals or flow.strays for flow in case.flows):
         return judge_drop_beyond_nodes(case)
     observed = _ended_silently(case) or fates(case)
     wanted = FATE[outcome]

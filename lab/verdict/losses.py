@@ -121,7 +121,7 @@ def of_reply(case: Case, flow: Flow, plan: Plan | None) -> str:
     if flow.arrivals and not flow.answers and not flow.replies:
         if flow.arrivals[0].source == flow.arrivals[0].destination:
             return f"{flow.places[0]} got the request from its own address and did not reply: nothing masqueraded it."
-        return f"{flow.places[0]} got the request and did not reply: no rule stopped it."
+        return remembered(case, flow) or f"{flow.places[0]} got the request and did not reply: no rule stopped it."
     return ""
 
 

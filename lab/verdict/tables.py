@@ -14,7 +14,7 @@ from lab.verdict.evidence import TableEntry
 from lab.verdict.model import Verdict
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["expected_entries", "held", "judge_conntrack"]
+__all__ = ["entry_words", "expected_entries", "held", "judge_conntrack", "unwanted_entries"]
 
 _MOST_ENTRIES = 3
 
@@ -37,6 +37,16 @@ def expected_entries(
         return []
     there = nodes if wanted.node is None else (wanted.node,)
     return [each for each in tables or () if each.node in there and _fits(addresses, each, wanted.some)]
+
+
+def unwanted_entries(
+    wanted: ConntrackExpect | None, tables: Iterable[TableEntry] | None, nodes: Sequence[str], addresses: Addresses
+) -> list[TableEntry]:
+    """Those entries of which the author expects that there is none; see ``judge_conntrack`` for the arguments."""
+    if wanted is None or wanted.none is None:
+        return []
+    there = nodes if wanted.node is None else (wanted.node,)
+    return [each for each in tables or () if each.node in there and _fits(addresses, each, wanted.none)]
 
 
 def judge_conntrack(
@@ -62,12 +72,12 @@ def judge_conntrack(
         findings.doubts_overall.append(f"the connection tracking of {where} was not read")
     entries = [entry for entry in tables or () if entry.node in nodes]
     some = expected_entries(wanted, entries, nodes, addresses)
-    none = [] if wanted.none is None else [entry for entry in entries if _fits(addresses, entry, wanted.none)]
+    none = unwanted_entries(wanted, entries, nodes, addresses)
     if wanted.some is not None and not some:
         findings.missing_overall.append(f"no entry {_kind(wanted.some)} on {where}")
     if none:
-        findings.wrong_overall.append(f"{_entry(none[0])} stands on {none[0].node}")
-    shown = [f"{_entry(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
+        findings.wrong_overall.append(f"{entry_words(none[0])} stands on {none[0].node}")
+    shown = [f"{entry_words(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
     more = len(none) + len(some) - len(shown)
     return findings.settle(
         case,
@@ -98,7 +108,8 @@ def _kind(entries: Entries) -> str:
     return " ".join(parts) or "at all"
 
 
-def _entry(entry: TableEntry) -> str:
+def entry_words(entry: TableEntry) -> str:
+    """An entry: who dialled what, and who answers, and whom if that is not who dialled."""
     flow = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
     answered = f"{flow}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
     if not _is_masqueraded(entry):

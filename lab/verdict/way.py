@@ -15,7 +15,7 @@ from lab.verdict.deeds import short
 from lab.verdict.ends import ends_beyond_nodes
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow, hops
-from lab.verdict.model import ProbeVerdict
+from lab.verdict.model import ProbeVerdict, expectations
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["brief", "deeds", "missing", "testimony", "way"]
@@ -116,6 +116,8 @@ def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str,
         That it was expected, the packet, from where, and to where; the last two may be empty, or in words.
     """
     expect, errand = case.probe.expect, case.errand
+    if "outcome" not in expectations(expect):
+        return
     dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
     match expect.outcome:
         case Outcome.DELIVERED if not flow.arrivals:

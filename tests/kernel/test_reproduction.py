@@ -16,13 +16,18 @@ from sandboxed import ORDINARY, ROOT, USERS
 
 BODIES = "lab.engines.embedded.iptables.bodies"
 FIXED = "lab.engines.embedded.iptables.fixed"
+FRONTS = "lab.engines.embedded.iptables.fronts"
+SCOPE = "lab.engines.embedded.iptables.scope"
 FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
 SOLO = "to: {service: solo, via: clusterIP}\n    expect: {outcome: delivered, backends: [solo], source: preserved}"
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A scenario, what is wrong with its lab, the probe that shows it, and what its script then says."""
+    """A scenario, what is wrong with its lab, the probe that shows it, and what its script then says.
+
+    ``before`` is a probe that has to be sent first.
+    """
 
     name: str
     probe: str
@@ -30,6 +35,7 @@ class Broken:
     scenario: str = FROM_A_POD
     edits: tuple[tuple[str, str], ...] = ()
     patch: str = ""
+    before: str = ""
 
 
 BROKEN = [
@@ -83,6 +89,44 @@ BROKEN = [
         patch=f"import {BODIES} as m; m.translation = lambda scope, endpoint: ()",
     ),
     Broken(
+        "translated where it was to be left alone",
+        "a port that the Service does not have is left alone",
+        ("expected to stay addressed to 198.51.100.7:81, seen for 10.244.1.10:8080 at node-a/eth0",),
+        scenario="scenarios/untranslated/headed-elsewhere.lab.yaml",
+        patch=f"import {FRONTS} as m; m.external_ip = lambda scope, address: "
+        "[m.write(m.names.SERVICES, f'-d {address}', scope.chains.external)]",
+    ),
+    Broken(
+        "an echo request, over IPv6",
+        "so is the cluster IP of one without endpoints[ipv6]",
+        ("expected untranslated, answered by port unreachable",),
+        scenario="scenarios/icmp/echo-requests.lab.yaml",
+        patch=f"import {SCOPE} as m; m.to_address = lambda protocol, address, port: f'-d {{address}}'",
+    ),
+    Broken(
+        "associations",
+        "a stranger keeps its address where the policy is Local[ipv4]",
+        ("expected at echo-1, seen at echo-2", "reply"),
+        scenario="scenarios/sctp/associations.lab.yaml",
+        edits=(("backends: [echo-2], source: preserved", "backends: [echo-1], source: preserved"),),
+    ),
+    Broken(
+        "what connection tracking has not forgotten",
+        "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
+        ("expected at new, seen at old",),
+        before="a pod asks[ipv4]",
+        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
+        patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
+    ),
+    Broken(
+        "what connection tracking has not forgotten, over IPv6",
+        "another pod takes its place: so does the outside host's[ipv6]",
+        ("expected at new, seen at old",),
+        before="an outside host asks[ipv6]",
+        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
+        patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
+    ),
+    Broken(
         "on a bridge, over vxlan",
         "a backend on another node sees the pod that dialled",
         ("expected from 10.244.0.1, seen from 10.244.0.12 at solo",),
@@ -101,8 +145,9 @@ def bundle_of(broken: Broken, folder: Path) -> Path:
         text = text.replace(old, new, 1)
     (folder / "broken.lab.yaml").write_text(text, encoding="utf-8")
     (folder / "sitecustomize.py").write_text(broken.patch, encoding="utf-8")
+    probes = [word for name in (broken.before, broken.probe) if name for word in ("--probe", name)]
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "run", "broken.lab.yaml", "--probe", broken.probe, "--bundle-dir", "kept"],
+        [sys.executable, "-m", "lab", "run", "broken.lab.yaml", *probes, "--bundle-dir", "kept"],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -194,6 +194,12 @@ def seen_last_on_node_a(world: World, evidence: Evidence) -> bool:
     return all(seen and sorted(seen, key=lambda o: o.at)[-1].place == "node-a" for seen in requests)
 
 
+def came_in(world: World, evidence: Evidence) -> bool:
+    """Whether a drop is said to be at a pod, and anything came in anywhere."""
+    coming = [o for o in evidence.observations if (o.packet, o.direction) == (Packet.REQUEST, Direction.IN)]
+    return world.at == "echo-1" and any(o.place not in NODES for o in coming)
+
+
 def no_drop_at_the_pod(world: World, evidence: Evidence) -> Iterator[str]:
     """Said to end at echo-1: it came in there and nowhere else, nothing answered it, and echo-1 counted it."""
     left = 0
@@ -307,7 +313,7 @@ NO_OUTCOME = {
     Outcome.REJECTED: no_rejection,
     Outcome.REFUSED: no_refusal,
     Outcome.DROPPED: lambda world, evidence: (
-        no_drop_at_the_pod(world, evidence) if world.at == "echo-1" else no_drop(world, evidence)
+        no_drop_at_the_pod(world, evidence) if came_in(world, evidence) else no_drop(world, evidence)
     ),
     Outcome.UNTRANSLATED: no_passing_by,
 }

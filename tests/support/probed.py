@@ -7,8 +7,20 @@ from ipaddress import ip_address
 from recorded import FILE, World
 
 from lab.errors import ExitCode
-from lab.scenario.model import Manner, NodeDevice, Outcome, Preserved, Shares, Spread
-from lab.verdict.evidence import Direction, Evidence, FenceReport, TapLoss
+from lab.scenario.model import (
+    ConntrackExpect,
+    Entries,
+    Expect,
+    HttpExpect,
+    Manner,
+    NodeDevice,
+    Outcome,
+    Position,
+    Preserved,
+    Shares,
+    Spread,
+)
+from lab.verdict.evidence import Direction, Evidence, FenceReport, HttpReport, TableEntry, TapLoss, TrackedFlow
 from lab.verdict.judge import judge
 from lab.verdict.model import Fault, ProbeVerdict, ScenarioResult, Skip
 
@@ -19,6 +31,7 @@ NODE_A = ip_address("172.18.0.2")
 GATEWAY = ip_address("10.244.1.1")
 
 PLAIN = World(backends=ECHOES, source=Preserved())
+AT = Position(FILE, 24, 15)
 MANY = World(flows=2000, backends=ECHOES, spread=Spread.EVEN, name="flows are shared evenly")
 
 
@@ -163,6 +176,55 @@ def wrong_shares() -> ProbeVerdict:
     return judged(world, world.evidence(seen))
 
 
+def wrong_health() -> ProbeVerdict:
+    """A health-check node port that tells of an endpoint where there is none."""
+    world = World(manner=Manner.CONNECT, name="a node without endpoint says so")
+    expect = Expect(http=HttpExpect(status=503, local_endpoints=0), outcome=Outcome.DELIVERED, position=AT)
+    probe = replace(world.probe, expect=replace(expect, positions={"http": AT}))
+    errand = replace(world.errand, http=True, nodes=("node-a", "node-b"))
+    return judge(probe, errand, None, world.evidence((world.leaves(0),), http=(HttpReport(0, 200, 1),)))
+
+
+def not_forgotten() -> ProbeVerdict:
+    """A datagram goes where connection tracking has it from before."""
+    world = World(
+        pods=("old", "new"), backends=("new",), source=Preserved(), name="the next datagram reaches the new pod"
+    )
+    wanted = ConntrackExpect(node="node-a", none=Entries(reply_from="old"))
+    probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
+    names = {name: (world.address(name),) for name in world.pods}
+    errand = replace(world.errand, tables=True, addresses=names)
+    tracked = (TrackedFlow(0, "node-a", world.address("old"), 8080, *world.client(0)),)
+    entries = (TableEntry("node-a", *world.client(0), *world.dialled, world.address("old"), 8080, *world.client(0)),)
+    evidence = world.evidence((world.leaves(0), world.arrives(0, "old")), tracked=tracked, entries=entries)
+    return judge(probe, errand, None, replace(evidence, counted=("node-a", "node-b")))
+
+
+def forgotten_too_late() -> ProbeVerdict:
+    """All is well but for an entry that should be gone."""
+    world = World(pods=("old", "new"), backends=("new",), source=Preserved(), name="nobody remembers the old pod")
+    wanted = ConntrackExpect(node="node-a", none=Entries(reply_from="old"))
+    probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
+    errand = replace(world.errand, tables=True, addresses={name: (world.address(name),) for name in world.pods})
+    entries = (TableEntry("node-a", *world.client(7), *world.dialled, world.address("old"), 8080, *world.client(7)),)
+    evidence = world.evidence(world.round_trip(0, "new"), entries=entries, counts=(world.translated("new"),))
+    return judge(probe, errand, None, evidence)
+
+
+def translated_instead() -> ProbeVerdict:
+    """What was to be left alone is translated, and delivered."""
+    world = World(outcome=Outcome.UNTRANSLATED, at="node-a/eth0", name="a port that the Service lacks is left alone")
+    crossing = replace(world.arrives(0, "echo-1"), place="node-a", direction=Direction.OUT)
+    evidence = world.evidence((*world.round_trip(0, "echo-1"), crossing), counts=(world.translated("echo-1"),))
+    return judged(world, evidence)
+
+
+def dropped_before_the_pod() -> ProbeVerdict:
+    """What was to be dropped by a pod's stack never came to the pod."""
+    world = World(outcome=Outcome.DROPPED, at="echo-1", name="the pod discards what comes from itself")
+    return judged(world, world.evidence((world.leaves(0),), counts=(world.dropped(),)))
+
+
 CASES: dict[str, Callable[[], ProbeVerdict]] = {
     case.__name__.replace("_", "-"): case
     for case in (
@@ -190,6 +252,11 @@ CASES: dict[str, Callable[[], ProbeVerdict]] = {
         broken_way,
         lossy_tap,
         disagreement_ipv6,
+        wrong_health,
+        not_forgotten,
+        forgotten_too_late,
+        translated_instead,
+        dropped_before_the_pod,
     )
 }
 

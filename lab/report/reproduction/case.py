@@ -16,17 +16,21 @@ from lab.scenario.model import Expect, Manner, Outcome, Reply, Shares, Spread
 from lab.spread import flows_to_hit_all
 from lab.verdict.evidence import Capture, Direction, Observation, Packet
 from lab.verdict.model import ProbeVerdict
+from lab.verdict.rules import translations
 
-__all__ = ["MOST_FRAMES", "can_be_played", "case_of", "frames_of", "needed"]
+__all__ = ["MOST_FRAMES", "can_be_played", "case_of", "frames_of", "needed", "remembered"]
 
 MOST_FRAMES = 4096
 """A reproduction of more crafted flows sends the first of them, and says so."""
 
 
 def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether the kernel's own sockets can answer it, and taps at pods and sender show what became of it."""
-    shown = (Outcome.DELIVERED, Outcome.REJECTED, Outcome.REFUSED, Outcome.DROPPED)
-    return verdict.errand.protocol in (Transport.TCP, Transport.UDP) and verdict.probe.expect.outcome in shown
+    """Whether somebody in the script can answer it: a proxy that serves health checks stands in none.
+
+    What a node itself sends is sent by its kernel's sockets, of which there are none for SCTP and ICMP.
+    """
+    errand = verdict.errand
+    return not errand.http and (_is_crafted(errand) or errand.protocol in (Transport.TCP, Transport.UDP))
 
 
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
@@ -108,6 +112,8 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
             if each.protocol is errand.protocol.served
             and (each.address is None or each.address.version == errand.destination.version)
         ],
+        "nodes": list(errand.nodes) if expect.outcome is Outcome.UNTRANSLATED else [],
+        "remembered": list(remembered(verdict)),
         "expect": {
             "outcome": str(expect.outcome),
             "backends": sorted(set(expect.backends or ())) if delivered else [],
@@ -118,6 +124,26 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
             "reply": str(expect.reply or Reply.TRANSLATED),
         },
     }
+
+
+def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
+    """The entries of connection tracking that took datagrams where no rule did: they were there before the probe."""
+    errand, evidence = verdict.errand, verdict.evidence
+    if errand.protocol is not Transport.UDP or not set(errand.nodes) <= set(evidence.counted):
+        return
+    ruled = {rule.translates_to for rule in translations(evidence.counts)}
+    left = dict(enumerate(_ports(errand, evidence.observations)))
+    for entry in evidence.tracked or ():
+        answers = (entry.reply_source, entry.reply_source_port)
+        if answers in ruled or answers == (errand.destination, errand.port) or not left.get(entry.flow):
+            continue
+        yield {
+            "namespace": entry.node,
+            "from": (str(errand.sender.address), left[entry.flow]),
+            "to": (str(errand.destination), errand.port),
+            "answers": (str(entry.reply_source), entry.reply_source_port),
+            "answers to": (str(entry.reply_destination), entry.reply_destination_port),
+        }
 
 
 def _shares(expect: Expect) -> Iterator[tuple[str, float]]:

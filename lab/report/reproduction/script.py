@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from lab.ip import Family
+from lab.ip import Family, Transport
 from lab.plan.masquerade import masquerade_text
 from lab.plan.model import Plan
 from lab.report.reproduction import wire
-from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, frames_of, needed
+from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, frames_of, needed, remembered
 from lab.scenario.model import Manner
 from lab.verdict.evidence import Capture
 from lab.verdict.explain import explain
@@ -196,7 +196,7 @@ def _uncounted(line: str) -> str:
 def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
     lines = ["# --- The probe: what is sent and expected, and the program that does it.", ""]
     lines += _heredoc("cat > /run/case/case.json", case.splitlines())
-    for program in sorted(_PROGRAMS.glob("*.py")):
+    for program in _programs(verdict):
         text = program.read_text(encoding="utf-8").splitlines()
         lines += ["", *_heredoc(f"cat > /run/case/{program.name}", text)]
     frames = tuple(frames)
@@ -208,6 +208,16 @@ def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
     elif verdict.errand.manner is Manner.PACKET:
         lines += ["", "# No frame was kept, so the kernel's own sockets send."]
     return "\n".join([*lines, ""])
+
+
+def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
+    """What the script runs: two of the programs are for few probes."""
+    spared = set()
+    if verdict.errand.protocol is not Transport.SCTP:
+        spared.add("associations.py")
+    if not any(remembered(verdict)):
+        spared.add("memory.py")
+    yield from (program for program in sorted(_PROGRAMS.glob("*.py")) if program.name not in spared)
 
 
 def _heredoc(command: str, lines: Iterable[str]) -> list[str]:

@@ -411,6 +411,8 @@ cat > /run/case/case.json << 'END'
    "port": 8080
   }
  ],
+ "nodes": [],
+ "remembered": [],
  "expect": {
   "outcome": "delivered",
   "backends": [],
@@ -461,6 +463,9 @@ def judge(case, seen):
         reached = arrivals(case, seen, flow)
         heard = [each for each in seen if each.flow == flow and is_heard(each, sender)]
         hits.update({name for name, _ in reached})
+        if expect["outcome"] == "untranslated":
+            yield from ((flow, line) for line in judge_passing(case, seen, flow, heard))
+            continue
         outcome = fate(reached, heard)
         if outcome != expect["outcome"]:
             yield flow, f"expected {expect['outcome']}, seen {outcome}"
@@ -481,6 +486,21 @@ def fate(reached, heard):
     if turned_away:
         return f"answered by {turned_away[0]}"
     return "delivered" if len({name for name, _ in reached}) == 1 else "dropped" if not reached else "multiplied"
+
+
+def judge_passing(case, seen, flow, heard):
+    """What is wrong with a flow that was to be left as it was: it has to go on so, and nowhere as anything else."""
+    dialled = end(case["dialled"], case["port"])
+    requests = [each for each in seen if each.flow == flow and each.what == "request"]
+    beyond = [each for each in requests if each.place != case["sender"]["namespace"]]
+    changed = [each for each in beyond if each.destination != dialled]
+    if changed:
+        yield f"expected to stay addressed to {dialled}, seen for {changed[0].destination} at {changed[0].place}"
+    elif not any(each.outgoing or "/" not in each.place for each in beyond):
+        yield "expected to leave a node as it was sent, not seen to"
+    turned = [each.what for each in heard if not each.what.startswith("ICMP")]
+    if turned:
+        yield f"expected untranslated, answered by {turned[0]}"
 
 
 def judge_delivery(case, reached, heard):
@@ -526,6 +546,8 @@ import struct
 
 PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 ICMP_ERRORS = {4: (3, 11, 12), 6: (1, 3, 4)}
+UNKNOWN_PROTOCOL = (3, 2), (4, 1)  # of ICMP and of ICMPv6
+ECHOES = {8: "request", 0: "reply", 128: "request", 129: "reply"}
 SYN, RST, ACK = 2, 4, 16
 
 
@@ -558,7 +580,7 @@ class Packet:
         self.body = data[head:]
         if len(self.body) < 8:
             raise ValueError
-        self.ports = struct.unpack("!HH", self.body[:4]) if self.protocol in (6, 17) else (0, 0)
+        self.ports = struct.unpack("!HH", self.body[:4]) if self.protocol in (6, 17, 132) else (0, 0)
 
     def ends(self):
         """Whence and whither."""
@@ -581,6 +603,11 @@ class Matcher:
             return self._datagram(packet.body[8:])
         if packet.protocol == 6 and len(packet.body) >= 14:
             return self._segment(packet.body, leaving)
+        if packet.protocol == 132 and len(packet.body) >= 13:
+            return self._chunk(packet.body, leaving)
+        if packet.protocol in (1, 58) and packet.body[0] in ECHOES:
+            found = self._datagram(packet.body[8:])
+            return (found[0], ECHOES[packet.body[0]]) if found and found[1] == "request" else None
         if packet.protocol in (1, 58) and packet.body[0] in ICMP_ERRORS[packet.version]:
             try:
                 quoted = Packet(packet.body[8:])
@@ -590,6 +617,8 @@ class Matcher:
             if about is None and quoted.protocol == 6 and quoted.ports[0] in self.ports:
                 about = self.ports[quoted.ports[0]], "request"
             kind = tuple(packet.body[:2])
+            if quoted.protocol == 132 and kind in UNKNOWN_PROTOCOL:
+                return None  # a pod's kernel without SCTP says so, and is answered for
             name = "port unreachable" if kind == PORT_UNREACHABLE[packet.version] else f"ICMP {kind[0]}/{kind[1]}"
             return (about[0], name) if about and about[1] == "request" else None
         return None
@@ -597,9 +626,21 @@ class Matcher:
     @staticmethod
     def _datagram(payload):
         words = payload[:48].split()
-        if len(words) < 4 or words[0] != b"proxylab" or words[1] not in (b"probe", b"reply"):
+        if len(words) < 4 or words[0] != b"proxylab" or words[1] not in (b"probe", b"reply"):  # a fence, or another's
             return None
         return int(words[3][-8:], 16), "request" if words[1] == b"probe" else "reply"
+
+    def _chunk(self, body, leaving):
+        """An INIT bears its flow in its initiate tag, and the answers in their header."""
+        (verification,), kind = struct.unpack("!I", body[4:8]), {1: "request", 2: "reply", 6: "reset"}.get(body[12])
+        if kind == "request":
+            (tag,) = struct.unpack("!I", body[16:20])
+            if leaving:
+                self.learnt.setdefault(tag, len(self.learnt))
+            flow = self.learnt.get(tag)
+        else:
+            flow = self.learnt.get(verification)
+        return None if flow is None or kind is None else (flow, kind)
 
     def _segment(self, body, leaving):
         sequence, acknowledged = struct.unpack("!II", body[4:12])
@@ -681,6 +722,7 @@ class Run:
         self.family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
         self.kind = socket.SOCK_STREAM if case["protocol"] == "TCP" else socket.SOCK_DGRAM
         self.own = {each["namespace"] for each in [self.sender, *case["pods"]] if each["device"] == "stack"}
+        self.crossed = self.own | set(case["nodes"])
         self.matcher, self.seen, self.flow_of = Matcher(self.own_ports()), [], {}
         self.finished, self.failed, self.unknown = 0, [], []
         self.waiting = selectors.DefaultSelector()
@@ -695,6 +737,7 @@ class Run:
         """Send everything, answer, and return what was seen, in order."""
         self.watch()
         self.listen()
+        self.remember()
         more, began, last = True, time.monotonic(), time.monotonic()
         while more or (time.monotonic() < min(began + PATIENCE, last + SILENCE) and not self.settled()):
             before = len(self.seen)
@@ -714,6 +757,14 @@ class Run:
         self.resolve()
         return sorted(self.seen)
 
+    def remember(self):
+        """Let the nodes remember flows as they did, which no rule is asked about."""
+        for entry in self.case["remembered"]:
+            from memory import remember  # noqa: PLC0415 - stands in the scripts that need it
+
+            enter(entry["namespace"])
+            remember(entry)
+
     def settled(self):
         """Whether every flow has been answered or turned away; of its own flows a socket knows best."""
         if self.flow_of:
@@ -732,6 +783,7 @@ class Run:
         """Open a packet socket at the sender's device and at every pod's; where programs are, at all devices."""
         for namespace, device in sorted(
             {(each["namespace"], each["device"]) for each in [self.sender, *self.case["pods"]]}
+            | {(node, "stack") for node in self.case["nodes"]}
         ):
             enter(namespace)
             sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ALL))
@@ -755,10 +807,21 @@ class Run:
                 packet = Packet(data[14:])
             except ValueError:
                 continue
-            place = f"{namespace}/{about[0]}" if namespace in self.own else namespace
+            place = f"{namespace}/{about[0]}" if namespace in self.crossed else namespace
             at = struct.unpack("@qq", control[0][2])
             if not self.take(at, place, outgoing, packet, here and outgoing):
                 self.unknown.append((at, place, outgoing, packet))
+            if packet.protocol == 132 and not outgoing:
+                self.associate(namespace, packet, data, sock)
+
+    def associate(self, namespace, packet, data, sock):
+        """Answer an INIT that came to a pod for the pod's own address."""
+        from associations import answer  # noqa: PLC0415 - stands in scripts for SCTP
+
+        if (namespace, str(packet.destination)) in {(each["namespace"], each["address"]) for each in self.case["pods"]}:
+            reply = answer(data, {each["port"] for each in self.case["listeners"] if each["namespace"] == namespace})
+            if reply:
+                sock.send(reply)
 
     def take(self, at, place, outgoing, packet, leaving=False):
         """Take down a packet if it is the probe's."""
@@ -771,7 +834,7 @@ class Run:
 
     def listen(self):
         """Open the sockets of the pods, each of which answers by its name."""
-        for each in self.case["listeners"]:
+        for each in self.case["listeners"] if self.case["protocol"] in ("TCP", "UDP") else ():
             enter(each["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -66,13 +66,15 @@ def test_what_came_in_elsewhere_did_not_end_there() -> None:
     stray = replace(ENDS.leaves(1), place="outside", direction=Direction.IN)
     verdicts = judged(replace(evidence, observations=(*evidence.observations[:3], stray)))
     assert verdicts["outcome"].judgement is FAIL
-    assert verdicts["at"].reasons == ("1 of 2 flows: it was seen at outside/eth0",)
+    assert verdicts["at"].reasons == ("1 of 2 flows: it was seen last at outside/eth0",)
 
 
-def test_what_was_not_seen_to_come_is_missing_only_where_silence_is_proven() -> None:
-    evidence = replace(came(), observations=(ENDS.leaves(0), ENDS.leaves(1)))
-    assert judged(evidence)["outcome"].judgement is INCONCLUSIVE
-    assert judged(replace(evidence, fences=ENDS.fences))["outcome"].judgement is FAIL
+def test_what_never_came_there_was_dropped_before_or_nobody_knows() -> None:
+    evidence = replace(came(kernel=()), observations=(ENDS.leaves(0), ENDS.leaves(1)), fences=ENDS.fences)
+    verdicts = judged(evidence)
+    assert (verdicts["outcome"].judgement, verdicts["at"].judgement) == (INCONCLUSIVE, FAIL)
+    verdicts = judged(replace(evidence, counts=(ENDS.dropped(2),)))
+    assert (verdicts["outcome"].judgement, verdicts["at"].judgement) == (PASS, FAIL)
 
 
 def test_a_socket_that_says_otherwise_is_a_doubt() -> None:

@@ -35,6 +35,9 @@ def judge(case, seen):
         reached = arrivals(case, seen, flow)
         heard = [each for each in seen if each.flow == flow and is_heard(each, sender)]
         hits.update({name for name, _ in reached})
+        if expect["outcome"] == "untranslated":
+            yield from ((flow, line) for line in judge_passing(case, seen, flow, heard))
+            continue
         outcome = fate(reached, heard)
         if outcome != expect["outcome"]:
             yield flow, f"expected {expect['outcome']}, seen {outcome}"
@@ -55,6 +58,21 @@ def fate(reached, heard):
     if turned_away:
         return f"answered by {turned_away[0]}"
     return "delivered" if len({name for name, _ in reached}) == 1 else "dropped" if not reached else "multiplied"
+
+
+def judge_passing(case, seen, flow, heard):
+    """What is wrong with a flow that was to be left as it was: it has to go on so, and nowhere as anything else."""
+    dialled = end(case["dialled"], case["port"])
+    requests = [each for each in seen if each.flow == flow and each.what == "request"]
+    beyond = [each for each in requests if each.place != case["sender"]["namespace"]]
+    changed = [each for each in beyond if each.destination != dialled]
+    if changed:
+        yield f"expected to stay addressed to {dialled}, seen for {changed[0].destination} at {changed[0].place}"
+    elif not any(each.outgoing or "/" not in each.place for each in beyond):
+        yield "expected to leave a node as it was sent, not seen to"
+    turned = [each.what for each in heard if not each.what.startswith("ICMP")]
+    if turned:
+        yield f"expected untranslated, answered by {turned[0]}"
 
 
 def judge_delivery(case, reached, heard):

@@ -9,6 +9,8 @@ import struct
 
 PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 ICMP_ERRORS = {4: (3, 11, 12), 6: (1, 3, 4)}
+UNKNOWN_PROTOCOL = (3, 2), (4, 1)  # of ICMP and of ICMPv6
+ECHOES = {8: "request", 0: "reply", 128: "request", 129: "reply"}
 SYN, RST, ACK = 2, 4, 16
 
 
@@ -41,7 +43,7 @@ class Packet:
         self.body = data[head:]
         if len(self.body) < 8:
             raise ValueError
-        self.ports = struct.unpack("!HH", self.body[:4]) if self.protocol in (6, 17) else (0, 0)
+        self.ports = struct.unpack("!HH", self.body[:4]) if self.protocol in (6, 17, 132) else (0, 0)
 
     def ends(self):
         """Whence and whither."""
@@ -64,6 +66,11 @@ class Matcher:
             return self._datagram(packet.body[8:])
         if packet.protocol == 6 and len(packet.body) >= 14:
             return self._segment(packet.body, leaving)
+        if packet.protocol == 132 and len(packet.body) >= 13:
+            return self._chunk(packet.body, leaving)
+        if packet.protocol in (1, 58) and packet.body[0] in ECHOES:
+            found = self._datagram(packet.body[8:])
+            return (found[0], ECHOES[packet.body[0]]) if found and found[1] == "request" else None
         if packet.protocol in (1, 58) and packet.body[0] in ICMP_ERRORS[packet.version]:
             try:
                 quoted = Packet(packet.body[8:])
@@ -73,6 +80,8 @@ class Matcher:
             if about is None and quoted.protocol == 6 and quoted.ports[0] in self.ports:
                 about = self.ports[quoted.ports[0]], "request"
             kind = tuple(packet.body[:2])
+            if quoted.protocol == 132 and kind in UNKNOWN_PROTOCOL:
+                return None  # a pod's kernel without SCTP says so, and is answered for
             name = "port unreachable" if kind == PORT_UNREACHABLE[packet.version] else f"ICMP {kind[0]}/{kind[1]}"
             return (about[0], name) if about and about[1] == "request" else None
         return None
@@ -80,9 +89,21 @@ class Matcher:
     @staticmethod
     def _datagram(payload):
         words = payload[:48].split()
-        if len(words) < 4 or words[0] != b"proxylab" or words[1] not in (b"probe", b"reply"):
+        if len(words) < 4 or words[0] != b"proxylab" or words[1] not in (b"probe", b"reply"):  # a fence, or another's
             return None
         return int(words[3][-8:], 16), "request" if words[1] == b"probe" else "reply"
+
+    def _chunk(self, body, leaving):
+        """An INIT bears its flow in its initiate tag, and the answers in their header."""
+        (verification,), kind = struct.unpack("!I", body[4:8]), {1: "request", 2: "reply", 6: "reset"}.get(body[12])
+        if kind == "request":
+            (tag,) = struct.unpack("!I", body[16:20])
+            if leaving:
+                self.learnt.setdefault(tag, len(self.learnt))
+            flow = self.learnt.get(tag)
+        else:
+            flow = self.learnt.get(verification)
+        return None if flow is None or kind is None else (flow, kind)
 
     def _segment(self, body, leaving):
         sequence, acknowledged = struct.unpack("!II", body[4:12])

@@ -64,6 +64,7 @@ class Run:
         self.family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
         self.kind = socket.SOCK_STREAM if case["protocol"] == "TCP" else socket.SOCK_DGRAM
         self.own = {each["namespace"] for each in [self.sender, *case["pods"]] if each["device"] == "stack"}
+        self.crossed = self.own | set(case["nodes"])
         self.matcher, self.seen, self.flow_of = Matcher(self.own_ports()), [], {}
         self.finished, self.failed, self.unknown = 0, [], []
         self.waiting = selectors.DefaultSelector()
@@ -78,6 +79,7 @@ class Run:
         """Send everything, answer, and return what was seen, in order."""
         self.watch()
         self.listen()
+        self.remember()
         more, began, last = True, time.monotonic(), time.monotonic()
         while more or (time.monotonic() < min(began + PATIENCE, last + SILENCE) and not self.settled()):
             before = len(self.seen)
@@ -97,6 +99,14 @@ class Run:
         self.resolve()
         return sorted(self.seen)
 
+    def remember(self):
+        """Let the nodes remember flows as they did, which no rule is asked about."""
+        for entry in self.case["remembered"]:
+            from memory import remember  # noqa: PLC0415 - stands in the scripts that need it
+
+            enter(entry["namespace"])
+            remember(entry)
+
     def settled(self):
         """Whether every flow has been answered or turned away; of its own flows a socket knows best."""
         if self.flow_of:
@@ -115,6 +125,7 @@ class Run:
         """Open a packet socket at the sender's device and at every pod's; where programs are, at all devices."""
         for namespace, device in sorted(
             {(each["namespace"], each["device"]) for each in [self.sender, *self.case["pods"]]}
+            | {(node, "stack") for node in self.case["nodes"]}
         ):
             enter(namespace)
             sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ALL))
@@ -138,10 +149,21 @@ class Run:
                 packet = Packet(data[14:])
             except ValueError:
                 continue
-            place = f"{namespace}/{about[0]}" if namespace in self.own else namespace
+            place = f"{namespace}/{about[0]}" if namespace in self.crossed else namespace
             at = struct.unpack("@qq", control[0][2])
             if not self.take(at, place, outgoing, packet, here and outgoing):
                 self.unknown.append((at, place, outgoing, packet))
+            if packet.protocol == 132 and not outgoing:
+                self.associate(namespace, packet, data, sock)
+
+    def associate(self, namespace, packet, data, sock):
+        """Answer an INIT that came to a pod for the pod's own address."""
+        from associations import answer  # noqa: PLC0415 - stands in scripts for SCTP
+
+        if (namespace, str(packet.destination)) in {(each["namespace"], each["address"]) for each in self.case["pods"]}:
+            reply = answer(data, {each["port"] for each in self.case["listeners"] if each["namespace"] == namespace})
+            if reply:
+                sock.send(reply)
 
     def take(self, at, place, outgoing, packet, leaving=False):
         """Take down a packet if it is the probe's."""
@@ -154,7 +176,7 @@ class Run:
 
     def listen(self):
         """Open the sockets of the pods, each of which answers by its name."""
-        for each in self.case["listeners"]:
+        for each in self.case["listeners"] if self.case["protocol"] in ("TCP", "UDP") else ():
             enter(each["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
