@@ -2,84 +2,25 @@
 
 import asyncio
 import os
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
+from staged_engines import staged
 
-from lab.binaries.binary import Binary
-from lab.cluster.objects import ClusterEvent, Node, Service
-from lab.cluster.store import Store
-from lab.control.apiserver import ApiServer
-from lab.engines.barrier import BARRIER, Barrier, without_barrier
-from lab.engines.catalogue import make_engine
-from lab.engines.ground import Cluster, Place
-from lab.engines.protocol import Engine, EngineChoice, Upstream
+from lab.cluster.objects import ClusterEvent, Service
+from lab.engines.barrier import BARRIER, without_barrier
 from lab.engines.rulesets import rule_differences
 from lab.errors import EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Launcher
-from lab.kernel.netns import make_netns
-from lab.kernel.rules import IptablesTool, choose_iptables
 from lab.timing import Deadline
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)
 ENDS = slice_of(ECHO, A, endpoint(A, 10))
-
-
-@dataclass
-class Stage:
-    store: Store
-    engine: Engine
-    launcher: Launcher
-    place: Place
-
-    async def synced(self) -> str:
-        await self.engine.wait_synced(self.store.revision, Deadline.after(30))
-        return await self.engine.dump()
-
-
-@asynccontextmanager
-async def staged(launcher: Launcher, engine: str, *flags: str, store: Store | None = None) -> AsyncIterator[Stage]:
-    """An engine in a namespace of its own, with nothing in it but a loopback device."""
-    name = engine.replace("/", "-").replace("@", "-")
-    netns = make_netns(HERE)
-    await launcher.run(netns, ["ip", "link", "set", "lo", "up"], place=name, deadline=Deadline.after(10))
-    place = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
-    store = Store() if store is None else store
-    store.apply(Node(name=HERE, addresses=(A.of("node", 1),)))
-    cluster = Cluster(store, ApiServer(store), Barrier(store, (Family.IPV4, Family.IPV6)))
-    upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags)
-    choice = EngineChoice(engine, families=(Family.IPV4, Family.IPV6), upstream=upstream)
-    made = make_engine(choice, HERE, place, cluster)
-    try:
-        await made.start()
-        yield Stage(store, made, launcher, place)
-    finally:
-        await made.stop()
-        await cluster.api.close()
-        launcher.forget([name])
-        netns.close()
-
-
-@pytest.fixture
-def binary(kube_proxy: Binary, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Binary:
-    """Where an ordinary user can run it, too."""
-    folder = Path("/tmp") / f"kube-proxy-{os.getpid()}"
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o755)
-    there = folder / "kube-proxy"
-    shutil.copy(kube_proxy.path, there)
-    monkeypatch.setenv("TEST_KUBE_PROXY", str(there))
-    yield replace(kube_proxy, path=there)
-    shutil.rmtree(folder)
 
 
 async def story(launcher: Launcher, engine: str) -> dict[str, Any]:
@@ -188,17 +129,7 @@ async def both(launcher: Launcher) -> list[list[str]]:
     ):
         for cluster in clusters:
             for stage in (embedded, upstream):
-                gone = [
-                    thing.key
-                    for kind in KubeObject.__args__  # type: ignore[attr-defined]
-                    if kind not in (Node, ClusterEvent)
-                    for thing in stage.store.list(kind)
-                    if thing.key.namespace != "proxylab"
-                ]
-                for key in gone:
-                    stage.store.delete(key)
-                for thing in cluster:
-                    stage.store.apply(thing)
+                stage.hold(*cluster)
             dumps = await asyncio.gather(embedded.synced(), upstream.synced())
             found.append(rule_differences("iptables", *map(without_barrier, dumps)))
     return found
