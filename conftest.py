@@ -9,7 +9,10 @@ pytest_plugins = ["pytester"]
 # Whose processes are whose: whatever this pytest process starts can be told from what other workers start.
 os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())
 
-collect_ignore_glob = ["tests/golden/scenario/*.lab.yaml"]  # texts to be read, not labs to be run
+collect_ignore_glob = [
+    "tests/golden/desk/*.lab.yaml",
+    "tests/golden/scenario/*.lab.yaml",
+]  # texts to be read, not labs to be run
 
 # Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.
 # They are drawn anew only where somebody asks for many: a change must not be red by chance.

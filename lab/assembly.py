@@ -5,11 +5,12 @@ Must not: touch the kernel, or judge.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lab.cluster.objects import EndpointSlice, KubeObject, Service
 from lab.course import Cluster, begin
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress
 from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from lab.plan.errand import Errand, Fence
@@ -50,15 +51,19 @@ class Assembly:
         """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
         return self.expected_sources[self.scenario.all_probes.index(probe)]
 
-    def with_probe(self, probe: Probe) -> "Assembly":
-        """The same with one more probe, unless it is one of them already.
+    def with_probe(self, probe: Probe, made: int = 0) -> "Assembly":
+        """The same with one more probe, unless it is one of them already; it is sent after that many steps.
 
         Raises:
             ScenarioError: the probe names what is not there.
         """
-        if probe in self.scenario.probes:
+        if probe in self.scenario.all_probes:
             return self
-        return assemble(replace(self.scenario, probes=(*self.scenario.probes, probe)))
+        if not made:
+            return assemble(replace(self.scenario, probes=(*self.scenario.probes, probe)))
+        steps = list(self.scenario.steps)
+        steps[made - 1] = replace(steps[made - 1], probes=(*steps[made - 1].probes, probe))
+        return assemble(replace(self.scenario, steps=tuple(steps)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Where a lab process begins: ``python -m lab.boot FD``, started by ``lab.client``.
+"""Where a lab process begins: ``python -m lab.boot FD [DOOR FOLDER]``, started by ``lab.client``.
 
 Owns: the order sandbox, launcher, event loop.
 Must not: import anything heavy before the launcher is forked; keeper, init and launcher are copies of this process.
@@ -14,7 +14,7 @@ from typing import Final
 from lab.errors import CapabilityError
 from lab.kernel.launcher_child import fork_launcher
 from lab.kernel.limits import raise_descriptor_limit
-from lab.kernel.sandbox import enter
+from lab.kernel.sandbox import Door, enter
 
 __all__ = ["main"]
 
@@ -24,18 +24,21 @@ _REPORT_SECONDS: Final = 5.0
 def main() -> None:
     """Become keeper, init, launcher and lab process, each in its turn."""
     client = socket.socket(fileno=int(sys.argv[1]))
+    door = Door(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])) if sys.argv[2:] else None
+    if door is not None:
+        os.chdir("/")  # it may outlive whoever works in this directory by far
     _forget_inherited_signals()
     raise_descriptor_limit()
     rootless = os.geteuid() != 0
     try:
-        enter(client)
+        enter(client, door)
     except CapabilityError as error:
         _report(client, error)
         os._exit(int(error.exit_code))
-    launcher = fork_launcher(client)
+    launcher = fork_launcher(client, *([door.socket] if door else []))
     from lab.process import serve  # noqa: PLC0415 - heavy, and nobody's business but the lab process's
 
-    serve(client, launcher, rootless=rootless)
+    serve(client, launcher, door.socket if door else None, rootless=rootless)
 
 
 def _forget_inherited_signals() -> None:

@@ -1,16 +1,21 @@
-"""Typed messages over a socket, one JSON document each behind its length.
+"""Typed messages over a Unix socket, one JSON document each behind its length.
 
 Owns: the framing, for the client's blocking side and for the lab process's event loop.
 Must not: know what a message means.
+
+A message may bring descriptors along (SCM_RIGHTS, unix(7)), such as the standard streams of a command. The kernel hands
+them out with the first byte that they were sent with, and no read goes beyond one message: so they are that message's.
 """
 
 import asyncio
+import os
 import socket
 import struct
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from lab.codec import dumps, loads
+from lab.codec import CodecError, dumps, loads
 from lab.garbage import uncollected
 from lab.timing import Deadline
 
@@ -18,6 +23,8 @@ __all__ = ["AsyncChannel", "Channel", "ChannelClosedError"]
 
 _LENGTH: Final = struct.Struct("!I")
 _LIMIT: Final = 1 << 30
+_PART: Final = 1 << 20
+_MOST_DESCRIPTORS: Final = 8
 
 
 class ChannelClosedError(ConnectionError):
@@ -51,20 +58,27 @@ class Channel:
     ) -> None:
         self.close()
 
+    def fileno(self) -> int:
+        """The descriptor that is readable when an answer, or the beginning of one, is there."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Close the socket; the other side reads end-of-file."""
         self._socket.close()
 
-    def send(self, message: object, hint: Any, deadline: Deadline) -> None:
-        """Send one message.
+    def send(self, message: object, hint: Any, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
+        """Send one message, with descriptors that the other side shall have too.
 
         Raises:
             TimeoutError: the other side did not take all of it by the deadline; nothing sensible can follow.
             ChannelClosedError: nobody is there to read it.
         """
         self._socket.settimeout(max(deadline.remaining, 0.001))  # 0 would mean: do not block
+        frame = memoryview(_frame(message, hint))
         try:
-            self._socket.sendall(_frame(message, hint))
+            if descriptors:
+                frame = frame[socket.send_fds(self._socket, [frame], list(descriptors)) :]
+            self._socket.sendall(frame)
         except TimeoutError:
             raise
         except OSError as error:
@@ -81,7 +95,7 @@ class Channel:
                 raise TimeoutError
             self._socket.settimeout(deadline.remaining)
             try:
-                part = self._socket.recv(min(size - len(data), 1 << 20))
+                part = self._socket.recv(min(size - len(data), _PART))
             except TimeoutError:
                 raise
             except OSError as error:
@@ -95,24 +109,70 @@ class Channel:
 class AsyncChannel:
     """The event loop's side."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def over(cls, connection: socket.socket) -> Self:
+    def __init__(self, connection: socket.socket) -> None:
         """Take over a connected socket."""
-        return cls(*await asyncio.open_connection(sock=connection))
+        connection.setblocking(False)
+        self._socket = connection
+        self._brought: list[int] = []
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close the socket, and the descriptors that nobody has taken."""
+        self._socket.close()
+        for number in self.descriptors():
+            os.close(number)
+
+    def descriptors(self) -> list[int]:
+        """Those that came with the messages received since this was last asked; the caller's from now on."""
+        brought, self._brought = self._brought, []
+        return brought
 
     async def send(self, message: object, hint: Any) -> None:
-        """Send one message."""
-        self._writer.write(_frame(message, hint))
-        await self._writer.drain()
+        """Send one message. Raises ``ChannelClosedError`` when nobody is there to read it."""
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._socket, _frame(message, hint))
+        except OSError as error:
+            raise ChannelClosedError(str(error)) from error
 
     async def receive(self, hint: Any) -> Any:
-        """The next message. Raises ``ChannelClosedError`` at end-of-file."""
+        """The next message. Raises ``ChannelClosedError`` at end-of-file, and for what is no message."""
+        body = await self._exactly(_length(await self._exactly(_LENGTH.size)))
         try:
-            head = await self._reader.readexactly(_LENGTH.size)
-            return loads(await self._reader.readexactly(_length(head)), hint)
-        except (asyncio.IncompleteReadError, OSError) as error:
-            raise ChannelClosedError("the other side closed the connection") from error
+            return loads(body, hint)
+        except CodecError as error:
+            raise ChannelClosedError(str(error)) from error
+
+    async def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                part, brought, _, _ = socket.recv_fds(self._socket, min(size - len(data), _PART), _MOST_DESCRIPTORS)
+            except BlockingIOError:
+                await self._readable()
+                continue
+            except OSError as error:
+                raise ChannelClosedError(str(error)) from error
+            for number in brought:
+                os.set_inheritable(number, False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too
+            self._brought += brought
+            if not part:
+                raise ChannelClosedError("the other side closed the connection")
+            data += part
+        return bytes(data)
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        there: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._socket, _resolve, there)
+        try:
+            await there
+        finally:
+            loop.remove_reader(self._socket)
+
+
+def _resolve(there: "asyncio.Future[None]") -> None:
+    if not there.done():
+        there.set_result(None)

@@ -1,6 +1,6 @@
 """A lab process, as its client sees it.
 
-Owns: starting a lab process, asking it, and making sure that it is gone.
+Owns: starting a lab process, and making sure that it is gone, unless it was told to stay.
 Must not: import the lab process's own modules, or stay in the sandbox: the client lives in the user's world, with the
 user's files, debugger and network.
 
@@ -19,15 +19,16 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Final, Self, TypeVar
+from typing import IO, Final, TypeVar
 
 import lab
-from lab.channel import Channel, ChannelClosedError
+from lab.doors import Door
 from lab.errors import InternalError, LabError
 from lab.faults import raised
-from lab.messages import Answer, Failed, Ready, Request
+from lab.line import Line
+from lab.messages import Failed, Ready
 from lab.timing import Deadline
+from lab.visits import Asked, Memory, Stay, Stays
 
 __all__ = ["LabProcess"]
 
@@ -35,38 +36,36 @@ Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
+_STAY_SECONDS: Final = 30.0
 _LOG_LINES: Final = 40
 _LOG_BYTES: Final = 64 * 1024
 
 
-class LabProcess:
-    """A running lab process. Use as a context manager, or ``close`` it."""
+class LabProcess(Line):
+    """A running lab process. Use as a context manager, or ``close`` it.
 
-    def __init__(self) -> None:
+    Args:
+        door: what other clients shall come by, should it be told to ``stay``; closed with this end of it.
+    """
+
+    def __init__(self, door: Door | None = None) -> None:
         ours, theirs = socket.socketpair()
+        given = [] if door is None else [door.socket.fileno(), door.folder]
         with theirs:
             self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "lab.boot", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "lab.boot", *map(str, (theirs.fileno(), *given))],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *given],
                 env=_environment(),
                 start_new_session=True,
             )
-        self._channel = Channel(ours)
+        super().__init__(ours)
+        self._door = door
         self._ready: Ready | None = None
         self._refused: LabError | None = None
-        self.closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def pid(self) -> int:
@@ -100,35 +99,37 @@ class LabProcess:
             self._ready = answer
         return self._ready
 
-    def request(self, request: Request, wanted: type[Wanted], deadline: Deadline) -> Wanted:
-        """Ask, and wait for the answer, which must be a ``wanted``.
+    def request(self, request: Asked, wanted: type[Wanted], deadline: Deadline) -> Wanted:
+        """Ask, and wait for the answer (see ``Line.request``); first, that it is in its sandbox."""
+        self.ready()
+        return super().request(request, wanted, deadline)
+
+    def stay(self, memory: Memory, seconds: float | None) -> None:
+        """Let others come by the door, under the name that the memory has; for so many seconds beyond this client.
+
+        With ``None`` it ends with this client as ever. Otherwise it is asked nothing more from here.
 
         Raises:
-            LabError: the one that the lab process met, with its own words.
-            InternalError: the lab process is gone, silent, or answers something else; then, and when this call is
-                interrupted, it is closed: an answer that comes late would be taken for that to the next request.
+            NameTakenError: a lab of that name stands.
+            InternalError: it has no door.
         """
-        self.ready()
-        what = f"answer {type(request).__name__}"
-        try:
-            answer = self._exchange(request, what, deadline)
-        except BaseException:
-            self.close()
-            raise
-        if isinstance(answer, Failed):
-            raise raised(answer.fault)
-        if not isinstance(answer, wanted):
-            self.close()
-            raise InternalError(f"the lab process answered {type(request).__name__} with {type(answer).__name__}")
-        return answer
+        if self._door is None:
+            raise InternalError("a lab process without a door cannot stay")
+        if not self._door.name:
+            self._door.claim(memory.name)
+        self._door.tell_keeper(self.pid)
+        self.request(Stay(memory, seconds), Stays, Deadline.after(_STAY_SECONDS))
+        if seconds is not None:
+            self._leave()
 
     def close(self) -> None:
         """Close the lab and wait until every process of it has ended. Calling it twice does no harm.
 
         End-of-file is the order to end; a lab process that does not follow it is killed, and its sandbox with it.
         """
-        self.closed = True
-        self._channel.close()
+        if self._log.closed:
+            return
+        super().close()
         # End-of-file; then SIGTERM to the keeper, which kills init and waits until the kernel has killed all below it;
         # then, for a keeper that is stopped itself, SIGKILL.
         for blow in (signal.SIGTERM, signal.SIGKILL):
@@ -137,26 +138,20 @@ class LabProcess:
             except subprocess.TimeoutExpired:
                 self._child.send_signal(blow)
         self._child.wait()
+        self._release()
+
+    def _leave(self) -> None:
+        """Hang up, and let it live; whoever reaps this process's children when it is over need not be this process."""
+        super().close()
+        self._child.returncode = 0  # or Python would complain of a child that it has forgotten
+        self._release()
+
+    def _release(self) -> None:
         self._log.close()
+        if self._door is not None:
+            self._door.close()
 
-    def _exchange(self, request: Request, what: str, deadline: Deadline) -> object:
-        try:
-            self._channel.send(request, Request, deadline)
-        except ChannelClosedError as error:
-            raise self._gone(what) from error
-        except TimeoutError:
-            raise InternalError(f"the lab process did not take the request to {what}{self._last_words()}") from None
-        return self._receive(what, deadline)
-
-    def _receive(self, what: str, deadline: Deadline) -> object:
-        try:
-            return self._channel.receive(Answer, deadline)
-        except ChannelClosedError as error:
-            raise self._gone(what) from error
-        except TimeoutError:
-            raise InternalError(f"the lab process did not {what} in time{self._last_words()}") from None
-
-    def _gone(self, what: str) -> InternalError:
+    def _gone(self, what: str) -> LabError:
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(_CLOSE_SECONDS)
         return InternalError(f"the lab process ended before it could {what}{self._last_words()}")

@@ -16,7 +16,7 @@ from typing import Final, Self
 from lab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
 from lab.cluster.store import Store
 from lab.control.apiserver import API_PORT, ApiServer
-from lab.engines.barrier import NAMESPACE, Barrier
+from lab.engines.barrier import Barrier, is_barrier
 from lab.engines.catalogue import make_engine
 from lab.engines.fleet import Fleet
 from lab.engines.ground import Cluster, Place
@@ -86,12 +86,12 @@ class ControlPlane:
             EngineError: an engine has ended, or did not catch up in time.
         """
         deadline = Deadline.after(_SYNC_SECONDS)
-        for key in (each.key for kind in _PROGRAMMED for each in self.store.list(kind)):
-            if key.namespace != NAMESPACE:
-                self.store.delete(key)
+        for thing in (each for kind in _PROGRAMMED for each in self.store.list(kind)):
+            if not is_barrier(thing):
+                self.store.delete(thing.key)
         await self.fleet.wait_synced(self.store.revision, deadline)
         wanted = {thing.key: thing for thing in objects}
-        there = {each.key: each for kind in _KINDS for each in self.store.list(kind) if each.key.namespace != NAMESPACE}
+        there = {each.key: each for kind in _KINDS for each in self.store.list(kind) if not is_barrier(each)}
         if any(wanted.get(key) != there.get(key) for key in {*wanted, *there} if key.kind == "Node"):
             await self.fleet.note()
         for key in there.keys() - wanted.keys():

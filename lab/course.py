@@ -9,7 +9,7 @@ slices are derived anew, as their controller does after every change.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from lab.cluster.allocate import allocate_services
@@ -18,6 +18,7 @@ from lab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node,
 from lab.cluster.slices import derive_slices
 from lab.cluster.updates import keep_allocated
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.plan.addresses import AddressPlan, allocate_addresses
 from lab.scenario.model import NodeChange, PodChange, Position, Scenario, ServiceChange, SliceChange, Step
 
@@ -79,6 +80,19 @@ class Cluster:
             slices=_given(self.slices, change.slices),
             gone=frozenset(name for name in (*self.gone, *self.pods) if name not in pods),
         )
+
+    def brought_to(self, scenario: Scenario) -> "Cluster":
+        """The cluster when everything is applied that another scenario of the same wire begins with.
+
+        What the API server has allocated for a Service stays.
+
+        Raises:
+            ScenarioError: with a line for each thing that cannot be had.
+        """
+        there = {service.key: service for service in self.services}
+        written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
+        fresh = begin(scenario)
+        return replace(fresh, services=_allocated(scenario, written, lambda problem: _position(scenario, problem)))
 
 
 def begin(scenario: Scenario) -> Cluster:

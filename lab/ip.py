@@ -1,6 +1,7 @@
 """The address types of the lab, by one name each.
 
-Owns: the unions over IPv4 and IPv6 of the standard library's ``ipaddress`` types, and ``Family``.
+Owns: the unions over IPv4 and IPv6 of the standard library's ``ipaddress`` types, ``Family``, and the
+protocols above IP.
 Must not: hold addresses of a particular lab (``plan`` allocates those).
 """
 
@@ -18,7 +19,7 @@ IPAddress = IPv4Address | IPv6Address
 IPInterface = IPv4Interface | IPv6Interface
 IPNetwork = IPv4Network | IPv6Network
 
-__all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol"]
+__all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol", "Transport"]
 
 
 class Family(StrEnum):
@@ -32,6 +33,11 @@ class Family(StrEnum):
         """The family of one address, interface or network."""
         return cls.IPV4 if address.version == 4 else cls.IPV6
 
+    @property
+    def loopback(self) -> IPAddress:
+        """The address by which a machine reaches itself and nobody else does."""
+        return IPv4Address("127.0.0.1") if self is Family.IPV4 else IPv6Address("::1")
+
 
 class Protocol(StrEnum):
     """A transport protocol, spelled as Kubernetes spells it (``ServicePort.protocol``)."""
@@ -44,3 +50,21 @@ class Protocol(StrEnum):
     def number(self) -> int:
         """The number in the IP header (IANA protocol numbers)."""
         return {"TCP": 6, "UDP": 17, "SCTP": 132}[self.value]
+
+
+class Transport(StrEnum):
+    """What a probe sends above IP: one of Kubernetes' protocols, or echo requests, for which Kubernetes has no word."""
+
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+    ICMP = "ICMP"
+
+    def number(self, version: int) -> int:
+        """The number in the IP header (IANA protocol numbers); ICMP is another protocol in IPv6."""
+        return (1 if version == 4 else 58) if self is Transport.ICMP else Protocol(self.value).number
+
+    @property
+    def served(self) -> Protocol | None:
+        """The protocol of the listeners that it may find; ``None`` for echo requests, which every stack answers."""
+        return None if self is Transport.ICMP else Protocol(self.value)

@@ -4,7 +4,7 @@ Owns: the request and answer types, all frozen dataclasses that ``codec`` can ca
 Must not: hold behaviour.
 
 Every request is answered by the answer named in its docstring, or by ``Failed``. The lab process speaks first, once it
-is in its sandbox: ``Ready``, or ``Failed`` when it cannot be.
+is in its sandbox: ``Ready``, or ``Failed`` when it cannot be. ``lab.visits`` has what is said of a lab that stays.
 """
 
 from dataclasses import dataclass, field

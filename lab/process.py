@@ -10,12 +10,13 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from lab.channel import AsyncChannel, ChannelClosedError
+from lab.channel import AsyncChannel
+from lab.conversation import converse, first_of, receive_visitors
 from lab.engines.names import IPTABLES
 from lab.errors import EngineError, InternalError, LabError
 from lab.faults import fault_of
@@ -47,14 +48,16 @@ from lab.messages import (
     Failed,
     Ready,
     Recall,
-    Request,
     Send,
     Sent,
     Stage,
 )
 from lab.plan.model import Plan
 from lab.standing import Lab
+from lab.staying import Staying
+from lab.streams import Signals, stream
 from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.visits import Asked, End, Greet, Listed, Listing, Remember, Stay, Stream, Told
 from lab.wire import Purpose, Wire
 
 __all__ = ["serve"]
@@ -63,55 +66,53 @@ _SEE_OFF_SECONDS: Final = 5.0
 _CLEANUP_SECONDS: Final = 20.0
 
 
-def serve(client: socket.socket, launcher: socket.socket, *, rootless: bool) -> None:
-    """Answer the client until it goes, until SIGTERM, or until the launcher is gone."""
+def serve(client: socket.socket, launcher: socket.socket, door: socket.socket | None = None, *, rootless: bool) -> None:
+    """Answer the client until it goes, until SIGTERM, or until the launcher is gone.
+
+    With a ``door``, the client may tell the lab to stay (``lab.visits.Stay``): then others come by that.
+    """
     # What is loaded by now lives as long as the process, and what a lab adds are frozen records without cycles, by the
     # ten thousand: the collector's usual thresholds have it walk all of them again and again, a third of a large sync.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    asyncio.run(_serve(client, launcher, rootless=rootless))
+    asyncio.run(_serve(client, launcher, door, rootless=rootless))
 
 
-async def _serve(client: socket.socket, launcher_end: socket.socket, *, rootless: bool) -> None:
+async def _serve(
+    client: socket.socket, launcher_end: socket.socket, door: socket.socket | None, *, rootless: bool
+) -> None:
     origins = Origins()
     origins.watch()
-    channel = await AsyncChannel.over(client)
     launcher = Launcher(launcher_end)
     launcher.attach()
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
-    await channel.send(Ready(os.getpid(), os.uname().release, rootless), Answer)
-    await _first_of(_converse(channel, _Desk(launcher, origins)), terminated.wait(), launcher.gone.wait())
+    desk = _Desk(launcher, origins)
+    channel = AsyncChannel(client)
+    await channel.send(Ready(os.getpid(), os.uname().release, rootless), Told)
+    await first_of(
+        _until_over(channel, desk),
+        _receive(door, desk),
+        terminated.wait(),
+        launcher.gone.wait(),
+    )
 
 
-async def _converse(channel: AsyncChannel, desk: "_Desk") -> None:
-    """Answer one request after the other; end, in the midst of an answer too, when the client has gone."""
-    requests: asyncio.Queue[Request] = asyncio.Queue()
-
-    async def listen() -> None:
-        with suppress(ChannelClosedError):
-            while True:
-                await requests.put(await channel.receive(Request))
-
-    async def answer() -> None:
-        with suppress(ConnectionError):
-            while True:
-                await channel.send(await desk.answer(await requests.get()), Answer)
-
-    await _first_of(listen(), answer())
+async def _until_over(channel: AsyncChannel, desk: "_Desk") -> None:
+    """Converse with the first client; then, if the lab was told to stay, wait for the end of its time."""
+    await converse(channel, desk)
+    await desk.stay.over()
 
 
-async def _first_of(*ways: Coroutine[Any, Any, object]) -> None:
-    """Return when the first of these coroutines does, with its error if it has one; cancel the others."""
-    tasks = [asyncio.create_task(way) for way in ways]
-    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    for task in done:
-        task.result()
+async def _receive(door: socket.socket | None, desk: "_Desk") -> None:
+    """Let others come by the door once the lab was told to stay, until one of them says that it is to end."""
+    await desk.stay.told()
+    if door is None:
+        raise InternalError("a lab without a door was told to stay")
+    await first_of(receive_visitors(door, desk), desk.stay.told_to_end())
 
 
-def _owned(error: LabError | OSError, request: Request) -> LabError:
+def _owned(error: LabError | OSError, request: Asked) -> LabError:
     """The error with its owner: the machine's where a limit of it is at the bottom. Raises what is a bug of ours."""
     lacking = limit_reached(error)
     if lacking is not None:
@@ -137,21 +138,48 @@ class _Desk:
         self._departed: list[Departed] = []
         self._before: Census | None = None
         self._cleanup = Cleanup()
+        self._turn = asyncio.Lock()
+        self.stay = Staying()
 
-    async def answer(self, request: Request) -> Answer:
-        """Carry out one request; what goes wrong becomes ``Failed``."""
+    async def answer(self, request: Asked) -> Told:
+        """Carry out one request, when it is its turn; what goes wrong becomes ``Failed``."""
         try:
             match request:
-                case Build():
-                    return await self._build(request)
-                case Examine():
-                    return Examined(await examine(self._launcher))
-                case Close():
-                    return await self._close()
+                case Greet():
+                    return self.stay.greeting(busy=self._turn.locked())
+                case Stay() | Remember() | End():
+                    return self.stay.answer(request)
                 case _:
-                    return await self._ask_lab(request, self._standing())
+                    async with self._turn:
+                        return await self._answer(request)
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
+
+    async def stream(self, request: Stream, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
+        """The answers to a stream, beside all else that is asked."""
+        try:
+            async with aclosing(stream(request, self._standing(), descriptors, signals)) as answers:
+                async for each in answers:
+                    yield each
+        except (LabError, OSError) as error:
+            yield Failed(fault_of(_owned(error, request)))
+
+    async def _answer(self, request: Asked) -> Answer | Listed:
+        match request:
+            case Build():
+                return await self._build(request)
+            case Examine():
+                return Examined(await examine(self._launcher))
+            case Close():
+                return await self._close()
+            case Listing():
+                lab = self._standing()
+                objects = lab.objects()
+                return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
+            case Advance() | Send() | Converse() | Dump() | Recall() | Execute():
+                return await self._ask_lab(request, self._standing())
+            case _:
+                raise InternalError(f"{type(request).__name__} was asked for, and nothing lasts that it could be for")
 
     async def _ask_lab(self, request: Advance | Send | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
         match request:

@@ -5,7 +5,8 @@ Must not: print, or know who asks.
 """
 
 import platform
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,10 +15,12 @@ from typing import Final, Self, TypeVar
 import lab
 from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
+from lab.doors import Door
 from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
+from lab.line import Line
 from lab.messages import (
     Advance,
     Advanced,
@@ -33,7 +36,6 @@ from lab.messages import (
     Executed,
     Recall,
     Recalled,
-    Request,
     Send,
     Sent,
 )
@@ -48,6 +50,7 @@ from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
 from lab.verdict.segments import Spoken
+from lab.visits import Asked, Memory
 
 __all__ = ["OpenLab", "Session"]
 
@@ -61,10 +64,19 @@ _CLOSE_SECONDS: Final = 30.0
 class Session:
     """Opens labs, one at a time, in one lab process that starts with the first of them."""
 
-    def __init__(self, engine: EngineChoice | None = None, seed: int = 0) -> None:
-        """A session; no process starts yet. ``seed`` orders source ports and payloads."""
+    def __init__(
+        self, engine: EngineChoice | None = None, seed: int = 0, door: Callable[[], Door] | None = None
+    ) -> None:
+        """A session; no process starts yet.
+
+        Args:
+            engine: what to run.
+            seed: orders source ports and payloads.
+            door: makes what each lab process is given, so that its lab may be told to ``stay``.
+        """
         self._engine = engine or EngineChoice()
         self._seed = seed
+        self._door = door
         self._process: LabProcess | None = None
 
     def __enter__(self) -> Self:
@@ -74,6 +86,15 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(checked=error is None)
+
+    def begin(self) -> None:
+        """Start the lab process, which takes its time, while there is something else to do."""
+        self._started()
+
+    def _started(self) -> LabProcess:
+        if self._process is None or self._process.closed:
+            self._process = LabProcess(self._door and self._door())
+        return self._process
 
     @property
     def engine(self) -> EngineChoice:
@@ -93,8 +114,6 @@ class Session:
             EngineError: an engine did not start or did not synchronise.
             InternalError: the lab is at fault.
         """
-        if self._process is None or self._process.closed:
-            self._process = LabProcess()
         assembly = assemble(scenario)
         engine = replace(
             self._engine,
@@ -103,8 +122,9 @@ class Session:
             configuration=scenario.proxy or self._engine.configuration,
         )
         request = Build(assembly.plan, assembly.objects, engine, self._seed)
-        built = self._process.request(request, Built, Deadline.after(_BUILD_SECONDS))
-        return OpenLab(self._process, assembly, built, self._engine, self._seed, source)
+        process = self._started()
+        built = process.request(request, Built, Deadline.after(_BUILD_SECONDS))
+        return OpenLab(process, assembly, built, self._engine, self._seed, source)
 
     def close(self, *, checked: bool = False) -> None:
         """End the lab process. Calling it twice does no harm.
@@ -126,16 +146,17 @@ class Session:
 
 
 class OpenLab:
-    """A lab that stands, until the session opens the next one or closes."""
+    """A lab that stands, until the session opens the next one or closes; or one that stays (``lab.visited``)."""
 
     def __init__(
         self,
-        process: LabProcess,
+        process: Line,
         assembly: Assembly,
         built: Built,
         engine: EngineChoice,
         seed: int,
         source: str = "",
+        made: int = 0,
     ) -> None:
         self._process = process
         self._assembly = assembly
@@ -145,7 +166,7 @@ class OpenLab:
         self._source = source
         self._recalled: tuple[Probe, Recalled] | None = None
         self._given_back = False
-        self._made = 0
+        self._made = made
         self._failed: LabError | None = None
 
     @property
@@ -157,6 +178,11 @@ class OpenLab:
     def scenario(self) -> Scenario:
         """The scenario it was built for."""
         return self._assembly.scenario
+
+    @property
+    def line(self) -> Line:
+        """To its lab process, for what lasts (``lab.visits.Stream``)."""
+        return self._process
 
     def is_past(self, probe: Probe) -> bool:
         """Whether a step has been made that comes after the probe: it needs a lab of its own then."""
@@ -187,7 +213,7 @@ class OpenLab:
         Raises:
             ScenarioError: it names what is not there.
         """
-        self._assembly = self._assembly.with_probe(probe)
+        self._assembly = self._assembly.with_probe(probe, self._made)
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> Spoken:
         """Hold a dialogue by crafted TCP segments.
@@ -272,8 +298,11 @@ class OpenLab:
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel holds them, by its name."""
-        nodes = [each.name for each in self.scenario.nodes]
-        return {node: self._ask(Dump(node), Dumped, _PROBE_SECONDS).text for node in nodes}
+        return {each.name: self.rules_of(each.name) for each in self.scenario.nodes}
+
+    def rules_of(self, node: str) -> str:
+        """The rules of one node as the kernel holds them, with counters."""
+        return self._ask(Dump(node), Dumped, _PROBE_SECONDS).text
 
     def _recall(self) -> Recalled:
         return self._ask(Recall(), Recalled, _PROBE_SECONDS)
@@ -283,11 +312,36 @@ class OpenLab:
         request = Execute(place, argv)
         return self._ask(request, Executed, request.seconds + 10)
 
+    def memory(self, name: str) -> Memory:
+        """What others must know to go on with it."""
+        return Memory(
+            name=name,
+            scenario=self.scenario,
+            source=self._source,
+            engine=self._engine,
+            seed=self._seed,
+            built=self.built,
+            made=self._made,
+            directory=str(Path.cwd()),
+            began=time.time(),
+        )
+
+    def stay(self, name: str, seconds: float | None) -> None:
+        """Let others come to it, by that name; for so many seconds, or with ``None`` as long as the session lasts.
+
+        Raises:
+            NameTakenError: a lab of that name stands.
+            InternalError: its lab process has no door.
+        """
+        if not isinstance(self._process, LabProcess):
+            raise InternalError(f"the lab {name} stays already")
+        self._process.stay(self.memory(name), seconds)
+
     def close(self) -> None:
         """Give the lab back: it is asked nothing more. The lab process takes it down once the next one stands."""
         self._given_back = True
 
-    def _ask(self, request: Request, wanted: type[Wanted], seconds: float) -> Wanted:
+    def _ask(self, request: Asked, wanted: type[Wanted], seconds: float) -> Wanted:
         if self._given_back or self._process.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
         return self._process.request(request, wanted, Deadline.after(seconds))

@@ -6,30 +6,42 @@ the engines with all that tells them (``lab.control_plane``).
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Self
 
 from lab.advance import Course
-from lab.cluster.objects import Service
+from lab.cluster.objects import (
+    ClusterEvent,
+    EndpointSlice,
+    KubeObject,
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    ServiceCIDR,
+)
 from lab.cluster.store import Store
 from lab.control.apiserver import API_PORT
 from lab.control.balancers import HealthChecks
 from lab.control_plane import ControlPlane
-from lab.engines.barrier import without_barrier
+from lab.engines.barrier import is_barrier, without_barrier
 from lab.engines.ground import Place
 from lab.engines.names import NFT_TABLE, mode_of
+from lab.engines.protocol import Engine
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
+from lab.kernel.netns import NetNs
 from lab.kernel.nft import NftTool
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
 from lab.kernel.reset import NotAsNewError
 from lab.kernel.rules import IptablesVariant
+from lab.kernel.running import Attached
 from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
@@ -43,11 +55,13 @@ from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence
 from lab.verdict.segments import Spoken
+from lab.visits import Attach
 from lab.wire import Purpose, Wire
 
 __all__ = ["Lab"]
 
 _SYNC_SECONDS: Final = 60.0
+_KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +197,13 @@ class Lab:
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel holds them."""
+        return without_barrier(await self._engine(node).dump())
+
+    def _engine(self, node: str) -> Engine:
         engines = self.control_plane.fleet.engines
         if node not in engines:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(engines)}")
-        return without_barrier(await engines[node].dump())
+        return engines[node]
 
     async def recall(self) -> Recalled:
         """What is left of the last errand: its frames, and every node as it stands now."""
@@ -206,11 +223,39 @@ class Lab:
 
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
-        netns = self.wire.wiring.namespaces.get(place)
-        if netns is None:
-            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wire.wiring.namespaces)}")
+        netns = self.netns(place)
         self.wire.spent = f"somebody ran {argv[0]} in {place}"
-        return await self._launcher.run(netns, argv, place=f"{self.wire.number}/{place}", deadline=deadline)
+        return await self._launcher.run(netns, argv, place=f"{self.wire.number}/{netns.name}", deadline=deadline)
+
+    async def attach(self, request: Attach, standard: Sequence[int]) -> Attached:
+        """Start a command in a node, pod or host on a client's own standard streams."""
+        netns = self.netns(request.place)
+        self.wire.spent = f"somebody ran {request.argv[0]} in {request.place}"
+        return await self._launcher.start_attached(
+            netns,
+            request.argv,
+            place=f"{self.wire.number}/{netns.name}",
+            standard=standard,
+            terminal=request.terminal,
+            directory=request.directory,
+            environment=request.environment,
+        )
+
+    def netns(self, place: str) -> NetNs:
+        """The namespace of a node, pod or host; a pod's may be its node's, or one that it shares."""
+        homes = {pod.name: pod.namespace for pod in self.wire.wiring.plan.pods}
+        found = self.wire.wiring.namespaces.get(homes.get(place, place))
+        if found is None:
+            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wire.wiring.namespaces)}")
+        return found
+
+    def log(self, node: str) -> tuple[str, ...]:
+        """What the engine of a node has said, as far as it is kept."""
+        return self._engine(node).logs()
+
+    def objects(self) -> tuple[KubeObject, ...]:
+        """All that the API server shows, by kind, namespace and name."""
+        return tuple(thing for kind in _KINDS for thing in self.control_plane.store.list(kind) if not is_barrier(thing))
 
     async def retire(self) -> None:
         """Stop the engines and the responders. The wire stays, as the lab has left it."""

@@ -5,6 +5,7 @@ Must not: import a verb's module before that verb is asked for: ``check`` answer
 never loads what ``run`` needs.
 """
 
+import atexit
 import gc
 import importlib
 import sys
@@ -23,23 +24,35 @@ __all__ = ["main", "proxylab"]
 
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 
-_GARBAGE: Final = 50_000
+_GARBAGE: Final = 200_000
 """How many objects are made before the first search for garbage among them. Modules are none, and with Python's default
 of 700 a tenth of the time of a short verb goes into looking through them."""
 
 _VERBS: Final = {
+    "apply": "Bring a standing lab to an edited file.",
+    "capture": "Show what crosses a device, as lines, as a file or in Wireshark.",
     "check": "Say every mistake of scenario files, and run nothing.",
+    "completion": "Print what makes bash or zsh complete names.",
+    "describe": "Describe a node, pod, Service or outside host of a lab.",
     "diff": "Run the same probes on several engines, and say what differs.",
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
+    "down": "End standing labs.",
     "engines": "List what can be run, and where a kube-proxy can be had.",
+    "exec": "Run a command in a node, pod or host.",
+    "get": "List nodes, pods, Services or endpoints of a lab.",
     "graph": "Draw the wire of a scenario as text, Mermaid or SVG.",
     "init": "Write a commented scenario to begin with.",
     "judge": "Judge recorded probes again, from their evidence alone.",
+    "logs": "Print what the engine of a node has said.",
     "plan": "Show what a scenario's lab would be made of, and make nothing.",
-    "rules": "Print the rules that an engine would program into a node.",
+    "probe": "Send one probe through a lab and say what became of it.",
+    "ps": "List the labs that stand.",
+    "rules": "Print the rules of a node: as they stand, or as an engine would program them.",
     "run": "Run scenarios on this machine's kernel and judge every probe.",
     "schema": "Print the format of scenarios as JSON Schema.",
-    "trace": "Send one packet through a scenario's lab and tell its way, rule by rule.",
+    "shell": "Open a shell in a node, pod or host.",
+    "trace": "Send one packet through a lab and tell its way, rule by rule.",
+    "up": "Make the lab of a scenario, and let it stand.",
 }
 
 _EPILOG: Final = """\
@@ -97,6 +110,8 @@ def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | N
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(_GARBAGE)
+    # The interpreter's last search goes through all modules too, and frees what the kernel is about to take anyway.
+    atexit.register(gc.freeze)
     try:
         code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
     finally:

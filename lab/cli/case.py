@@ -9,13 +9,15 @@ from typing import Final
 
 import click
 
-from lab.cli.files import load_all
+from lab.cli.files import complete_scenarios, load_all
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
 
 __all__ = ["CASE", "FILE", "one_case"]
 
-FILE: Final = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+FILE: Final = click.argument(
+    "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
+)
 CASE: Final = click.option("--case", "case_id", metavar="ID", help="A case of the matrix; without it, the first.")
 
 

@@ -4,22 +4,49 @@ Owns: which scenario files the arguments mean, and loading them.
 Must not: know what is done with them.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from lab.errors import ScenarioError
 from lab.scenario.load import load_scenario
 from lab.scenario.model import Scenario
 
-__all__ = ["FILES", "load_all"]
+__all__ = ["FILES", "complete_scenarios", "load_all"]
 
-_PATTERN: Final = "*.lab.yaml"
+_SUFFIX: Final = ".lab.yaml"
+_PATTERN: Final = f"*{_SUFFIX}"
+
+_MOST_FOUND: Final = 200
+_MOST_FOLDERS: Final = 500
+
+
+def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Scenario files below the folder that has been typed so far, for a shell; or any file where there is none."""
+    base = os.path.dirname(incomplete)  # noqa: PTH120 - as it is typed: "./" stays "./"
+    found: list[str] = []
+    for number, (folder, folders, files) in enumerate(os.walk(base or ".")):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        below = os.path.relpath(folder, base or ".")
+        names = [os.path.normpath(os.path.join(below, each)) for each in sorted(files)]  # noqa: PTH118
+        paths = [os.path.join(base, each) for each in names if each.endswith(_SUFFIX)]  # noqa: PTH118
+        found += [each for each in paths if each.startswith(incomplete)]
+        if number >= _MOST_FOLDERS or len(found) >= _MOST_FOUND:
+            break
+    return [CompletionItem(each) for each in found] or [CompletionItem(incomplete, type="file")]
+
 
 FILES: Final = click.argument(
-    "files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path, exists=True)
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="FILE…",
+    type=click.Path(path_type=Path, exists=True),
+    shell_complete=complete_scenarios,
 )
 
 

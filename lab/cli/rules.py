@@ -1,15 +1,17 @@
-"""``proxylab rules``: what an engine would program into a node.
+"""``proxylab rules``: what an engine programs into a node.
 
-Owns: the verb's options.
-Must not: run an engine, or touch the kernel: rendering is pure.
+Owns: the verb's options, and the choice between what would be and what is.
+Must not: load rules, or interpret them.
 """
 
-from pathlib import Path
+from typing import Any
 
 import click
 
 from lab.assembly import lay_out
-from lab.cli.case import CASE, FILE, one_case
+from lab.cli.case import one_case
+from lab.cli.places import check_place, complete_nodes
+from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import EndpointSlice, Node
 from lab.engines.embedded.iptables.generations import shape_of
@@ -20,23 +22,51 @@ from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ClusterView
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.names import EMBEDDED, mode_of, version_of
+from lab.scenario.model import Scenario
 
 __all__ = ["command"]
 
 
-@click.command("rules", short_help="Print the rules that an engine would program into a node.")
-@FILE
+@click.command("rules", short_help="Print the rules of a node: as they stand, or as an engine would program them.")
+@click.argument("words", nargs=-1, metavar="NODE | FILE", shell_complete=complete_nodes)
 @click.option("--node", metavar="NAME", help="The node; without it, the scenario's first.")
-@click.option("--engine", type=click.Choice(EMBEDDED), default=EMBEDDED[0], show_default=True, help="The engine.")
-@CASE
-def command(*, file: Path, node: str | None, engine: str, case_id: str | None) -> None:
-    """Print the rules that the engine would load into a node of the scenario FILE, as iptables-restore(8) reads them.
+@lab_options
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    words: tuple[str, ...],
+    node: str | None,
+    name: str | None,
+    engine: str,
+    case_id: str | None,
+    **of_engine: Any,
+) -> None:
+    """Print the rules of NODE in the lab that stands, with their counters, as the kernel has them.
 
-    No privilege is needed, and no kernel is asked.
+    With FILE, print what the embedded engine would load into a node of that scenario, as iptables-restore(8) reads it;
+    no privilege is needed for that, and no kernel is asked.
 
     Example: proxylab rules scenarios/clusterip/from-a-pod.lab.yaml --node node-a
     """
-    scenario = one_case(file, case_id, mode_of(engine))
+    file, rest = with_file(words)
+    if len(rest) > 1 or (file is not None and rest):
+        raise click.UsageError("NODE or FILE: one of them; a node of FILE is named by --node")
+    if file is not None:
+        if engine not in EMBEDDED:
+            known = ", ".join(EMBEDDED)
+            raise click.UsageError(f"--engine: of FILE, the rules of {known} can be printed; `proxylab up` runs others")
+        _render(one_case(file, case_id, mode_of(engine)), engine, node)
+        return
+    chosen = rest[0] if rest else node
+    with the_lab(make_session, None, name, engine=engine, case_id=case_id, **of_engine) as lab:
+        if chosen is not None:
+            check_place(lab.scenario, chosen, only_nodes=True)
+        click.echo(lab.rules_of(chosen or lab.scenario.nodes[0].name), nl=False)
+
+
+def _render(scenario: Scenario, engine: str, node: str | None) -> None:
     layout = lay_out(scenario)
     nodes = {each.name: each for each in layout.objects if isinstance(each, Node)}
     chosen = next(iter(nodes)) if node is None else node

@@ -7,10 +7,11 @@ Times are in seconds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from ipaddress import IPv4Address
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress, IPNetwork
 
 __all__ = ["ConntrackTimeouts", "DetectLocalMode", "NftablesConfiguration", "ProxyConfiguration", "SocketAddress"]

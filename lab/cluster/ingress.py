@@ -5,10 +5,11 @@ Must not: know who routes them (``plan`` does).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
 
 __all__ = ["Pool", "give_ingress"]

@@ -8,10 +8,11 @@ or ``0`` (a port), exactly as it is absent from an unallocated manifest.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 
 __all__ = [

@@ -23,7 +23,7 @@ from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObjec
 from lab.cluster.store import Store
 from lab.ip import Family, IPAddress
 
-__all__ = ["BARRIER", "NAMESPACE", "Barrier", "reached", "without_barrier"]
+__all__ = ["BARRIER", "Barrier", "is_barrier", "reached", "without_barrier"]
 
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"
@@ -99,6 +99,12 @@ def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
             ports=(EndpointPort(name=port, port=_PORT),),
             endpoints=(Endpoint(addresses=(_BACKEND[family],)),),
         )
+
+
+def is_barrier(thing: KubeObject) -> bool:
+    """Whether an object is the barrier's."""
+    service = thing.service if isinstance(thing, EndpointSlice) else thing.name
+    return (thing.key.namespace, service) == (NAMESPACE, NAME)
 
 
 def reached(rules: Iterable[bytes]) -> int:

@@ -9,11 +9,13 @@ kube-proxy a version may leave its patch out (``kube-proxy@v1.34/iptables``); th
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
 __all__ = [
+    "ABOUT",
     "EMBEDDED",
     "ENGINES",
     "IPTABLES",
@@ -34,12 +36,17 @@ ENGINES: Final = (
     "kube-proxy/iptables",
     "kube-proxy/nftables",
 )
-"""The first of them runs where nobody asks for one. Those of kube-proxy may have any version in addition.
+"""The first of them runs where nobody asks for one. Those of kube-proxy may have any version in addition."""
 
-Of ``embedded``, a version stands for those that behaved like it: ``v1.23`` for all before 1.24, with their KUBE-XLB-
-chains; ``v1.34`` for 1.32 to 1.36, which forget UDP flows only of Services that still have an endpoint. Without a
-version it is what 1.36 and 1.37 write, and no UDP flow outlives its endpoint.
-"""
+ABOUT: Final[Mapping[str, str]] = {
+    "embedded/iptables": "Writes the rules of 1.36. No UDP flow outlives its endpoint.",
+    "embedded@v1.23/iptables": "Writes the rules of the versions before 1.24, with their KUBE-XLB- chains.",
+    "embedded@v1.34/iptables": "As 1.32 to 1.36: forgets UDP flows only of Services that still have an endpoint.",
+    "kube-proxy/iptables": "Upstream's binary in mode iptables.",
+    "kube-proxy/nftables": "Upstream's binary in mode nftables.",
+}
+"""What each of them is. Of ``embedded``, a version stands for those that behaved like it: without one
+it is what 1.36 and 1.37 write."""
 
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Those whose rules can be written down without running anything."""

@@ -33,7 +33,7 @@ from lab.kernel.uapi import NETLINK_GENERIC, NETLINK_NETFILTER
 from lab.plan.model import Bridge, LinkEnd, Veth, Vxlan
 from lab.timing import Deadline
 
-__all__ = ["examine"]
+__all__ = ["TRIALS", "Trial", "examine"]
 
 _PLACE: Final = "doctor"
 _SECONDS: Final = 30.0
@@ -68,7 +68,7 @@ table ip trial {
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class Trial:
     """A capability without its outcome, and the way to find out: returns what was found, raises if it is missing."""
 
     name: str
@@ -81,7 +81,7 @@ class _Trial:
 async def examine(launcher: Launcher) -> tuple[Capability, ...]:
     """Try everything that a lab may use, and say what works."""
     found = []
-    for trial in _TRIALS:
+    for trial in TRIALS:
         scratch = make_netns(_PLACE)
         try:
             answer, works = await trial.find(scratch, launcher), True
@@ -257,123 +257,123 @@ async def _own_proc(_: NetNs, __: Launcher) -> str:
 
 
 _MODPROBE: Final = "load the kernel's module as root: 'modprobe {}'"
-_TRIALS: Final = (
-    _Trial("/proc", _own_proc, "no lab", "in a container add '--security-opt systempaths=unconfined'", required=True),
-    _Trial("veth pairs", _device(_veth), "no lab", _MODPROBE.format("veth"), required=True),
-    _Trial(
+TRIALS: Final = (
+    Trial("/proc", _own_proc, "no lab", "in a container add '--security-opt systempaths=unconfined'", required=True),
+    Trial("veth pairs", _device(_veth), "no lab", _MODPROBE.format("veth"), required=True),
+    Trial(
         "bridges",
         _device(lambda _: [add_bridge(Bridge("bridge", 10, "02:00:00:00:00:01"))]),
         "no lab",
         _MODPROBE.format("bridge"),
         required=True,
     ),
-    _Trial(
+    Trial(
         "packet sockets",
         _socket(socket.AF_PACKET, socket.SOCK_RAW, 0),
         "no lab: nothing could be observed",
         _MODPROBE.format("af_packet"),
         required=True,
     ),
-    _Trial(
+    Trial(
         "iptables legacy",
         _iptables("legacy"),
         "the iptables mode runs on the nft variant, which loads ten times slower",
         "install iptables, and "
         + _MODPROBE.format("-a ip_tables iptable_nat iptable_filter xt_conntrack xt_statistic xt_recent xt_MASQUERADE"),
     ),
-    _Trial(
+    Trial(
         "iptables nft",
         _iptables("nft"),
         "no scenario is lost while the legacy variant works",
         "install iptables, and " + _MODPROBE.format("-a nf_tables nft_compat"),
     ),
-    _Trial(
+    Trial(
         "ip6tables",
         _command("ip6tables-restore", "--noflush", stdin="*nat\nCOMMIT\n", version=("ip6tables", "--version")),
         "scenarios of IPv6 in iptables mode are skipped",
         "install iptables, and " + _MODPROBE.format("-a ip6table_nat ip6table_filter"),
     ),
-    _Trial(
+    Trial(
         "nftables",
         _command("nft", "-f", "-", stdin=_NFT_TRIAL, version=("nft", "--version")),
         "scenarios of the nftables mode are skipped",
         "install nftables 1.0.1 or later, and "
         + _MODPROBE.format("-a nf_tables nft_nat nft_masq nft_fib_ipv4 nft_reject"),
     ),
-    _Trial(
+    Trial(
         "large nft transactions",
         _send_buffer,
         "the nftables mode cannot load some hundred Services at once (EMSGSIZE)",
         "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216'",
     ),
-    _Trial(
+    Trial(
         "large receive buffers",
         _receive_buffer,
         "probes are sent in smaller portions, so that taps lose nothing: some hundred packets at a time",
         "run as root, or 'sudo sysctl -w net.core.rmem_max=16777216'",
     ),
-    _Trial(
+    Trial(
         "packet tracing",
         _tracing,
         "no explanation tells which rules a packet met",
         _MODPROBE.format("-a nf_tables nfnetlink_log"),
     ),
-    _Trial(
+    Trial(
         "taps on the programs of nodes",
         _stack_tap,
         "probes from nodes and from loopback are skipped",
         _MODPROBE.format("-a nf_tables nft_log nfnetlink_log"),
     ),
-    _Trial(
+    Trial(
         "ending of connections",
         _ending,
         "after a probe that connects, a wire serves no second lab: each is built anew, some 30 ms",
         "use a kernel with CONFIG_INET_DIAG_DESTROY, and " + _MODPROBE.format("-a inet_diag tcp_diag"),
     ),
-    _Trial(
+    Trial(
         "IPv6",
         _file("/proc/sys/net/ipv6/conf/all/disable_ipv6"),
         "scenarios of IPv6 are skipped",
         "boot without ipv6.disable=1",
     ),
-    _Trial(
+    Trial(
         "bridge-nf-call-iptables",
         _file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
         "with podNetwork: bridge, pods of one node pass their node's rules by",
         _MODPROBE.format("br_netfilter"),
     ),
-    _Trial(
+    Trial(
         "VXLAN devices",
         _device(_vxlan),
         "scenarios with interNode: vxlan are skipped",
         _MODPROBE.format("vxlan"),
     ),
-    _Trial(
+    Trial(
         "conntrack by netlink",
         _conntrack,
         "expectations on conntrack are skipped",
         _MODPROBE.format("nf_conntrack_netlink"),
     ),
-    _Trial(
+    Trial(
         "SCTP sockets",
         _socket(socket.AF_INET, socket.SOCK_STREAM, _SCTP),
         "scenarios that connect over SCTP are skipped",
         _MODPROBE.format("sctp"),
     ),
-    _Trial("IPVS", _ipvs, "scenarios of the ipvs mode are skipped", _MODPROBE.format("ip_vs")),
-    _Trial(
+    Trial("IPVS", _ipvs, "scenarios of the ipvs mode are skipped", _MODPROBE.format("ip_vs")),
+    Trial(
         "dummy devices",
         _device(lambda _: [add_device("kube-ipvs0", "dummy", 10)]),
         "scenarios of the ipvs mode are skipped",
         _MODPROBE.format("dummy"),
     ),
-    _Trial(
+    Trial(
         "ipset",
         _command("ipset", "create", "trial", "hash:ip,port", version=("ipset", "version")),
         "scenarios of the ipvs mode are skipped",
         "install ipset, and " + _MODPROBE.format("-a ip_set ip_set_hash_ipport xt_set"),
     ),
-    _Trial(
+    Trial(
         "links that carry on request",
         _prompt_links,
         "every build sends frames over each link until one arrives, some milliseconds a link",

@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -37,6 +37,8 @@ _CTA_IP_DST: Final = {Family.IPV4: 2, Family.IPV6: 4}
 _CTA_PROTO_NUM: Final = 1
 _CTA_PROTO_SRC_PORT: Final = 2
 _CTA_PROTO_DST_PORT: Final = 3
+_CTA_ICMP_ID: Final = {1: 4, 58: 7}  # by protocol; the type follows
+_ECHO_REQUEST: Final = frozenset({8, 128})
 _FAMILIES: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 _NFGENMSG: Final = struct.Struct("=BBH")
 
@@ -73,7 +75,7 @@ class Conntrack:
         self._dump.close()
 
     def entries(self, family: Family, protocol: int) -> list[Entry]:
-        """The entries of one family and transport protocol, which must be one with ports. Raises ``InternalError``."""
+        """The entries of one family, and of one protocol that has ports or is ICMP. Raises ``InternalError``."""
         try:
             bodies = self._dump.all(_CT_GET, _NFGENMSG.pack(_FAMILIES[family], 0, 0))
         except OSError as error:
@@ -134,7 +136,17 @@ def _ends(data: bytes, family: Family, protocol: int) -> tuple[tuple[IPAddress, 
     if transport[_CTA_PROTO_NUM][0] != protocol:
         return None
     addresses = nested(parts[_CTA_TUPLE_IP])
+    source_port, destination_port = _ports(transport, protocol)
     return (
-        (ip_address(addresses[_CTA_IP_SRC[family]]), int.from_bytes(transport[_CTA_PROTO_SRC_PORT])),
-        (ip_address(addresses[_CTA_IP_DST[family]]), int.from_bytes(transport[_CTA_PROTO_DST_PORT])),
+        (ip_address(addresses[_CTA_IP_SRC[family]]), source_port),
+        (ip_address(addresses[_CTA_IP_DST[family]]), destination_port),
     )
+
+
+def _ports(transport: Mapping[int, bytes], protocol: int) -> tuple[int, int]:
+    """Both ports; of ICMP the identifier as the port of who asked, and none for who answers."""
+    if protocol not in _CTA_ICMP_ID:
+        return int.from_bytes(transport[_CTA_PROTO_SRC_PORT]), int.from_bytes(transport[_CTA_PROTO_DST_PORT])
+    at = _CTA_ICMP_ID[protocol]
+    identifier = int.from_bytes(transport[at])
+    return (identifier, 0) if transport[at + 1][0] in _ECHO_REQUEST else (0, identifier)

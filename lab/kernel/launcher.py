@@ -22,7 +22,7 @@ from lab.kernel.commands import MARK, Command
 from lab.kernel.launcher_child import ENDED, MESSAGE_LIMIT
 from lab.kernel.netns import NetNs
 from lab.kernel.origins import here
-from lab.kernel.running import Running
+from lab.kernel.running import Attached, Running
 from lab.timing import Deadline
 
 __all__ = ["Completed", "Launcher"]
@@ -131,6 +131,10 @@ class Launcher:
         finally:
             os.close(given)
             os.close(writing)
+        return Running(reading, heard, *self._awaited(number))
+
+    def _awaited(self, number: int) -> tuple["asyncio.Future[int]", Callable[[int], None]]:
+        """The end of a command that was just started, and what sends it signals until then."""
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         ended.add_done_callback(lambda _: self._waiting.pop(number, None))
@@ -139,7 +143,40 @@ class Launcher:
             if not ended.done():
                 self._send({"kill": number, "signal": which}, ())
 
-        return Running(reading, heard, ended, send_signal)
+        return ended, send_signal
+
+    async def start_attached(
+        self,
+        netns: NetNs,
+        argv: Sequence[str],
+        *,
+        place: str,
+        standard: Sequence[int],
+        terminal: bool = False,
+        directory: str = "/",
+        environment: Mapping[str, str] | None = None,
+    ) -> Attached:
+        """Start one command in ``netns`` on somebody else's standard streams.
+
+        Args:
+            netns: the namespace it runs in.
+            argv: the command.
+            place: whose mount and UTS namespaces it runs in.
+            standard: descriptors of its standard input, output and error; they stay the caller's.
+            terminal: they are a terminal, which shall be the command's own: it leads a session there.
+            directory: where it works, if the place has that directory.
+            environment: on top of the launcher's own.
+
+        Raises:
+            InternalError: when the launcher is gone.
+        """
+        made_by = here()
+        request = _request(netns, argv, place, environment, attached=True, terminal=terminal, directory=directory)
+        number = self._numbered(request, made_by)
+        async with self._room:
+            self._send({"run": number, **request}, (netns.fd, *standard))
+        ended, send_signal = self._awaited(number)
+        return Attached(ended, send_signal)
 
     def forget(self, places: Sequence[str]) -> None:
         """Let go of the mount and UTS namespaces of ``places``."""
@@ -209,13 +246,24 @@ class Launcher:
 
 
 def _request(
-    netns: NetNs, argv: Sequence[str], place: str, environment: Mapping[str, str] | None, *, fed: bool = False
+    netns: NetNs,
+    argv: Sequence[str],
+    place: str,
+    environment: Mapping[str, str] | None,
+    *,
+    fed: bool = False,
+    attached: bool = False,
+    terminal: bool = False,
+    directory: str = "/",
 ) -> dict[str, Any]:
     return {
         "argv": list(argv),
         "place": place,
         "hostname": netns.name,
         "fed": fed,
+        "attached": attached,
+        "terminal": terminal,
+        "directory": directory,
         "environment": {**_ENVIRONMENT, **(environment or {})},
     }
 

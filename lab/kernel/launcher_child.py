@@ -16,6 +16,7 @@ kernel ends the launcher.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
@@ -23,6 +24,7 @@ import select
 import signal
 import socket
 import struct
+import termios
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -51,15 +53,17 @@ _ROUNDS: Final = 100
 _OUTPUT_LIMIT: Final = 256 * 1024 * 1024  # RLIMIT_FSIZE, which bounds memfds too
 
 
-def fork_launcher(client: socket.socket) -> socket.socket:
+def fork_launcher(client: socket.socket, *others: socket.socket) -> socket.socket:
     """Fork the launcher child; return the lab process's end of the channel to it.
 
-    ``client`` is closed in the child: only the lab process may hold it, so that its end is the end of the lab.
+    ``client`` is closed in the child: only the lab process may hold it, so that its end is the end of the lab. So are
+    ``others``, which are nothing to a launcher.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         ours.close()
-        client.close()
+        for each in (client, *others):
+            each.close()
         die_with_parent()
         _serve(theirs)
     theirs.close()
@@ -157,11 +161,13 @@ def _start(request: dict[str, Any], fds: Sequence[int], places: dict[str, _Place
         try:
             _become(request, (netns, text if fed is None else fed[0], *outputs), place, theirs)
         except BaseException as error:
-            os.write(fds[3], f"{request['argv'][0]}: {error}\n".encode())
+            why = error.strerror if isinstance(error, OSError) and request["attached"] else error
+            os.write(fds[3], f"{request['argv'][0]}: {why}\n".encode())
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)
     theirs.close()
-    with contextlib.suppress(OSError):  # it may have run and ended already
-        os.setpgid(pid, pid)
+    if not request["terminal"]:  # a leader of a group could lead no session
+        with contextlib.suppress(OSError):  # it may have run and ended already
+            os.setpgid(pid, pid)
     if place is None and ours.recv(1):
         places[request["place"]] = _Place(
             os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC),
@@ -195,9 +201,13 @@ def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, l
     # Python ignores SIGPIPE and SIGXFSZ; without the latter RLIMIT_FSIZE would end no command that floods its output.
     for number in _RESTORED:
         signal.signal(number, signal.SIG_DFL)
-    os.setpgid(0, 0)
-    die_with_parent()
     netns, *standard = fds
+    if request["terminal"]:
+        os.setsid()
+        fcntl.ioctl(standard[0], termios.TIOCSCTTY, 0)
+    else:
+        os.setpgid(0, 0)
+    die_with_parent()
     if place is None:
         unshare(CLONE_NEWNS | CLONE_NEWUTS)
         socket.sethostname(request["hostname"])
@@ -211,6 +221,15 @@ def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, l
         launcher.recv(1)  # the launcher opens our namespaces by our pid; until then we must not end
     for target, fd in enumerate(standard):
         os.dup2(fd, target, inheritable=True)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_OUTPUT_LIMIT, _OUTPUT_LIMIT))
-    os.chdir("/")
+    if not request["attached"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_OUTPUT_LIMIT, _OUTPUT_LIMIT))
+    _go_to(request["directory"])
     os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606 - a shell is not wanted
+
+
+def _go_to(directory: str) -> None:
+    """Work in that directory, which this place may not have."""
+    try:
+        os.chdir(directory)
+    except OSError:
+        os.chdir("/")

@@ -42,8 +42,12 @@ class FlowMarker:
         self._table = OwnTable(netns, f"{_TABLE}-{family.lower()}", _CHAINS)
 
     def mark(self, protocol: int, destination: IPAddress, port: int) -> None:
-        """Mark the first packets of flows to there from now on. ``protocol`` is IANA's number."""
+        """Mark the first packets of flows to there from now on.
+
+        ``protocol`` is IANA's number; ``port`` is 0 for a protocol that has none.
+        """
         family = self._family
+        at_port = _payload(_TRANSPORT_HEADER, _DESTINATION_PORT, 2)
         self._table.append(
             [
                 (
@@ -52,7 +56,7 @@ class FlowMarker:
                     *equal(
                         _payload(_NETWORK_HEADER, _DESTINATION[family], len(destination.packed)), destination.packed
                     ),
-                    *equal(_payload(_TRANSPORT_HEADER, _DESTINATION_PORT, 2), port.to_bytes(2, "big")),
+                    *(equal(at_port, port.to_bytes(2, "big")) if port else ()),
                     expression("ct", number(1, _REGISTER), number(2, _CT_STATE)),
                     *equal(_masked(_STATE_NEW), struct.pack("=I", _STATE_NEW)),
                     expression("immediate", number(1, _REGISTER), nla.nested(2, nla.raw(1, b"\1"))),

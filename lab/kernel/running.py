@@ -1,6 +1,7 @@
 """A command that runs on in a place.
 
-Owns: ``Running``: its output, line by line, its end, and the signals it is sent.
+Owns: ``Running``: its output, line by line, its end, and the signals it is sent; and ``Attached``, whose output is none
+of ours.
 Must not: start it (``kernel.launcher`` does).
 
 Its output comes through a pipe that the event loop empties, so it may run for days: nothing is kept here but the line
@@ -16,7 +17,7 @@ from typing import Final
 
 from lab.timing import Deadline
 
-__all__ = ["Running"]
+__all__ = ["Attached", "Running"]
 
 _READ: Final = 65536
 _LINE_LIMIT: Final = 65536
@@ -110,6 +111,26 @@ class Running:
         if self._line:
             self._heard(self._line.decode(errors="replace"))
         self._silent.set()
+
+
+class Attached:
+    """A command under way on a client's own standard streams. Made by ``Launcher.start_attached``."""
+
+    def __init__(self, status: "asyncio.Future[int]", send_signal: Callable[[int], None]) -> None:
+        self.status = status
+        self.send_signal = send_signal
+        self.status.add_done_callback(_looked_at)
+
+    async def hang_up(self, deadline: Deadline) -> None:
+        """Tell it that nobody is there any more, by SIGHUP as a terminal does; kill it if it lives on."""
+        if self.status.done():
+            return
+        self.send_signal(signal.SIGHUP)
+        self.send_signal(signal.SIGCONT)  # one that is stopped would not hear of it
+        with suppress(TimeoutError):
+            async with asyncio.timeout(deadline.remaining):
+                await asyncio.shield(self.status)
+        self.send_signal(signal.SIGKILL)
 
 
 def _looked_at(status: "asyncio.Future[int]") -> None:

@@ -15,6 +15,11 @@ could ask for that signal; init's death is SIGKILL from the kernel to everybody 
 (pid_namespaces(7)); the lab process's death makes init exit. Namespaces, links, rules and mounts have no other owner
 than these processes, so they go with the last of them.
 
+A lab that may be told to stay (``lab.process``) has a *door*, a Unix socket that listens, or may come to. Its keeper is
+detached: it does not die with the client, and the socketpair alone says that the client has gone. Until it is told to
+stay, that ends the lab process as ever, and from then on the keeper is the last that holds anything. So it takes the
+door's name away when all is over.
+
 PR_SET_PDEATHSIG is forgotten whenever credentials grow (commit_creds() in kernel/cred.c), as they do on entering a
 user namespace: the keeper asks a second time after unshare(2). Pid 1 has no parent it could see (getppid() is 0), so a
 parent that is gone already can only be noticed by the leash.
@@ -26,6 +31,7 @@ import select
 import signal
 import socket
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -50,38 +56,62 @@ from lab.kernel.linux import (
     unshare,
 )
 
-__all__ = ["enter"]
+__all__ = ["Door", "enter"]
 
 _SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWUTS
 _HOSTNAME = "proxylab"
 
 
-def enter(client: socket.socket) -> None:
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The socket by which other clients than the first may come, and a descriptor of the folder that it is named in.
+
+    The folder is held because the keeper, too, sees the sandbox's own /run.
+    """
+
+    socket: socket.socket
+    folder: int
+
+    def take_away(self) -> None:
+        """Remove the socket's name, and the note beside it (``lab.doors``), if it has come to have one."""
+        bound = Path(str(self.socket.getsockname()))
+        for name in (bound.name, bound.stem + ".keeper") if bound.name else ():
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self.folder)
+
+
+def enter(client: socket.socket, door: Door | None = None) -> None:
     """Build the sandbox around the calling process's future child; return in that child, the lab process.
 
     The calling process becomes the keeper and never returns. ``client`` is closed in the keeper and in init, so that
-    the lab process alone keeps it open.
+    the lab process alone keeps it open. With a ``door``, the keeper is detached.
 
     Raises:
         CapabilityError: in whichever process met it, with ``client`` still open there, so that it can be reported.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent()
+    if door is None:
+        die_with_parent()
     _exit_if_hung_up(client.fileno())
     _unshare()
-    die_with_parent()
+    if door is None:
+        die_with_parent()
     leash_read, leash_write = os.pipe()
     init = os.fork()
     if init:
         os.close(leash_read)
-        _keep(init, client, leash_write)
+        _keep(init, client, leash_write, door)
     os.close(leash_write)
     die_with_parent()
     _exit_if_hung_up(leash_read)
     _furnish()
+    if door is not None:
+        os.close(door.folder)
     lab_process = os.fork()
     if lab_process:
         client.close()
+        if door is not None:
+            door.socket.close()
         _init(lab_process, leash_read)
     os.close(leash_read)
     die_with_parent()
@@ -186,7 +216,7 @@ def _exit_if_hung_up(fd: int) -> None:
         os._exit(0)
 
 
-def _keep(init: int, client: socket.socket, leash: int) -> NoReturn:
+def _keep(init: int, client: socket.socket, leash: int, door: Door | None) -> NoReturn:
     """Be the keeper: hold the leash until init is gone, and pass its status on.
 
     On SIGTERM init is killed, and with it everything in its pid namespace; the kernel lets init be reaped only when all
@@ -196,6 +226,8 @@ def _keep(init: int, client: socket.socket, leash: int) -> NoReturn:
     client.close()
     _, status = os.waitpid(init, 0)
     os.close(leash)
+    if door is not None:
+        door.take_away()
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 

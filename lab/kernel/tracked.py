@@ -25,12 +25,15 @@ _CT_GET: Final = 1 << 8 | 1
 _CTA_TUPLE_ORIG, _CTA_TUPLE_REPLY = 1, 2
 _CTA_TUPLE_IP, _CTA_TUPLE_PROTO = 1, 2
 _CTA_PROTO_NUM, _CTA_PROTO_SRC_PORT, _CTA_PROTO_DST_PORT = 1, 2, 3
+_CTA_ICMP: Final = {1: (4, 5, 6), 58: (7, 8, 9)}  # identifier, type and code, by protocol
+_ECHO_REQUEST: Final = {1: 8, 58: 128}
 _CTA_IP: Final = {4: (1, 2), 6: (3, 4)}  # source and destination, by IP version
 
 _SEQUENCE: Final = struct.Struct("=I")
 _SEQUENCE_AT: Final = 8
 _PORT: Final = struct.Struct("!H")
 _SOURCE_PORT_FROM_END: Final = 12  # the destination port's attribute is the last, eight bytes with its padding
+_IDENTIFIER_FROM_END: Final = 20  # the attributes of type and code are the last
 
 # Where an IPv4 entry's reply direction stands, and how, as long as nothing comes between the two directions
 # (ctnetlink_dump_tuples in net/netfilter/nf_conntrack_netlink.c). Any other layout is read attribute by attribute.
@@ -41,7 +44,7 @@ _AT_ONCE: Final = 64  # answers of some 300 bytes each must fit the receive buff
 
 
 class Tuple(NamedTuple):
-    """One direction of a flow."""
+    """One direction of a flow. Of an echo request and its reply the port of who asked is the identifier."""
 
     protocol: int
     source: IPAddress
@@ -60,7 +63,7 @@ class FlowLookup:
     def replies(self, original: Tuple, source_ports: Sequence[int]) -> list[Tuple | None]:
         """For flows that differ in their source port alone, the reply direction of each; ``None`` without an entry."""
         request = bytearray(_request(original))
-        port_at = len(request) - _SOURCE_PORT_FROM_END
+        port_at = len(request) - (_IDENTIFIER_FROM_END if original.protocol in _CTA_ICMP else _SOURCE_PORT_FROM_END)
         found: list[Tuple | None] = []
         for start in range(0, len(source_ports), _AT_ONCE):
             batch = bytearray()
@@ -93,14 +96,20 @@ def _request(original: Tuple) -> bytes:
     body = bytes([socket.AF_INET if original.source.version == 4 else socket.AF_INET6, 0, 0, 0]) + nla.nested(
         _CTA_TUPLE_ORIG,
         nla.nested(_CTA_TUPLE_IP, nla.address(source, original.source), nla.address(destination, original.destination)),
-        nla.nested(
-            _CTA_TUPLE_PROTO,
-            nla.tiny(_CTA_PROTO_NUM, original.protocol),
-            nla.short(_CTA_PROTO_SRC_PORT, original.source_port),
-            nla.short(_CTA_PROTO_DST_PORT, original.destination_port),
-        ),
+        nla.nested(_CTA_TUPLE_PROTO, nla.tiny(_CTA_PROTO_NUM, original.protocol), *_ends(original)),
     )
     return HEADER.pack(HEADER.size + len(body), _CT_GET, NLM_F_REQUEST, 0, 0) + body
+
+
+def _ends(original: Tuple) -> tuple[bytes, ...]:
+    if original.protocol in _CTA_ICMP:
+        identifier, kind, code = _CTA_ICMP[original.protocol]
+        asked = nla.tiny(kind, _ECHO_REQUEST[original.protocol])
+        return nla.short(identifier, original.source_port), asked, nla.tiny(code, 0)
+    return (
+        nla.short(_CTA_PROTO_SRC_PORT, original.source_port),
+        nla.short(_CTA_PROTO_DST_PORT, original.destination_port),
+    )
 
 
 def _reply(body: bytes) -> Tuple:
@@ -110,12 +119,16 @@ def _reply(body: bytes) -> Tuple:
     direction = nested(nested(body[4:])[_CTA_TUPLE_REPLY])
     addresses, transport = nested(direction[_CTA_TUPLE_IP]), nested(direction[_CTA_TUPLE_PROTO])
     source, destination = _CTA_IP[4 if 1 in addresses else 6]
+    protocol = transport[_CTA_PROTO_NUM][0]
+    source_port, destination_port = transport.get(_CTA_PROTO_SRC_PORT, b""), transport.get(_CTA_PROTO_DST_PORT, b"")
+    if protocol in _CTA_ICMP:
+        destination_port = transport[_CTA_ICMP[protocol][0]]
     return Tuple(
-        transport[_CTA_PROTO_NUM][0],
+        protocol,
         _address(addresses[source]),
-        int.from_bytes(transport[_CTA_PROTO_SRC_PORT], "big"),
+        int.from_bytes(source_port, "big"),
         _address(addresses[destination]),
-        int.from_bytes(transport[_CTA_PROTO_DST_PORT], "big"),
+        int.from_bytes(destination_port, "big"),
     )
 
 

@@ -13,12 +13,12 @@ pods have with CNIs that give addresses no order. ``claims`` refuses what two of
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
 from itertools import combinations, islice
 from typing import Final
 
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
 from lab.plan.names import NODES, OUTSIDE
 from lab.scenario.model import Position, Scenario

@@ -11,10 +11,10 @@ no, its route is taken back, and who dials it is told by an ICMP error that it c
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
 
 from lab.cluster.objects import Service, ServiceType
+from lab.frozen import dataclass
 from lab.ip import IPAddress, IPNetwork
 from lab.plan.model import Balancer, NextHop, Route
 

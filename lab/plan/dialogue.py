@@ -8,10 +8,10 @@ with half of a handshake or with a reset out of nowhere shows only where somebod
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.plan.errand import Errand
 
 __all__ = ["FLAGS", "MOST_DATA", "MOST_TURNS", "Dialogue", "Speaker", "Turn", "client", "server"]

@@ -5,10 +5,11 @@ Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
-from lab.ip import IPAddress, IPNetwork, Protocol
+from lab.frozen import dataclass
+from lab.ip import IPAddress, IPNetwork, Transport
 from lab.scenario.model import Manner
 
 __all__ = ["MOST_FOLLOWED", "STACK", "Detour", "Errand", "Fence", "Receiver", "Sender"]
@@ -35,6 +36,12 @@ class Sender:
     next_hop_mac: str
     port: int | None = None
     mtu: int = 1500
+    frame_mac: str = ""
+
+    @property
+    def framed_to(self) -> str:
+        """Whose MAC the frames of flows bear: whoever the author chose, or the next hop. Fences go to the next hop."""
+        return self.frame_mac or self.next_hop_mac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,9 @@ class Detour:
 class Errand:
     """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0.
 
+    An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``).
+
+    The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
     it is over; ``addresses`` then says whose is which, by the names of the scenario.
     """
@@ -86,14 +96,20 @@ class Errand:
     sender: Sender
     destination: IPAddress
     port: int
-    protocol: Protocol
+    protocol: Transport
     manner: Manner
     flows: int
     payload: int
     receivers: tuple[Receiver, ...]
     fences: tuple[Fence, ...]
     nodes: tuple[str, ...]
+    watched: tuple[str, ...] = ()
     detour: Detour | None = None
     http: bool = False
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
+
+    @property
+    def protocol_number(self) -> int:
+        """What stands in the IP header."""
+        return self.protocol.number(self.destination.version)

@@ -4,17 +4,19 @@ Owns: ``resolve``.
 Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from ipaddress import ip_network
 from typing import Final, TypeVar, assert_never
 
-from lab.cluster.objects import Service, ServicePort
+from lab.cluster.objects import Service
 from lab.errors import ScenarioError
-from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.ip import Family, IPAddress, IPNetwork, Transport
+from lab.plan.dialled import UnresolvableError, front_addresses, listening, service_port
 from lab.plan.errand import STACK, Detour, Errand, Fence, Receiver, Sender
-from lab.plan.model import Listener, Namespace, Plan, PodPlace, Role
+from lab.plan.framing import frame_mac
+from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
+from lab.plan.receivers import programs, stacks
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
 from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
@@ -23,26 +25,12 @@ __all__ = ["resolve"]
 
 Place = TypeVar("Place", bound=Namespace | PodPlace)
 
-_Dialled = tuple[IPAddress, int, Protocol]
+_Dialled = tuple[IPAddress, int, Transport]
 
 _ETHERNET_MTU: Final = 1500
+_NO_PORT: Final = 0
 _NO_MAC: Final = "00:00:00:00:00:00"
-_LOOPBACK: Final[Mapping[Family, IPAddress]] = {
-    Family.IPV4: IPv4Address("127.0.0.1"),
-    Family.IPV6: IPv6Address("::1"),
-}
 _OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
-_DIALLED_FRONTS: Final = (
-    Front.CLUSTER_IP,
-    Front.NODE_PORT,
-    Front.EXTERNAL_IP,
-    Front.LOAD_BALANCER_IP,
-    Front.HEALTH_CHECK_NODE_PORT,
-)
-
-
-class _UnresolvableError(LookupError):
-    """A probe names something that is not there: which key, and what there is."""
 
 
 def resolve(
@@ -71,7 +59,7 @@ def resolve(
     for number, probe in enumerate(scenario.probes, first):
         try:
             errands.append(resolver.errand(number, probe))
-        except (_UnresolvableError, UnreachableError) as error:
+        except (UnresolvableError, UnreachableError) as error:
             problems.append(f"{probe.position}: probe {probe.name!r}: {error}")
     if problems:
         raise ScenarioError(problems)
@@ -98,7 +86,7 @@ class _Resolver:
     def errand(self, number: int, probe: Probe) -> Errand:
         destination, port, protocol = self._dialled(probe)
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
-            destination = _LOOPBACK[Family.of(destination)]
+            destination = Family.of(destination).loopback
         sender = self._sender(probe, destination)
         return Errand(
             number=number,
@@ -113,6 +101,7 @@ class _Resolver:
             receivers=tuple(self._receivers(probe, Family.of(destination))),
             fences=tuple(self._fences(probe, destination)),
             nodes=tuple(self._nodes),
+            watched=self._watched(probe.expect.at),
             detour=self._detour(probe, destination),
             http=probe.expect.http is not None,
             tables=probe.expect.conntrack is not None,
@@ -124,7 +113,7 @@ class _Resolver:
         place = _find("from", source.name, self._places)
         namespace = _namespace(place)
         if source.address is not None and source.address.version != destination.version:
-            raise _UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
+            raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
         if namespace in self._nodes:
             return self._stack_sender(probe, place.name, namespace, destination)
         hop = next_hop(self._plan, namespace, destination)
@@ -137,12 +126,13 @@ class _Resolver:
             next_hop_mac=hop.into.mac,
             port=source.port,
             mtu=hop.out.mtu or _ETHERNET_MTU,
+            frame_mac=frame_mac(self._plan, (namespace, hop.out.device), probe.send.frame_to, self._places),
         )
 
     def _stack_sender(self, probe: Probe, name: str, namespace: str, destination: IPAddress) -> Sender:
         source = probe.source
         if source.loopback:
-            address = _LOOPBACK[Family.of(destination)]
+            address = Family.of(destination).loopback
         elif destination.is_loopback:
             address = destination
         else:
@@ -164,13 +154,15 @@ class _Resolver:
                 return self._front(probe, target)
             case PodTarget():
                 pod = _find("to.pod", target.pod, self._pods)
+                if asked is Transport.ICMP:
+                    return _address(pod, self._families[0]), _NO_PORT, asked
                 listeners = self._plan.namespace(pod.namespace).listeners
-                return (_address(pod, self._families[0]), *_listening(pod.name, listeners, target.port, asked))
+                return (_address(pod, self._families[0]), *listening(pod.name, listeners, target.port, asked))
             case HostTarget():
                 host = _find("to.host", target.host, self._hosts)
-                return _address(host, self._families[0]), target.port, asked or Protocol.TCP
+                return _address(host, self._families[0]), target.port or _NO_PORT, asked or Transport.TCP
             case AddressTarget():
-                return target.address, target.port, asked or Protocol.TCP
+                return target.address, target.port or _NO_PORT, asked or Transport.TCP
             case _:
                 assert_never(target)
 
@@ -178,31 +170,32 @@ class _Resolver:
         service = self._services.get((target.namespace, target.service))
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
-            raise _UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+            raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
         if target.via is Front.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol
-        port = _service_port(service, target.port, asked)
+        if asked is Transport.ICMP:
+            return self._chosen(target, service, front_addresses(service, target.via)), _NO_PORT, asked
+        port = service_port(service, target.port, asked)
         number = port.port
         match target.via:
             case Front.NODE_PORT:
                 node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
                 addresses: tuple[IPAddress, ...] = _addresses(node) if port.node_port else ()
                 number = port.node_port
-            case Front.EXTERNAL_IP:
-                addresses = service.external_ips
-            case Front.LOAD_BALANCER_IP:
-                addresses = tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
-            case Front.CLUSTER_IP:
-                addresses = service.cluster_ips
             case _:
-                raise _UnresolvableError(f"to.via: {target.via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
-        return self._chosen(target, service, addresses), number, asked or port.protocol
+                addresses = front_addresses(service, target.via)
+        return self._chosen(target, service, addresses), number, asked or Transport(port.protocol)
 
     def _health(self, probe: Probe, target: ServiceTarget, service: Service) -> _Dialled:
         node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
         addresses = _addresses(node) if service.health_check_node_port else ()
-        return self._chosen(target, service, addresses), service.health_check_node_port, Protocol.TCP
+        return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
+
+    def _watched(self, at: str | None) -> tuple[str, ...]:
+        """The namespace of the pod or host at which flows are said to end, if it is one."""
+        place = self._places.get((at or "").partition("/")[0])
+        return () if place is None or _namespace(place) in self._nodes else (_namespace(place),)
 
     def _everybody(self) -> dict[str, tuple[IPAddress, ...]]:
         """The addresses of every node, pod and host."""
@@ -219,21 +212,24 @@ class _Resolver:
         if target.address is not None:
             if target.address not in addresses:
                 known = ", ".join(map(str, addresses)) or "none"
-                raise _UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
+                raise UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
             return target.address
         for family in service.ip_families or self._families:
             for address in addresses:
                 if family in self._families and Family.of(address) is family:
                     return address
-        raise _UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
+        raise UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
 
     def _receivers(self, probe: Probe, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
             if pod.namespace not in self._nodes:
                 address = _address(pod, family)
                 yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
+        if probe.send.protocol is Transport.ICMP:
+            yield from stacks(self._nodes.values(), self._hosts.values(), family)
+            return
         for node in self._nodes.values():
-            yield from _programs(node, family)
+            yield from programs(node, family)
         target = probe.target
         if isinstance(target, ServiceTarget) and target.via is Front.HEALTH_CHECK_NODE_PORT:
             port = self._services[target.namespace, target.service].health_check_node_port
@@ -282,6 +278,8 @@ class _Resolver:
         sender = probe.source.name
         if sender in self._nodes:
             return self._nodes[sender]
+        if probe.send.frame_to in self._nodes:
+            return self._nodes[probe.send.frame_to]
         if sender in self._pods:
             return self._nodes[self._pods[sender].node]
         named = probe.target.node if isinstance(probe.target, ServiceTarget) else None
@@ -303,27 +301,13 @@ class _Resolver:
         return next((network for network in self._service_networks if destination in network), None)
 
 
-def _programs(node: Namespace, family: Family) -> Iterator[Receiver]:
-    """The host-network pods and daemons of a node, each by the addresses and ports on which it listens."""
-    own = tuple(each.interface.ip for each in node.addresses if not each.interface.ip.is_link_local)
-    ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
-    for listener in node.listeners:
-        for address in own if listener.address is None else (listener.address,):
-            if Family.of(address) is family:
-                ports[listener.name, address].append(listener.port)
-    for (name, address), numbers in ports.items():
-        yield Receiver(
-            name=name, namespace=node.name, device=STACK, address=address, ports=tuple(dict.fromkeys(numbers))
-        )
-
-
 def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
     return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}
 
 
 def _find(key: str, name: str, places: Mapping[str, Place]) -> Place:
     if name not in places:
-        raise _UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
+        raise UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
     return places[name]
 
 
@@ -335,11 +319,11 @@ def _address(place: Namespace | PodPlace, family: Family) -> IPAddress:
     """A place's own address of a family: for a node or host, the first one of its uplink.
 
     Raises:
-        _UnresolvableError: it has none.
+        UnresolvableError: it has none.
     """
     fitting = [address for address in _addresses(place) if Family.of(address) is family]
     if not fitting:
-        raise _UnresolvableError(f"{place.name} has no {family} address")
+        raise UnresolvableError(f"{place.name} has no {family} address")
     return fitting[0]
 
 
@@ -349,34 +333,3 @@ def _addresses(place: Namespace | PodPlace) -> tuple[IPAddress, ...]:
         return place.addresses
     own = (address.interface.ip for address in place.addresses if address.device == UPLINK)
     return tuple(address for address in own if not address.is_link_local)
-
-
-def _service_port(service: Service, wanted: str | int | None, asked: Protocol | None) -> ServicePort:
-    """The port named, numbered, or the only one. Where two differ in protocol alone, the protocol asked for decides."""
-    fitting = [port for port in service.ports if wanted is None or wanted in (port.name, port.port)]
-    preferred = [port for port in fitting if port.protocol is asked]
-    if len(fitting) > 1 and len(preferred) == 1:
-        fitting = preferred
-    if len(fitting) != 1:
-        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
-        what = "says no single port" if wanted is None else f"{wanted!r} is no single port"
-        raise _UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}")
-    return fitting[0]
-
-
-def _listening(
-    pod: str, listeners: Sequence[Listener], wanted: int | None, asked: Protocol | None
-) -> tuple[int, Protocol]:
-    """The pod's port. One that it does not listen on may be dialled: to be refused is an outcome too."""
-    own = dict.fromkeys((listener.protocol, listener.port) for listener in listeners if listener.name == pod)
-    fitting = [
-        (protocol, port)
-        for protocol, port in own
-        if wanted in (None, port) and asked in (None, protocol)
-    ]  # fmt: skip
-    if wanted is not None:
-        return wanted, asked or (fitting[0][0] if fitting else Protocol.TCP)
-    if len(fitting) != 1:
-        known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
-        raise _UnresolvableError(f"to.port: say which port of {pod}; it listens on: {known}")
-    return fitting[0][1], fitting[0][0]

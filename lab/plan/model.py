@@ -9,10 +9,11 @@ known in advance every message can be written without a look-up.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final, Self
 
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
 __all__ = [

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from lab.errors import ScenarioError
-from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from lab.ip import Family, IPAddress, IPNetwork, Transport
 from lab.plan.addresses import AddressPlan, allocate_addresses
 from lab.plan.balance import shared_route
 from lab.plan.claims import contested
@@ -236,8 +236,9 @@ def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segm
 def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
     """A host answers on the ports that the scenario's probes dial."""
     for probe in scenario.all_probes:
-        if isinstance(probe.target, HostTarget) and probe.target.host == host:
-            yield Listener(host, probe.send.protocol or Protocol.TCP, probe.target.port)
+        target, protocol = probe.target, (probe.send.protocol or Transport.TCP).served
+        if isinstance(target, HostTarget) and target.host == host and protocol and target.port:
+            yield Listener(host, protocol, target.port)
 
 
 def _serving(scenario: Scenario, host: str, addresses: AddressPlan) -> Iterator[Listener]:

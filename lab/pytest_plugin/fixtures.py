@@ -15,6 +15,7 @@ import pytest
 
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
 from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
+from lab.pytest_plugin.showing import show_of_file
 from lab.scenario.model import Probe
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
             evidence = partial(lab_open.bundle, verdict)
             verdict = lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
     record(item, lab_open, item.run.engine, verdict)
+    show_of_file(item, item.scenario, item.run.engine, verdict)
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

@@ -19,6 +19,7 @@ from lab.engines.names import ENGINES, mode_of
 from lab.errors import ScenarioError
 from lab.pytest_plugin.fixtures import explanation, in_its_own_words, record, warn, why_skipped
 from lab.pytest_plugin.options import engines
+from lab.pytest_plugin.showing import show_of_test
 from lab.scenario.model import Position, Scenario
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Lab:
             self._stands.add(probe)
             verdict = self._settled(self._stands.probe(probe))
         record(self._item, self._stands, self._engine, verdict)
+        show_of_test(self._item, self.scenario, self._engine, verdict)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
         if check and verdict.overall is not Judgement.PASS:

@@ -7,16 +7,39 @@ Must not: act on any of them.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 
-__all__ = ["add_options", "bundle_directory", "engines", "iptables", "is_required", "kube_proxy", "repeats", "seed"]
+__all__ = [
+    "add_options",
+    "bundle_directory",
+    "engines",
+    "iptables",
+    "is_required",
+    "kube_proxy",
+    "repeats",
+    "report",
+    "seed",
+]
 
 _BUNDLES: Final = ".proxylab/bundles"
+_INI: Final[Mapping[str, Literal["string", "bool"]]] = {
+    "iptables": "string",
+    "kube_proxy": "string",
+    "repeat": "string",
+    "seed": "string",
+    "bundle_dir": "string",
+    "report": "string",
+    "no_bundles": "bool",
+    "required": "bool",
+}
+"""The keys of an ini file that are like their options."""
+
 _MOST_REPEATS: Final = 10_000
 
 
@@ -59,15 +82,13 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="DIRECTORY",
         help="where the evidence of each probe that did not pass is kept (default: .proxylab/bundles below rootdir)",
     )
+    group.addoption(
+        "--lab-report", metavar="FILE", help="write the run as a page for a browser, too: one HTML file, with every way"
+    )
     group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
-    parser.addini("lab_iptables", "as --lab-iptables", type="string")
-    parser.addini("lab_kube_proxy", "as --lab-kube-proxy", type="string")
-    parser.addini("lab_repeat", "as --lab-repeat", type="string")
-    parser.addini("lab_seed", "as --lab-seed", type="string")
-    parser.addini("lab_bundle_dir", "as --lab-bundle-dir", type="string")
-    parser.addini("lab_no_bundles", "as --lab-no-bundles", type="bool")
-    parser.addini("lab_required", "as --lab-required", type="bool")
+    for name, kind in _INI.items():
+        parser.addini(f"lab_{name}", f"as --lab-{name.replace('_', '-')}", type=kind)
 
 
 def engines(config: pytest.Config) -> tuple[str, ...]:
@@ -121,6 +142,12 @@ def bundle_directory(config: pytest.Config) -> Path | None:
         return None
     given = _one(config, "bundle_dir")
     return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
+
+
+def report(config: pytest.Config) -> Path | None:
+    """Where the page of the run is to be written, below where pytest was called; ``None`` where nobody wants one."""
+    given = _one(config, "report")
+    return config.invocation_params.dir / given if given else None
 
 
 def _flag(config: pytest.Config, name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from lab.verdict.evidence import Direction, SeenFrame
 
-__all__ = ["pcapng"]
+__all__ = ["beginning", "packet", "pcapng"]
 
 _SECTION: Final = 0x0A0D0D0A
 _INTERFACE: Final = 1
@@ -32,19 +32,37 @@ def pcapng(frames: Iterable[SeenFrame]) -> bytes:
     """The capture file. Frames stand in the order of time."""
     ordered = sorted(frames, key=lambda frame: frame.at)
     taps = {tap: number for number, tap in enumerate(dict.fromkeys((each.place, each.device) for each in ordered))}
+    blocks = [beginning(taps)]
+    for frame in ordered:
+        comment = f"{frame.packet} of flow {frame.flow}, {frame.direction} at {frame.place}"
+        number = taps[frame.place, frame.device]
+        blocks.append(packet(bytes.fromhex(frame.data), frame.at, frame.direction, tap=number, comment=comment))
+    return b"".join(blocks)
+
+
+def beginning(taps: Iterable[tuple[str, str]]) -> bytes:
+    """The head of a capture file, with its taps, each by place and device."""
     blocks = [_block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1))]
     for place, device in taps:
         options = _option(_IF_NAME, f"{place}/{device}".encode()) + _option(_IF_TSRESOL, _NANOSECONDS)
         blocks.append(_block(_INTERFACE, struct.pack("<HHI", _ETHERNET, 0, 0) + options + _option(_OPTION_END, b"")))
-    for frame in ordered:
-        data = bytes.fromhex(frame.data)
-        comment = f"{frame.packet} of flow {frame.flow}, {frame.direction} at {frame.place}"
-        options = _option(_OPTION_COMMENT, comment.encode())
-        options += _option(_EPB_FLAGS, struct.pack("<I", _FLAG[frame.direction])) + _option(_OPTION_END, b"")
-        number = taps[frame.place, frame.device]
-        head = struct.pack("<IIIII", number, frame.at >> 32, frame.at & 0xFFFFFFFF, len(data), len(data))
-        blocks.append(_block(_PACKET, head + data + bytes(-len(data) & 3) + options))
     return b"".join(blocks)
+
+
+def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment: str = "") -> bytes:
+    """One frame of a capture file.
+
+    Args:
+        data: the frame.
+        at: when, in nanoseconds since the epoch.
+        direction: which way it crossed the device.
+        tap: the number of the tap, as the head has them.
+        comment: shown beside it.
+    """
+    options = _option(_OPTION_COMMENT, comment.encode()) if comment else b""
+    options += _option(_EPB_FLAGS, struct.pack("<I", _FLAG[direction])) + _option(_OPTION_END, b"")
+    head = struct.pack("<IIIII", tap, at >> 32, at & 0xFFFFFFFF, len(data), len(data))
+    return _block(_PACKET, head + data + bytes(-len(data) & 3) + options)
 
 
 def _block(kind: int, body: bytes) -> bytes:

@@ -5,11 +5,11 @@ Must not: find mistakes; every one has been ruled out before.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.cluster.objects import Service
-from lab.ip import IPAddress, Protocol
+from lab.frozen import dataclass
+from lab.ip import IPAddress, Protocol, Transport
 from lab.scenario.conditions import conditions_of
 from lab.scenario.document import Place
 from lab.scenario.manifests import ServiceId
@@ -22,6 +22,7 @@ from lab.scenario.model import (
     Front,
     HostTarget,
     HttpExpect,
+    Manner,
     NodeDevice,
     Outcome,
     PodTarget,
@@ -40,11 +41,11 @@ from lab.scenario.schema.expect import ConntrackShape, EntriesShape, ExceptionSh
 from lab.scenario.schema.machines import PodShape
 from lab.scenario.schema.probe import (
     AddressTargetShape,
+    AnyTarget,
     HostTargetShape,
     PodTargetShape,
     ProbeShape,
     SendShape,
-    Sent,
     ServiceTargetShape,
     SourceShape,
 )
@@ -93,19 +94,42 @@ def _source(shape: SourceShape) -> Source:
     return Source(name=shape.name, address=shape.address, port=shape.port, loopback=shape.loopback)
 
 
-def _send(shape: SendShape, protocol: Protocol) -> Send:
+def _send(shape: SendShape, protocol: Transport) -> Send:
     return Send(
         protocol=protocol,
-        icmp=shape.protocol is Sent.ICMP,
-        manner=shape.manner,
+        manner=Manner.PACKET if protocol is Transport.ICMP else shape.manner,
         flows=shape.flows,
         payload=shape.payload,
         every=shape.every,
+        frame_to=(shape.frame_to or "").lower(),
     )
 
 
-def _target(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Protocol]:
+def _target(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Transport]:
     """The target, and the protocol that it and ``send.protocol`` come to."""
+    if shape.send.protocol is Transport.ICMP:
+        return _without_port(shape.target), Transport.ICMP
+    target, protocol = _with_port(shape, known)
+    return target, Transport(protocol)
+
+
+def _without_port(target: AnyTarget) -> Target:
+    """Whom an echo request is for."""
+    match target:
+        case ServiceTargetShape():
+            namespace, name = service_id(target.service, target.namespace)
+            return ServiceTarget(
+                service=name, namespace=namespace, via=target.via, node=target.node, address=target.address
+            )
+        case PodTargetShape():
+            return PodTarget(pod=target.pod)
+        case HostTargetShape():
+            return HostTarget(host=target.host, port=None)
+        case AddressTargetShape():
+            return AddressTarget(address=target.address, port=None)
+
+
+def _with_port(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Protocol]:
     target, protocol = shape.target, transport_of(shape.send.protocol)
     match target:
         case ServiceTargetShape():

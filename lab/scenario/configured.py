@@ -4,9 +4,8 @@ Owns: ``Configured``, and the kind of document that it comes from.
 Must not: read that document (``lab.scenario.configuration`` does, which only files that have one need to load).
 """
 
-from dataclasses import dataclass
-
 from lab.cluster.configuration import ProxyConfiguration
+from lab.frozen import dataclass
 
 __all__ = ["CONFIGURATION_KIND", "Configured"]
 

@@ -5,11 +5,12 @@ Must not: know YAML, pydantic, or how a change is made.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from lab.cluster.objects import EndpointSlice, Service
+from lab.frozen import dataclass
 from lab.scenario.intent import ConntrackExpect, Probe, SourceExpectation
 from lab.scenario.versions import VersionRange
 from lab.scenario.words import Position

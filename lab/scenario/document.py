@@ -7,9 +7,9 @@ Must not: parse text (``source`` does) or know what a document should hold.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from lab.frozen import dataclass
 from lab.scenario.model import Position
 
 __all__ = ["Document", "Marks", "Path", "Place", "Spot", "path_text"]

@@ -5,10 +5,11 @@ Must not: know YAML, pydantic, or addresses that the author did not write.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
-from lab.ip import IPAddress, Protocol
+from lab.frozen import dataclass
+from lab.ip import IPAddress, Transport
 from lab.scenario.versions import VersionRange
 from lab.scenario.words import Front, Manner, Outcome, Position, Reply, Spread
 
@@ -79,18 +80,18 @@ class PodTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTarget:
-    """An outside host's own address."""
+    """An outside host's own address. Without ``port`` for an echo request only."""
 
     host: str
-    port: int
+    port: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressTarget:
-    """Any address."""
+    """Any address. Without ``port`` for an echo request only."""
 
     address: IPAddress
-    port: int
+    port: int | None
 
 
 Target = ServiceTarget | PodTarget | HostTarget | AddressTarget
@@ -100,17 +101,17 @@ Target = ServiceTarget | PodTarget | HostTarget | AddressTarget
 class Send:
     """What is sent: ``flows`` flows, each with a 5-tuple of its own; ``payload`` in bytes beyond the identity.
 
-    ``protocol`` is ``None`` where the target decides it (a service port's own protocol); with ``icmp`` an
-    echo request is sent instead. ``every`` is the time between
-    two packets of a stream, in milliseconds.
+    ``protocol`` is ``None`` where the target decides it (a service port's own protocol); ICMP is an echo request.
+    ``every`` is the time between two packets of a stream, in milliseconds. ``frame_to`` names a place on the sender's
+    link, or is a MAC address; empty for the next hop.
     """
 
-    protocol: Protocol | None = None
-    icmp: bool = False
+    protocol: Transport | None = None
     manner: Manner = Manner.CONNECT
     flows: int = 1
     payload: int = 0
     every: int | None = None
+    frame_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ Must not: look at Services or probes.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from lab.frozen import dataclass
 from lab.ip import Family
 from lab.scenario.document import Place, Spot
 from lab.scenario.parts import Parts

@@ -5,10 +5,11 @@ Must not: know YAML, pydantic, addresses that the author did not write, or anyth
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import EndpointSlice, PodPort, Service
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 from lab.scenario.course import (
     Change,

@@ -6,11 +6,12 @@ Must not: compare parts with each other (``inventory`` and ``probes`` do).
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from lab.frozen import dataclass
 from lab.scenario.document import Place
 from lab.scenario.manifests import Manifests
 from lab.scenario.problems import Problems

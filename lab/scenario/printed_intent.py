@@ -86,15 +86,16 @@ def _target(target: Target) -> Data:
         case PodTarget():
             return given(pod=target.pod, port=target.port)
         case HostTarget():
-            return {"host": target.host, "port": target.port}
+            return given(host=target.host, port=target.port)
         case AddressTarget():
-            return {"address": str(target.address), "port": target.port}
+            return given(address=str(target.address), port=target.port)
 
 
 def _send(send: Send) -> Data:
-    protocol = "ICMP" if send.icmp else send.protocol and str(send.protocol)
+    protocol = send.protocol and str(send.protocol)
     every = f"{send.every}ms" if send.every else None
-    return {**given(protocol=protocol, as_=str(send.manner), flows=send.flows, every=every), "payload": send.payload}
+    printed = given(protocol=protocol, as_=str(send.manner), flows=send.flows, every=every, frameTo=send.frame_to)
+    return {**printed, "payload": send.payload}
 
 
 def _expect(expect: Expect) -> Data:

@@ -11,7 +11,9 @@ from lab.cluster.objects import Service, ServiceType
 from lab.ip import IPAddress
 from lab.scenario.agreement import check_agreement
 from lab.scenario.document import Place
+from lab.scenario.echo import check_echo, is_echo
 from lab.scenario.expectations import check_expectations
+from lab.scenario.frames import check_frame
 from lab.scenario.model import Front
 from lab.scenario.parts import ProbeParts
 from lab.scenario.problems import Problems, listed, shown
@@ -19,7 +21,6 @@ from lab.scenario.references import choose_port, service_id, transport_of
 from lab.scenario.schema.probe import (
     HostTargetShape,
     PodTargetShape,
-    Sent,
     ServiceTargetShape,
 )
 from lab.scenario.subject import Subject
@@ -56,6 +57,8 @@ def check_flow(subject: Subject) -> None:
     """Note why a probe or stream cannot be sent: who sends, and what is dialled."""
     _check_sender(subject)
     _check_target(subject)
+    check_echo(subject)
+    check_frame(subject)
 
 
 def _check_sender(subject: Subject) -> None:
@@ -115,7 +118,8 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
         return
     if target.address is not None:
         _check_address(subject, target.address, target.via, service, place["address"])
-    _check_service_port(subject, target, service, place)
+    if not is_echo(subject):
+        _check_service_port(subject, target, service, place)
 
 
 def _check_node(subject: Subject, target: ServiceTargetShape, place: Place) -> None:
@@ -202,7 +206,7 @@ def _check_pod(subject: Subject, target: PodTargetShape, place: Place) -> None:
     pod, send = subject.parts.pods[inventory.pods[target.pod]], subject.probe.send
     if pod is None or send is None:
         return
-    if send.protocol is Sent.ICMP:
+    if is_echo(subject):
         return
     ports, protocol = pod.ports, transport_of(send.protocol)
     spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in ports]

@@ -5,10 +5,10 @@ Must not: decide what is a problem.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.scenario.document import Spot, path_text
 
 __all__ = ["Problem", "Problems", "describe", "listed", "nearest", "shown"]

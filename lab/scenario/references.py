@@ -5,16 +5,15 @@ Must not: derive EndpointSlices (``lab.cluster.slices`` does).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from lab.cluster.objects import Service, ServicePort
-from lab.ip import IPAddress, Protocol
+from lab.frozen import dataclass
+from lab.ip import IPAddress, Protocol, Transport
 from lab.scenario.inventory import pod_names
 from lab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems
 from lab.scenario.schema.machines import PodShape
-from lab.scenario.schema.probe import Sent
 
 __all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "single_pods", "transport_of"]
 
@@ -65,9 +64,9 @@ def ready_pods(service: Service, pods: Mapping[str, PodShape]) -> int:
     )
 
 
-def transport_of(sent: Sent | None) -> Protocol | None:
-    """The transport protocol that ``send.protocol`` names, if it names one."""
-    return None if sent is None or sent is Sent.ICMP else Protocol(sent)
+def transport_of(sent: Transport | None) -> Protocol | None:
+    """The protocol of ports that ``send.protocol`` names, if it names one."""
+    return None if sent is None else sent.served
 
 
 @dataclass(frozen=True, slots=True)

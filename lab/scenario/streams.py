@@ -7,6 +7,7 @@ Must not: check senders and targets itself (``lab.scenario.probes`` does, for pr
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lab.ip import Transport
 from lab.scenario.changes import Moment
 from lab.scenario.conntrack import check_conntrack
 from lab.scenario.document import Place
@@ -42,6 +43,9 @@ def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, prob
         check_flow(Subject(stream, place, parts, inventory, manifests, single_pods(parts), problems))
         if stream.send is not None and stream.send.flows != 1:
             problems.add(place["send"]["flows"].spot, "a stream is one flow", allowed="leave it out")
+        if stream.send is not None and stream.send.protocol is Transport.ICMP:
+            what = "a stream is of packets that a backend answers, not of echo requests"
+            problems.add(place["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP, SCTP")
     if parts.streams and not parts.steps:
         problems.add(spec["streams"].key, "nothing is expected of any stream", allowed="needed: steps")
 

@@ -5,8 +5,8 @@ Must not: check anything (``probes`` and ``expectations`` do).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from lab.frozen import dataclass
 from lab.scenario.document import Place
 from lab.scenario.inventory import Inventory
 from lab.scenario.manifests import Manifests

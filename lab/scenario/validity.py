@@ -8,10 +8,10 @@ allocators in pkg/registry/core/service of Kubernetes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 from lab.cluster.objects import ServiceType, TrafficPolicy
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.scenario.document import Place, Spot
 from lab.scenario.problems import Problems, listed, shown

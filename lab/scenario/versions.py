@@ -5,8 +5,9 @@ Must not: know which versions there are.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from lab.frozen import dataclass
 
 __all__ = ["VersionRange", "read_range", "read_version"]
 

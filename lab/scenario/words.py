@@ -4,8 +4,9 @@ Owns: the enums whose values an author writes, and ``Position``.
 Must not: know where in a scenario a word may stand.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from lab.frozen import dataclass
 
 __all__ = [
     "Front",

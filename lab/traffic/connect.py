@@ -20,7 +20,7 @@ from enum import Enum, auto
 from functools import cache
 from typing import Final
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.netns import NetNs, inside
 from lab.plan.errand import Errand
 from lab.traffic.answer import LONGEST_ANSWER, read_answer, request_line
@@ -108,10 +108,11 @@ class Dialogues:
         if not batch:
             return False
         protocol = self._errand.protocol
-        kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
+        kind = socket.SOCK_DGRAM if protocol is Transport.UDP else socket.SOCK_STREAM
         family = socket.AF_INET if self._errand.destination.version == 4 else socket.AF_INET6
+        number = self._errand.protocol_number
         with inside(self._netns):
-            socks = [socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol.number) for _ in batch]
+            socks = [socket.socket(family, kind | socket.SOCK_NONBLOCK, number) for _ in batch]
         for (flow, port), sock in zip(batch, socks, strict=True):
             self._begin(_Dialogue(flow, sock, port, self._identity.token(Kind.PROBE, flow), _Stage.DIALLING))
         return True
@@ -120,7 +121,7 @@ class Dialogues:
         sock, errand = dialogue.sock, self._errand
         self._open[sock.fileno()] = dialogue
         try:
-            if errand.protocol is not Protocol.UDP:
+            if errand.protocol is not Transport.UDP:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             sock.bind((str(errand.sender.address), dialogue.port))
             sock.connect((str(errand.destination), errand.port))
@@ -131,7 +132,7 @@ class Dialogues:
             return
         # A UDP socket is ready to send at once, and a TCP socket once it is connected or has failed.
         self._epoll.register(sock.fileno(), select.EPOLLOUT)
-        if errand.protocol is not Protocol.UDP:
+        if errand.protocol is not Transport.UDP:
             self.sent += 1
 
     def _continue(self, dialogue: _Dialogue) -> None:
@@ -150,7 +151,7 @@ class Dialogues:
         except OSError as error:
             self._refuse(dialogue, error)
             return
-        if self._errand.protocol is Protocol.UDP:
+        if self._errand.protocol is Transport.UDP:
             self.sent += 1
         dialogue.stage = _Stage.LISTENING
         self._epoll.modify(dialogue.sock.fileno(), select.EPOLLIN)
@@ -200,7 +201,7 @@ class Dialogues:
 def has_sctp() -> bool:
     """Whether the kernel has SCTP sockets, which may be a module that is not there."""
     try:
-        socket.socket(socket.AF_INET, socket.SOCK_STREAM, Protocol.SCTP.number).close()
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP).close()
     except OSError:
         return False
     return True

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.kernel.batches import Frame
 from lab.kernel.netns import NetNs
 from lab.plan.dialogue import FLAGS, Dialogue, Speaker, Turn
@@ -152,7 +152,7 @@ class Conversation:
         fences = Fences(
             replace(errand, sender=sender), self._identity, self._watch.tap(sender.namespace, sender.device)
         )
-        matcher = Matcher(self._identity, Protocol.UDP)
+        matcher = Matcher(self._identity, Transport.UDP)
         self._look(number, turn, matcher)
         fences.send()
 

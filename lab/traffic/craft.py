@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.plan.errand import Errand, Sender
 from lab.traffic.chunks import init
 from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
@@ -32,6 +32,7 @@ _SEQUENCE_AT: Final = 4
 _TCP_CHECKSUM_AT: Final = 16
 _UDP_CHECKSUM_AT: Final = 6
 _ICMP_CHECKSUM_AT: Final = 2
+_IDENTIFIER_AT: Final = 4
 _PAYLOAD_AT: Final = 8  # behind a header of UDP or ICMP
 _NUMBER_AT: Final = _PAYLOAD_AT + TOKEN_BYTES - 8
 
@@ -53,28 +54,31 @@ def filling(size: int) -> bytes:
 
 
 def first_packets(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
-    """The first packet of each flow as an Ethernet frame: a TCP SYN, an SCTP INIT, or a UDP datagram with its token.
+    """The first packet of each flow as an Ethernet frame.
+
+    That is a TCP SYN, an SCTP INIT, a UDP datagram with its token, or an ICMP echo request with its token.
 
     Args:
-        errand: its ``payload`` is added to UDP datagrams; a SYN carries none.
+        errand: its ``payload`` is added to datagrams and echo requests; a SYN carries none.
         identity: gives each flow its initial sequence number or its token.
-        ports: one source port per flow, in the order of the flows.
+        ports: one source port per flow, in the order of the flows; of an echo request, the identifier.
     """
     match errand.protocol:
-        case Protocol.TCP:
+        case Transport.TCP:
             return _syns(errand, identity, ports)
-        case Protocol.UDP:
+        case Transport.UDP:
             return _datagrams(errand, identity, ports)
-        case Protocol.SCTP:
+        case Transport.SCTP:
             return _inits(errand, identity, ports)
+        case Transport.ICMP:
+            return _echoes(errand, identity, ports)
 
 
 def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
     """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token that stands beside it."""
     version = sender.address.version
     nowhere = type(sender.address)(0)
-    request = _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
-    frame = bytes(_network_header(sender, nowhere) / request / bytes(TOKEN_BYTES))
+    frame = bytes(_network_header(sender, nowhere, sender.next_hop_mac) / _echo_request(version) / bytes(TOKEN_BYTES))
     transport = _ETHERNET_BYTES + _IP_BYTES[version]
     checksum_at, token_at = transport + _ICMP_CHECKSUM_AT, transport + _PAYLOAD_AT
     template = _Template.of(frame, checksum_at if version == 6 else _IPV4_CHECKSUM_AT)
@@ -93,7 +97,7 @@ def _syns(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[
     options = [("MSS", _SEGMENT_SIZE[version])]
     header = inet.TCP(sport=0, dport=errand.port, seq=0, flags="S", window=_WINDOW, options=options)
     at = _ETHERNET_BYTES + _IP_BYTES[version]
-    frame = bytes(_network_header(errand.sender, errand.destination) / header)
+    frame = bytes(_network_header(errand.sender, errand.destination, errand.sender.framed_to) / header)
     template = _Template.of(frame, at + _TCP_CHECKSUM_AT)
     for flow, port in enumerate(ports):
         changes = ((at, _WORD.pack(port)), (at + _SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow))))
@@ -105,19 +109,36 @@ def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iter
     # The digits of the number are zero bytes in the template, so that changing them means adding them.
     payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
     header = inet.UDP(sport=0, dport=errand.port)
-    frame = bytes(_network_header(errand.sender, errand.destination) / header / payload)
+    frame = bytes(_network_header(errand.sender, errand.destination, errand.sender.framed_to) / header / payload)
     at = _ETHERNET_BYTES + _IP_BYTES[errand.destination.version]
     template = _Template.of(frame, at + _UDP_CHECKSUM_AT, zero=0xFFFF)
     for flow, port in enumerate(ports):
         yield template.changed(((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
 
 
+def _echoes(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+    version = errand.destination.version
+    payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
+    frame = bytes(
+        _network_header(errand.sender, errand.destination, errand.sender.framed_to) / _echo_request(version) / payload
+    )
+    at = _ETHERNET_BYTES + _IP_BYTES[version]
+    template = _Template.of(frame, at + _ICMP_CHECKSUM_AT)
+    for flow, port in enumerate(ports):
+        yield template.changed(((at + _IDENTIFIER_AT, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
+
+
+def _echo_request(version: int) -> Any:
+    """An ICMP echo request (RFC 792, RFC 4443) whose identifier is zero."""
+    return _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
+
+
 def _inits(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
     sender = errand.sender
-    macs = (packed(sender.mac), packed(sender.next_hop_mac))
+    macs = (packed(sender.mac), packed(sender.framed_to))
     for flow, port in enumerate(ports):
         packet = init(port, errand.port, identity.sequence(flow))
-        yield enveloped(macs, (sender.address, errand.destination), Protocol.SCTP.number, packet)
+        yield enveloped(macs, (sender.address, errand.destination), errand.protocol_number, packet)
 
 
 def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], protocol: int, packet: bytes) -> bytes:
@@ -170,10 +191,10 @@ class _Template:
         return bytes(frame)
 
 
-def _network_header(sender: Sender, destination: IPAddress) -> object:
-    """Ethernet and IP up to the next hop, as the sender's own stack would write them for a routed destination."""
+def _network_header(sender: Sender, destination: IPAddress, mac: str) -> object:
+    """Ethernet and IP, as the sender's own stack would write them if it took ``mac`` for that of the next hop."""
     inet = _scapy()
-    ethernet = inet.Ether(dst=sender.next_hop_mac, src=sender.mac)
+    ethernet = inet.Ether(dst=mac, src=sender.mac)
     if destination.version == 6:
         return ethernet / _scapy6().IPv6(src=str(sender.address), dst=str(destination))
     return ethernet / inet.IP(src=str(sender.address), dst=str(destination), flags="DF")

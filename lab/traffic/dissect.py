@@ -37,6 +37,7 @@ _TCP: Final = struct.Struct("!HHIIBB")
 _UDP: Final = struct.Struct("!HHH")
 _TCP_BYTES: Final = 20
 _SCTP: Final = struct.Struct("!HHI4xB")
+_IDENTIFIER: Final = struct.Struct("!H")
 _INITIATE_TAG: Final = struct.Struct("!I")
 _SCTP_BYTES: Final = 16  # the common header, and the header of one chunk
 _UDP_BYTES: Final = 8
@@ -45,6 +46,10 @@ _ICMP_BYTES: Final = 8
 # The types that quote the packet they are about right behind their header: of RFC 792, and the errors of RFC 4443.
 _ICMP_QUOTING: Final = frozenset({3, 4, 5, 11, 12})
 _ICMPV6_QUOTING: Final = frozenset({1, 2, 3, 4})
+
+# Of ICMP and of ICMPv6: no number of the one means anything else in the other.
+_ECHO_REQUEST: Final = frozenset({8, 128})
+_ECHO_REPLY: Final = frozenset({0, 129})
 
 
 class TcpFlag:
@@ -68,8 +73,9 @@ class Datagram(NamedTuple):
 
     ``flags`` is ``None`` for all but TCP, and for a quoted TCP packet that ends before them. ``icmp`` is
     ``(type, code)``, of ICMP or of ICMPv6 as ``protocol`` says. ``payload`` is what follows the transport header (for
-    ICMP its eight bytes). Of SCTP, ``flags`` is the type of the first chunk, ``sequence`` the initiate tag of an INIT,
-    and ``acknowledged`` the verification tag.
+    ICMP its eight bytes). The identifier of an echo request or reply stands for the port of whoever asked. Of SCTP,
+    ``flags`` is the type of the first chunk, ``sequence`` the initiate tag of an INIT, and ``acknowledged`` the
+    verification tag.
     """
 
     protocol: int
@@ -195,7 +201,12 @@ def _icmp(
     kind = (data[at], data[at + 1])
     body = at + _ICMP_BYTES
     if kind[0] not in (_ICMP_QUOTING if protocol == ICMP else _ICMPV6_QUOTING):
-        return Datagram(protocol, source, destination, icmp=kind, payload=data[body:end])
+        near, far = 0, 0
+        if kind[0] in _ECHO_REQUEST:
+            near = _IDENTIFIER.unpack_from(data, at + 4)[0]
+        elif kind[0] in _ECHO_REPLY:
+            far = _IDENTIFIER.unpack_from(data, at + 4)[0]
+        return Datagram(protocol, source, destination, near, far, icmp=kind, payload=data[body:end])
     # An error about an error is never sent (RFC 1122, section 3.2.2); not following it bounds the recursion.
     inner = None
     if not quoted:

@@ -7,7 +7,7 @@ Must not: pass over anything that ``match`` would take. What it lets through may
 Kept are, of IPv4 and IPv6: TCP with SYN or RST, SCTP, UDP and ICMP echo with a token, and ICMP errors. Not kept are the
 data and the acknowledgements of dialogues, other people's datagrams, what neighbours discover, and the port unreachable
 with which a sender's kernel meets each reply to a crafted datagram, since it has no socket for it. Later fragments of
-UDP are kept, whosever they are: only the first has a token.
+UDP and ICMP are kept, whosever they are: only the first has a token.
 
 A load beyond the frame's end ends the program as if it had answered no, which is right: what is cut off before the
 fields in question has no identity.
@@ -66,7 +66,8 @@ _STEPS: Final = (
     _Step(_LOAD_HALF, _ETHERNET + 6),
     _Step(_IF_ANY_BIT, 0x1FFF, otherwise="first"),  # fragment offset
     _Step(_LOAD_BYTE, _ETHERNET + 9),
-    _Step(_IF_EQUAL, 17, then="yes", otherwise="no"),  # a later fragment: only the first bears a token
+    _Step(_IF_EQUAL, 17, then="yes"),  # a later fragment: only the first bears a token
+    _Step(_IF_EQUAL, 1, then="yes", otherwise="no"),
     _Step(_LOAD_BYTE, _ETHERNET + 9, label="first"),
     _Step(_IF_EQUAL, 17, then="token"),
     _Step(_IF_EQUAL, 1, then="icmp"),

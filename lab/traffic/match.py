@@ -10,6 +10,7 @@ How a frame finds its flow:
   For crafted SYNs the lab chose it; for kernel sockets it is learned where the SYN leaves the sender, since there, and
   only there, the source port is still the socket's own.
 * SCTP by the initiate tag: an INIT bears it, and INIT ACK and ABORT have it in their header.
+* An ICMP echo request by the token in its payload, and the reply, which bears the same token, by its type.
 * An ICMP error by the request that it quotes.
 
 Two things that the sender's own stack does to crafted flows are passed over, because they say nothing of the proxy: its
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.codec.records import of_columns
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.kernel.batches import Frame
 from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from lab.traffic.fragments import Reassembly
@@ -40,6 +41,7 @@ _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 _PROBE, _FENCE = Kind.PROBE, Kind.FENCE
 _REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
 _IN, _OUT = Direction.IN, Direction.OUT
+_OF_A_FLOW = frozenset({_REQUEST, _REPLY, _RESET})
 
 # Frames are kept until the next run, for whoever wants to look at packets; 10,000 flows that go well have 40,000.
 _KEPT_FRAMES = 65_536
@@ -83,7 +85,7 @@ _Row = tuple[Vantage, Frame, Told, tuple[int, int] | None]
 class Matcher:
     """Gathers the observations of one run."""
 
-    def __init__(self, identity: Identity, protocol: Protocol, sockets: Mapping[int, int] | None = None) -> None:
+    def __init__(self, identity: Identity, protocol: Transport, sockets: Mapping[int, int] | None = None) -> None:
         """A matcher for the flows of ``identity``.
 
         Args:
@@ -174,7 +176,7 @@ class Matcher:
         if found is not None:
             near, far = (datagram.source, datagram.source_port), (datagram.destination, datagram.destination_port)
             told = (*found, *near, *far)
-            self._rows.append((vantage, frame, told, datagram.icmp))
+            self._rows.append((vantage, frame, told, None if found[1] in _OF_A_FLOW else datagram.icmp))
             if frame.outgoing or vantage.transit:
                 return
             self._settle(vantage, told)
@@ -183,7 +185,7 @@ class Matcher:
                 self._turned_away.add(told[0])
 
     def _udp(self, datagram: Datagram) -> tuple[int, Packet] | None:
-        if self._protocol is not Protocol.UDP:
+        if self._protocol is not Transport.UDP:
             return None
         token = self._identity.read(datagram.payload)
         if token is None or token[0] is _FENCE:
@@ -191,7 +193,7 @@ class Matcher:
         return token[1], _REQUEST if token[0] is _PROBE else _REPLY
 
     def _tcp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
-        if self._protocol is not Protocol.TCP or datagram.flags is None:
+        if self._protocol is not Transport.TCP or datagram.flags is None:
             return None
         decisive = datagram.flags & _DECISIVE
         if decisive == TcpFlag.SYN:
@@ -207,7 +209,7 @@ class Matcher:
         return None
 
     def _sctp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
-        if self._protocol is not Protocol.SCTP:
+        if self._protocol is not Transport.SCTP:
             return None
         if datagram.flags == Chunk.INIT:
             if self._sockets is not None and vantage.is_sender and outgoing:
@@ -223,32 +225,36 @@ class Matcher:
     def _icmp(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> tuple[int, Packet] | None:
         if datagram.icmp is None:
             return None
-        kind_of_icmp = datagram.icmp[0]
-        if kind_of_icmp in (_ECHO_REQUEST[datagram.protocol], _ECHO_REPLY[datagram.protocol]):
-            self._sight_fence(vantage, frame, datagram)
-            return None
+        if datagram.icmp[0] in (_ECHO_REQUEST[datagram.protocol], _ECHO_REPLY[datagram.protocol]):
+            return self._echo(vantage, frame, datagram, datagram.icmp[0])
         quoted = datagram.quoted
         if quoted is None:
             return None
         unreachable = datagram.icmp == _PORT_UNREACHABLE[datagram.protocol]
         kind = Packet.PORT_UNREACHABLE if unreachable else Packet.OTHER_ICMP
-        if quoted.protocol == UDP and self._protocol is Protocol.UDP:
+        if _bears_token(quoted, self._protocol):
             token = self._identity.read(quoted.payload)
             return (token[1], kind) if token is not None and token[0] is _PROBE else None
         # A TCP quote without flags ends after eight bytes; then the sequence number alone speaks.
-        if quoted.protocol == TCP and self._protocol is Protocol.TCP and _is_syn(quoted):
+        if quoted.protocol == TCP and self._protocol is Transport.TCP and _is_syn(quoted):
             return self._with(self._flow(quoted.sequence), kind)
-        if quoted.protocol == SCTP and self._protocol is Protocol.SCTP and quoted.flags == Chunk.INIT:
+        if quoted.protocol == SCTP and self._protocol is Transport.SCTP and quoted.flags == Chunk.INIT:
             return self._with(self._flow(quoted.sequence), kind)
         return None
 
-    def _sight_fence(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> None:
-        if vantage.transit:
-            return
+    def _echo(self, vantage: Vantage, frame: Frame, datagram: Datagram, kind: int) -> tuple[int, Packet] | None:
+        """A fence, which is only noted, or a probe."""
         token = self._identity.read(datagram.payload)
-        if token is not None and token[0] is _FENCE and not frame.outgoing and datagram.icmp is not None:
-            reply = datagram.icmp[0] == _ECHO_REPLY[datagram.protocol]
-            self.fences.append(FenceSighting(token[1], reply, vantage.place, datagram.destination, frame.at_ns))
+        if token is None:
+            return None
+        reply = kind == _ECHO_REPLY[datagram.protocol]
+        if token[0] is _FENCE:
+            if not (vantage.transit or frame.outgoing):
+                self.fences.append(FenceSighting(token[1], reply, vantage.place, datagram.destination, frame.at_ns))
+            return None
+        if self._protocol is not Transport.ICMP:
+            return None
+        return token[1], _REPLY if reply else _REQUEST
 
     def _learn(self, syn: Datagram) -> None:
         """Tie a kernel-chosen sequence number to its flow.
@@ -284,6 +290,13 @@ class Matcher:
 
 def _time_of(row: _Row) -> int:
     return row[1].at_ns
+
+
+def _bears_token(quoted: Datagram, protocol: Transport) -> bool:
+    """Whether a quoted packet is of a protocol that has its identity in the payload, and a request."""
+    if protocol is Transport.UDP:
+        return quoted.protocol == UDP
+    return protocol is Transport.ICMP and quoted.icmp is not None and quoted.icmp[0] == _ECHO_REQUEST[quoted.protocol]
 
 
 def _is_syn(quoted: Datagram) -> bool:

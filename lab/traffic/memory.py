@@ -29,7 +29,7 @@ class Memory:
 
         Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
         """
-        dialled = Tuple(errand.protocol.number, errand.sender.address, 0, errand.destination, errand.port)
+        dialled = Tuple(errand.protocol_number, errand.sender.address, 0, errand.destination, errand.port)
         rows: list[tuple[object, ...]] = []
         for node in errand.nodes:
             lookup = self._lookups.get(node)
@@ -48,7 +48,7 @@ class Memory:
         for node in errand.nodes:
             table = Conntrack(self._netns_by_name[node])
             try:
-                for entry in table.entries(Family.of(errand.destination), errand.protocol.number):
+                for entry in table.entries(Family.of(errand.destination), errand.protocol_number):
                     yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
             finally:
                 table.close()

@@ -107,7 +107,7 @@ class TraceMeter:
         self._hear()
         self._heard.clear()
         self._lost = False
-        self._marker.mark(errand.protocol.number, errand.destination, errand.port)
+        self._marker.mark(errand.protocol_number, errand.destination, errand.port)
 
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that flows have met since, and how many of them each."""

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.traffic.dissect import TCP, UDP, TcpFlag, address
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import Packet
@@ -42,22 +42,22 @@ _DECISIVE: Final = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 _REQUEST, _REPLY = Packet.REQUEST, Packet.REPLY
 
 
-def plain_reader(identity: Identity, protocol: Protocol, learned: Mapping[int, int] | None) -> Reader:
+def plain_reader(identity: Identity, protocol: Transport, learned: Mapping[int, int] | None) -> Reader:
     """The reader of a run's plain frames.
 
     Args:
         identity: of the run.
-        protocol: of its flows; nothing is plain of SCTP.
+        protocol: of its flows; nothing is plain of SCTP and ICMP.
         learned: for TCP by kernel sockets, the flow of each sequence number that is known so far.
     """
     match protocol:
-        case Protocol.UDP:
+        case Transport.UDP:
             return _Udp(identity).read
-        case Protocol.TCP if learned is not None:
+        case Transport.TCP if learned is not None:
             return _Tcp(learned, learning=True).read
-        case Protocol.TCP:
+        case Transport.TCP:
             return _Tcp({identity.sequence(flow): flow for flow in range(identity.flows)}, learning=False).read
-        case Protocol.SCTP:
+        case Transport.SCTP | Transport.ICMP:
             return lambda _: None
 
 

@@ -13,7 +13,7 @@ import random
 from collections.abc import Collection
 from typing import Final
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.scenario.model import MOST_FLOWS
 
 __all__ = ["PortDealer"]
@@ -34,16 +34,16 @@ class PortDealer:
         self._deck = [port for port in _PORTS if port not in taken]
         self._deck += [port for port in _EPHEMERAL if port not in taken][: max(0, MOST_FLOWS - len(self._deck))]
         random.Random(seed).shuffle(self._deck)  # noqa: S311 - an order to repeat, not a secret
-        self._next: dict[tuple[str, Protocol], int] = {}
-        self._claimed: dict[tuple[str, Protocol], set[int]] = {}
-        self._going_on: set[tuple[str, Protocol, int]] = set()
+        self._next: dict[tuple[str, Transport], int] = {}
+        self._claimed: dict[tuple[str, Transport], set[int]] = {}
+        self._going_on: set[tuple[str, Transport, int]] = set()
 
     @property
     def size(self) -> int:
         """How many flows of one run can have a port of their own: no fewer than a scenario may ask for."""
         return len(self._deck)
 
-    def deal(self, sender: str, protocol: Protocol, flows: int) -> tuple[int, ...] | None:
+    def deal(self, sender: str, protocol: Transport, flows: int) -> tuple[int, ...] | None:
         """Distinct ports for the flows of one run; ``None`` if too few are left, so that conntrack must be flushed.
 
         Raises:
@@ -62,7 +62,7 @@ class PortDealer:
         self._next[sender, protocol] = end
         return tuple(dealt)
 
-    def claim(self, sender: str, protocol: Protocol, port: int) -> bool:
+    def claim(self, sender: str, protocol: Transport, port: int) -> bool:
         """Take the port that an author chose. Not if a flow has had it, so that conntrack must be flushed."""
         claimed = self._claimed.setdefault((sender, protocol), set())
         if (sender, protocol, port) in self._going_on:
@@ -80,7 +80,7 @@ class PortDealer:
         self._going_on = {
             (sender, protocol, port)
             for (sender, protocol), ports in self._claimed.items()
-            if protocol is Protocol.UDP
+            if protocol is Transport.UDP
             for port in ports
         }
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from lab.errors import CapabilityError, InternalError
 from lab.garbage import uncollected
-from lab.ip import Family, Protocol
+from lab.ip import Family, Transport
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.plan.dialogue import Dialogue
@@ -205,7 +205,7 @@ class Runner:
         ports = self._source_ports(errand)
         turns = self._prepare(errand, identity, ports)
         tracing = self._armed(errand, identity) if trace else None
-        self._stacks.begin(errand.nodes)
+        self._stacks.begin((*errand.nodes, *errand.watched))
         unfinished = await self._take(turns, errand)
         losses = turns.losses()
         kernel = self._stacks.end()
@@ -255,7 +255,7 @@ class Runner:
     def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
-        if errand.protocol is Protocol.SCTP and errand.manner is Manner.CONNECT and not has_sctp():
+        if errand.protocol is Transport.SCTP and errand.manner is Manner.CONNECT and not has_sctp():
             raise CapabilityError(
                 f"SCTP sockets, by which probe {errand.name!r} connects",
                 "as root: 'modprobe sctp', or let the probe send single packets (send: {as: packet})",
@@ -286,7 +286,7 @@ class Runner:
             sockets=sockets,
             watch=self._watch,
             responders=self._responders,
-            associations=self._answering() if errand.protocol is Protocol.SCTP else None,
+            associations=self._answering() if errand.protocol is Transport.SCTP else None,
             before_fences=self._stacks.hold,
         )
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final
 
 from lab.errors import CapabilityError
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.netns import NetNs
 from lab.kernel.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
 from lab.plan.errand import Errand
@@ -27,13 +27,19 @@ __all__ = ["RuleTexts", "Tracing"]
 RuleTexts = Mapping[tuple[str, str], Sequence[str]]
 """The rules of a node by table and chain, in order, as iptables-save prints them."""
 
-_UDP_HEADER: Final = 8
+_TOKEN_AT: Final = 8  # behind the header of UDP, or of ICMP
 _VERIFICATION_TAG: Final = 4
 _INITIATE_TAG: Final = 16
 _CHUNKS: Final = {Chunk.INIT: Packet.REQUEST, Chunk.INIT_ACK: Packet.REPLY, Chunk.ABORT: Packet.RESET}
 _ICMP_HEADER: Final = 8
 _IP_HEADER: Final = {4: 20, 6: 40}
 _ICMP: Final = {4: ICMP, 6: ICMPV6}
+_ECHOES: Final = {
+    (8, 0): Packet.REQUEST,
+    (0, 0): Packet.REPLY,
+    (128, 0): Packet.REQUEST,
+    (129, 0): Packet.REPLY,
+}
 _PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
 _TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
 _LOOPBACK: Final = {1: "lo"}  # the first device of every namespace (net/core/dev.c, dev_new_index)
@@ -129,26 +135,29 @@ def _matches(errand: Errand, identity: Identity) -> Iterator[Match]:
     """The request, its answers, and ICMP errors about it."""
     version = errand.destination.version
     icmp, quoted = _ICMP[version], _ICMP_HEADER + _IP_HEADER[version]
-    if errand.protocol is Protocol.TCP:
+    if errand.protocol is Transport.TCP:
         sequence = identity.sequence(0)
         sent = sequence.to_bytes(4, "big")
         yield Match(TCP, (Bytes(4, sent),))
         yield Match(TCP, (Bytes(8, ((sequence + 1) & 0xFFFFFFFF).to_bytes(4, "big")),))
         yield Match(icmp, (Bytes(quoted + 4, sent),))
-    elif errand.protocol is Protocol.SCTP:
+    elif errand.protocol is Transport.SCTP:
         tag = identity.sequence(0).to_bytes(4, "big")
         yield Match(SCTP, (Bytes(_INITIATE_TAG, tag),))
         yield Match(SCTP, (Bytes(_VERIFICATION_TAG, tag),))
         yield Match(icmp, (Bytes(quoted + _INITIATE_TAG, tag),))
     else:
         end = identity.token(Kind.PROBE, 0)[-_TOKEN_END:]
-        at = _UDP_HEADER + TOKEN_BYTES - _TOKEN_END
-        yield Match(UDP, (Bytes(at, end),))
+        at = _TOKEN_AT + TOKEN_BYTES - _TOKEN_END
+        yield Match(errand.protocol_number, (Bytes(at, end),))
         yield Match(icmp, (Bytes(quoted + at, end),))
 
 
 def _packet(datagram: Datagram, identity: Identity) -> Packet | None:
     """What a traced packet is to the run's flow; ``None`` for a packet of another."""
+    if datagram.icmp in _ECHOES:
+        token = identity.read(datagram.payload)
+        return None if token is None or token[0] is Kind.FENCE else _ECHOES[datagram.icmp]
     if datagram.icmp is not None:
         return Packet.PORT_UNREACHABLE if datagram.icmp in _PORT_UNREACHABLE else Packet.OTHER_ICMP
     if datagram.protocol == UDP:

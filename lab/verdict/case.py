@@ -16,7 +16,7 @@ cut short) weigh on every expectation, since each rests on all flows having been
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.plan.errand import Errand
 from lab.scenario.model import Manner, Position, Probe
 from lab.verdict.drops import kernel_drop
@@ -211,7 +211,7 @@ def _silent(flow: Flow, fate: Fate) -> bool:
     return bool(flow.departures) and (fate is Fate.LOST or not flow.replies)
 
 
-def disagreement(flow: Flow, fate: Fate, protocol: Protocol) -> str:
+def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
     """How the taps and the kernel's socket contradict each other about one flow; empty where they agree.
 
     Over TCP a socket may fail although the taps saw a reply: the handshake was answered and the data was not. That is
@@ -231,7 +231,7 @@ def disagreement(flow: Flow, fate: Fate, protocol: Protocol) -> str:
             return f"the taps saw no reply, {says}"
         if report.backend != place:
             return f"the tap at {place} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
-    elif protocol is not Protocol.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
+    elif protocol is not Transport.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
         return f"the taps saw a reply, {says}"
     elif report.error == "ECONNREFUSED":
         return f"the taps saw neither reset nor ICMP error, {says}"

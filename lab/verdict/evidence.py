@@ -9,7 +9,7 @@ Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAM
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 
 __all__ = [
     "Capture",
@@ -53,6 +53,8 @@ class Observation:
 
     For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is
     ``(type, code)``; the flow is known from the packet the error quotes. ``place`` names the node, pod or host.
+    Of an echo request and its reply the port of who asked is the identifier, as in connection tracking; that of who
+    answers is 0.
     """
 
     flow: int
@@ -60,7 +62,7 @@ class Observation:
     device: str
     direction: Direction
     packet: Packet
-    protocol: Protocol
+    protocol: Transport
     source: IPAddress
     source_port: int
     destination: IPAddress
@@ -141,7 +143,10 @@ class RuleCount:
 
 @dataclass(frozen=True, slots=True)
 class KernelCount:
-    """How far one counter of a node's network stack moved before any fence was sent, by nstat's name for it."""
+    """How far one counter of a network stack moved before any fence was sent, by nstat's name for it.
+
+    ``node`` is the node, or the namespace of the pod or host that was watched.
+    """
 
     node: str
     counter: str

@@ -4,7 +4,7 @@ Owns: the verdict on ``reply``.
 Must not: judge requests (``judge`` and ``arrivals`` do).
 """
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.scenario.model import Manner, Reply
 from lab.verdict.case import Case, Findings
 from lab.verdict.flows import Fate, Flow, counted_ends
@@ -69,7 +69,8 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     if wanted is Reply.UNTRANSLATED:
         return ""  # the sender's socket has dialled somebody else, and rightly knows nothing of this reply
     report = flow.report
-    if flow.replies and errand.manner is Manner.CONNECT and errand.protocol is Protocol.TCP and report and report.error:
+    by_streams = errand.manner is Manner.CONNECT and errand.protocol is Transport.TCP
+    if flow.replies and by_streams and report and report.error:
         return f"the handshake was answered, the data was not: {report.error}"
     return ""
 

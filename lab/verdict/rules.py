@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-from lab.ip import IPAddress, IPNetwork
+from lab.ip import IPAddress, IPNetwork, Transport
 from lab.plan.errand import Errand
 from lab.verdict.evidence import RuleCount
 
@@ -53,12 +53,17 @@ class Rule:
     def speaks_of(self, errand: Errand) -> bool:
         """Whether its text names the protocol, address and port that the errand dials, and does not exclude it.
 
+        An echo request has no port, so a rule that names the address is about it, unless it asks for another protocol;
+        and so is one about whatever a probe sends to a loopback address, where nobody else in a lab sends anything.
         Of a rule whose packets the kernel has told one by one there is no question: they were the errand's.
         """
         if self.count.target:
             return True
         named = self.names(errand)
-        return {"-p", "--dport"} <= named and not named.isdisjoint({"-d", "--dst-type"})
+        portless = errand.protocol is Transport.ICMP or errand.destination.is_loopback
+        if not portless and not {"-p", "--dport"} <= named:
+            return False
+        return not named.isdisjoint({"-d", "--dst-type"})
 
     def names(self, errand: Errand) -> frozenset[str]:
         """The options that fit what the errand dials; none if one of them excludes it."""
@@ -181,17 +186,24 @@ def _holds(option: str, value: str, errand: Errand) -> bool | None:
     """Whether a match holds for what the errand sends; ``None`` where the text alone cannot say."""
     match option:
         case "-p":
-            return value.lower() == errand.protocol.lower()
+            return value.lower() in _protocols(errand)
         case "-s":
             return within(errand.sender.address, value)
         case "-d":
             return within(errand.destination, value)
         case "--dport":
-            return _in_range(errand.port, value)
+            return errand.protocol is not Transport.ICMP and _in_range(errand.port, value)
         case "--dst-type" if value == "LOCAL":
             return True  # the rule counted, so the address was one of the node's
         case _:
             return None
+
+
+def _protocols(errand: Errand) -> tuple[str, ...]:
+    """How a rule may name the protocol: ICMP of IPv6 has a name of its own (protocols(5))."""
+    if errand.protocol is Transport.ICMP and errand.destination.version == 6:
+        return "ipv6-icmp", "icmpv6"
+    return (errand.protocol.lower(),)
 
 
 def within(address: IPAddress, text: str) -> bool:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "scenarios" / "clusterip" / "from-a-pod.lab.yaml"
 LIBRARIES = "import click, ruamel.yaml, pydantic; from pydantic import BaseModel\nclass A(BaseModel): a: int\n"
 BOUND = 0.250
-TIMES_THE_LIBRARIES = 2.2
+TIMES_THE_LIBRARIES = 1.8
 
 
 def cpu_seconds(argv: Sequence[str], cache: Path) -> float:

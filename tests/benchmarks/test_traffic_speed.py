@@ -13,7 +13,7 @@ from test_traffic import stage
 from traffic_plan import PODS, VIP, errand, spread
 
 from lab.engines.protocol import EngineChoice
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.tracked import FlowLookup, Tuple
@@ -81,7 +81,7 @@ async def ours_and_scapy(launcher: Launcher) -> dict[str, list[float]]:
     """Processor seconds a flow, run by run."""
     found: dict[str, list[float]] = {"ours": [], "scapy": []}
     async with stage(launcher) as lab:
-        await lab.rules(spread(Protocol.TCP))
+        await lab.rules(spread(Transport.TCP))
         await lab.run(errand(flows=1))
         for _ in range(RUNS):
             lab.runner.forget()
@@ -106,9 +106,9 @@ async def ours_and_scapy(launcher: Launcher) -> dict[str, list[float]]:
 async def ours_and_the_kernel(launcher: Launcher) -> dict[str, list[float]]:
     """Processor seconds of runs of ``OUR_FLOWS`` flows, and of the packets and look-ups of such a run alone."""
     found: dict[str, list[float]] = {"ours": [], "kernel": []}
-    one, many = errand(Protocol.UDP), errand(Protocol.UDP, flows=OUR_FLOWS)
+    one, many = errand(Transport.UDP), errand(Transport.UDP, flows=OUR_FLOWS)
     async with stage(launcher) as lab:
-        await lab.rules(spread(Protocol.UDP))
+        await lab.rules(spread(Transport.UDP))
         with inside(lab.netns["client"]):
             mouth = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         mouth.bind((one.sender.device, 0))

@@ -1,17 +1,27 @@
 """The pages that are made from the code are those of this code. ``LAB_DOCS=write`` makes them anew."""
 
 import os
+from collections.abc import Callable
 
+import pytest
+from catalogue_pages import capabilities_page, engines_page
 from cli_page import cli_page
 from documents import ROOT
 
 from lab.cli import proxylab
 
-PAGE = ROOT / "docs" / "reference" / "cli.md"
+PAGES = {"cli": lambda: cli_page(proxylab), "engines": engines_page, "capabilities": capabilities_page}
 
 
-def test_the_page_of_the_command_line() -> None:
-    made = cli_page(proxylab)
+@pytest.mark.parametrize(("name", "make"), PAGES.items(), ids=PAGES)
+def test_the_page_is_of_this_code(name: str, make: Callable[[], str]) -> None:
+    page = ROOT / "docs" / "reference" / f"{name}.md"
+    made = make()
     if os.environ.get("LAB_DOCS") == "write":
-        PAGE.write_text(made)
-    assert PAGE.read_text() == made, "LAB_DOCS=write ./dev pytest tests/docs"
+        page.write_text(made)
+    assert page.read_text() == made, "LAB_DOCS=write ./dev pytest tests/docs"
+
+
+def test_they_are_linked_from_the_contents() -> None:
+    contents = (ROOT / "docs" / "README.md").read_text()
+    assert [name for name in PAGES if f"(reference/{name}.md)" not in contents] == []

@@ -110,6 +110,25 @@ BREAKAGES = [
         },
     ),
     Breakage(
+        "rules that ask for an address alone",
+        SCOPE,
+        "to_address",
+        "lambda protocol, address, port: f'-d {address}'",
+        {"icmp/echo-requests": {"so is the cluster IP of one without endpoints"}},
+    ),
+    Breakage(
+        "no guard of loopback",
+        FIXED,
+        "loopback_guard",
+        "lambda: ()",
+        {
+            "bugs/92315-neighbours-reach-loopback": {
+                "a neighbour's frame does not",
+                "nor does its echo request",
+            }
+        },
+    ),
+    Breakage(
         "no external IPs",
         FRONTS,
         "external_ip",
@@ -309,6 +328,12 @@ BREAKAGES = [
 ]
 
 EDITS = [
+    Edit(
+        "hairpin/past-the-rule-for-what-is-invalid",
+        "hairpin: promiscuous-bridge",
+        "hairpin: hairpin-veth",
+        {"a pod that dials itself through its Service hears nothing"},
+    ),
     Edit(
         "health/a-node-about-to-go",
         "{taints: [ToBeDeletedByClusterAutoscaler]}",

@@ -15,7 +15,7 @@ from sandboxed import sandboxed
 from test_traffic import Stage, stage
 from traffic_plan import PODS, VIP, errand, nat
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.capture import Tap
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
@@ -29,11 +29,11 @@ POD = "echo-1"
 Disturbance = Callable[[Stage], Awaitable[None]]
 
 
-def rules(protocol: Protocol) -> str:
+def rules(protocol: Transport) -> str:
     return nat(f"-A PREROUTING -d {VIP}/32 -p {protocol.lower()} --dport 80 -j DNAT --to-destination 10.244.0.11:8080")
 
 
-async def judged(lab: Stage, protocol: Protocol, manner: Manner, flows: int) -> list[Any]:
+async def judged(lab: Stage, protocol: Transport, manner: Manner, flows: int) -> list[Any]:
     """The overall judgement, and every reason."""
     sent = errand(protocol, manner, flows=flows)
     expect = Expect(outcome=Outcome.DELIVERED, backends=(POD,), source=Preserved(), position=HERE)
@@ -135,13 +135,20 @@ async def killed_responder(lab: Stage) -> None:
                 door.sock.close()
 
 
-CASES: dict[str, tuple[Disturbance, Protocol, Manner, int, str, str]] = {
-    "a link is cut": (cut_link, Protocol.UDP, Manner.PACKET, 5, "inconclusive", "the way to echo-1 is itself broken"),
-    "a tap drops frames": (lossy_tap, Protocol.UDP, Manner.PACKET, 1000, "inconclusive", "the tap at echo-1 eth0 lost"),
-    "a reply is late": (delayed_reply, Protocol.UDP, Manner.PACKET, 3, "fail", "echo-1 sent no reply to client"),
+CASES: dict[str, tuple[Disturbance, Transport, Manner, int, str, str]] = {
+    "a link is cut": (cut_link, Transport.UDP, Manner.PACKET, 5, "inconclusive", "the way to echo-1 is itself broken"),
+    "a tap drops frames": (
+        lossy_tap,
+        Transport.UDP,
+        Manner.PACKET,
+        1000,
+        "inconclusive",
+        "the tap at echo-1 eth0 lost",
+    ),
+    "a reply is late": (delayed_reply, Transport.UDP, Manner.PACKET, 3, "fail", "echo-1 sent no reply to client"),
     "a reply is forged": (
         forged_reply,
-        Protocol.UDP,
+        Transport.UDP,
         Manner.PACKET,
         1,
         "fail",
@@ -149,7 +156,7 @@ CASES: dict[str, tuple[Disturbance, Protocol, Manner, int, str, str]] = {
     ),
     "replies are those of other flows": (
         swapped_replies,
-        Protocol.UDP,
+        Transport.UDP,
         Manner.PACKET,
         2,
         "fail",
@@ -157,7 +164,7 @@ CASES: dict[str, tuple[Disturbance, Protocol, Manner, int, str, str]] = {
     ),
     "replies are those of other flows, to sockets": (
         swapped_replies,
-        Protocol.UDP,
+        Transport.UDP,
         Manner.CONNECT,
         2,
         "fail",
@@ -166,16 +173,16 @@ CASES: dict[str, tuple[Disturbance, Protocol, Manner, int, str, str]] = {
     # The sender hears the pod's own address. That is wrong, though conntrack no longer says who it is for.
     "conntrack is flushed": (
         flushed_conntrack,
-        Protocol.UDP,
+        Transport.UDP,
         Manner.PACKET,
         1,
         "fail",
         "the reply came from 10.244.0.11:8080, not from 10.96.0.10:80 that was dialled",
     ),
-    "a responder is killed (TCP)": (killed_responder, Protocol.TCP, Manner.CONNECT, 3, "fail", "a reset from"),
+    "a responder is killed (TCP)": (killed_responder, Transport.TCP, Manner.CONNECT, 3, "fail", "a reset from"),
     "a responder is killed (UDP)": (
         killed_responder,
-        Protocol.UDP,
+        Transport.UDP,
         Manner.CONNECT,
         3,
         "fail",
@@ -199,14 +206,14 @@ async def disturbed(launcher: Launcher) -> dict[str, Any]:
 async def late_answers(launcher: Launcher) -> dict[str, Any]:
     """A run whose answers come in the midst of the next one."""
     async with stage(launcher) as lab:
-        await lab.rules(rules(Protocol.UDP))
+        await lab.rules(rules(Transport.UDP))
         responders = lab.runner._responders
         assert responders is not None
         pump = responders.pump
         await delayed_reply(lab)
-        first = await judged(lab, Protocol.UDP, Manner.PACKET, 3)
+        first = await judged(lab, Transport.UDP, Manner.PACKET, 3)
         responders.pump = pump  # type: ignore[method-assign]
-        second = await judged(lab, Protocol.UDP, Manner.PACKET, 3)
+        second = await judged(lab, Transport.UDP, Manner.PACKET, 3)
         lab.runner.forget()
         frames = b"".join(bytes.fromhex(frame.data) for frame in lab.runner.capture().frames)
         runs = {run.decode() for run in re.findall(rb"proxylab (?:probe|reply) ([0-9a-f]{16} [0-9a-f]{8})", frames)}

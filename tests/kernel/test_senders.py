@@ -10,7 +10,7 @@ from sandboxed import USERS, sandboxed
 from test_traffic import Stage, nat, stage, told
 from traffic_plan import PODS, VIP, errand
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.stack import StackTap
@@ -21,16 +21,16 @@ from lab.verdict.evidence import Packet
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 NODE = IPv4Address("172.18.0.2")
 NO_MAC = "00:00:00:00:00:00"
-MANNERS = [(protocol, manner) for protocol in (Protocol.TCP, Protocol.UDP) for manner in Manner]
+MANNERS = [(protocol, manner) for protocol in (Transport.TCP, Transport.UDP) for manner in Manner]
 
 
-def from_node(protocol: Protocol, manner: Manner, **changes: Any) -> Errand:
+def from_node(protocol: Transport, manner: Manner, **changes: Any) -> Errand:
     sender = Sender(name="node-a", namespace="node-a", device=STACK, address=NODE, mac=NO_MAC, next_hop_mac=NO_MAC)
     fences = tuple(Fence(name=pod, address=PODS[pod][0]) for pod in PODS)
     return replace(errand(protocol, manner, **changes), sender=sender, fences=fences)
 
 
-def translate(protocol: Protocol) -> str:
+def translate(protocol: Transport) -> str:
     dnat = f"-A OUTPUT -d {VIP}/32 -p {protocol.lower()} --dport 80 -j DNAT --to-destination 10.244.0.11:8080"
     return nat(dnat, "-A POSTROUTING -s 172.18.0.2/32 -d 10.244.0.0/24 -j MASQUERADE")
 
@@ -95,7 +95,7 @@ async def at_home(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(nat(f"-A PREROUTING -d {VIP}/32 -p udp -j DNAT --to-destination {NODE}:5353"))
         agent = Receiver(name="agent", namespace="node-a", device=STACK, address=NODE, ports=(5353,))
-        asked = errand(Protocol.UDP, Manner.PACKET)
+        asked = errand(Transport.UDP, Manner.PACKET)
         evidence = await lab.run(replace(asked, receivers=(*asked.receivers, agent)))
         return told(evidence) | {
             "devices": sorted({seen.device for seen in evidence.observations if seen.place == "node-a"}),

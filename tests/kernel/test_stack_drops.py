@@ -10,7 +10,7 @@ from sandboxed import USERS, sandboxed
 from test_traffic import Stage, stage
 from traffic_plan import NODE, PODS, errand, spread, traffic_plan
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.stack_counters import StackCounters, counters_in
@@ -32,7 +32,7 @@ def write(netns: NetNs, sysctl: str, value: str) -> None:
 
 
 async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddress | None = None) -> dict[str, Any]:
-    base = errand(Protocol.UDP, flows=FLOWS)
+    base = errand(Transport.UDP, flows=FLOWS)
     sent = replace(
         base,
         sender=replace(base.sender, address=sender or base.sender.address),
@@ -55,7 +55,7 @@ async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddre
 async def dropped(launcher: Launcher) -> dict[str, Any]:
     found: dict[str, Any] = {}
     async with stage(launcher) as lab:
-        await lab.rules(spread(Protocol.UDP))
+        await lab.rules(spread(Transport.UDP))
         node = lab.netns["node-a"]
         found["martian"] = await told(lab, sender=NODE)
         found["loopback"] = await told(lab, sender=IPv4Address("127.0.0.1"))

@@ -13,7 +13,7 @@ from sandboxed import sandboxed
 from test_traffic import Stage, stage
 from traffic_plan import PODS, VIP, errand, nat, traffic_plan
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.launcher import Launcher
 from lab.plan.errand import Errand
 from lab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Probe, Send, Source
@@ -34,7 +34,7 @@ async def explained(lab: Stage, sent: Errand) -> list[str]:
         name="a query by a port that was used before",
         source=Source(name="client", port=PORT),
         target=AddressTarget(address=IPv4Address(VIP), port=80),
-        send=Send(protocol=Protocol.UDP, manner=sent.manner),
+        send=Send(protocol=Transport.UDP, manner=sent.manner),
         expect=Expect(outcome=Outcome.DELIVERED, backends=("echo-2",), position=HERE),
         position=HERE,
     )
@@ -46,7 +46,7 @@ async def remembered(launcher: Launcher) -> dict[str, Any]:
     found = {}
     for manner in (Manner.PACKET, Manner.CONNECT):
         async with stage(launcher) as lab:
-            sent = errand(Protocol.UDP, manner)
+            sent = errand(Transport.UDP, manner)
             sent = replace(sent, sender=replace(sent.sender, port=PORT))
             await lab.rules(rules("echo-1"))
             await lab.run(sent)

@@ -9,7 +9,7 @@ from test_traffic import stage
 from traffic_plan import VIP, errand, nat
 
 from lab.engines.protocol import EngineChoice
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.launcher import Launcher
 from lab.scenario.load import load_scenario, parse_scenario
 from lab.scenario.model import Outcome
@@ -20,10 +20,10 @@ from lab.verdict.journey import journey
 
 # A masqueraded packet leaves its node by an address that the node has, from a port of the kernel's choice.
 RANDOM_PORT = re.compile(r"(?<=10\.244\.[01]\.1|172\.18\.0\.[23]):\d+")
-BOTH = (Protocol.TCP, Protocol.UDP)
+BOTH = (Transport.TCP, Transport.UDP)
 
 
-def redirect(protocol: Protocol) -> str:
+def redirect(protocol: Transport) -> str:
     """All to one pod, by way of a chain, and masqueraded."""
     head = f"-p {protocol.value.lower()}"
     return nat(
@@ -52,7 +52,7 @@ async def traced(launcher: Launcher) -> dict[str, Any]:
             result[f"{protocol} again"] = len((await lab.runner.run(errand(protocol), trace=True)).steps)
             result[f"{protocol} untraced"] = len((await lab.runner.run(errand(protocol))).steps)
         await lab.rules("*filter\n-A FORWARD -p udp -j REJECT\nCOMMIT\n")
-        result["rejected"] = told(await lab.runner.run(errand(Protocol.UDP), trace=True))
+        result["rejected"] = told(await lab.runner.run(errand(Transport.UDP), trace=True))
     return result
 
 
@@ -105,10 +105,10 @@ async def native(launcher: Launcher) -> list[Any]:
                 lab.netns["node-a"], ["nft", "-f", "-"], place="a", stdin=rules.encode(), deadline=Deadline.after(10)
             )
             assert done.status == 0, done.stderr
-            evidence = await lab.runner.run(errand(Protocol.UDP), trace=True)
+            evidence = await lab.runner.run(errand(Transport.UDP), trace=True)
             request = [step for step in evidence.steps if step.packet is Packet.REQUEST]
             steps = [[s.chain, s.kind, s.verdict, f"{s.destination}", s.mark] for s in request]
-            found.append({"steps": steps, "words": [*journey(errand(Protocol.UDP), evidence)]})
+            found.append({"steps": steps, "words": [*journey(errand(Transport.UDP), evidence)]})
     return found
 
 

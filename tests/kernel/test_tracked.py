@@ -21,6 +21,9 @@ PORTS = range(2000, 2200)  # more than one batch
 
 async def looked_up(launcher: Launcher) -> dict[str, Any]:
     import socket
+    import struct
+
+    from lab.kernel.conntrack import Conntrack
 
     found: dict[str, Any] = {}
     for family, (tool, network, dialled, own, to) in FAMILIES.items():
@@ -45,11 +48,27 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
                 sock.bind((str(own), port))
                 sock.sendto(b"", (str(dialled), 53))
         replies = lookup.replies(original, [*PORTS, 1999])
+        icmp, ask = (1, 8) if family is Family.IPV4 else (58, 128)
+        number = socket.getprotobyname("icmp" if icmp == 1 else "ipv6-icmp")
+        with inside(netns):
+            sock = socket.socket(kind, socket.SOCK_RAW, number)
+        with sock:
+            for identifier in (77, 78):
+                # The kernel writes ICMPv6's checksum itself.
+                words = (ask << 8) + identifier
+                checksum = 0xFFFF - (words & 0xFFFF) - (words >> 16)
+                sock.sendto(struct.pack("!BBHHH", ask, 0, checksum, identifier, 0), (str(own), 0))
+        echoes = lookup.replies(Tuple(icmp, own, 0, own, 0), [77, 78, 79])
+        table = Conntrack(netns)
+        entries = table.entries(family, icmp)
+        table.close()
         lookup.close()
         found[family] = {
             "untracked": untracked,
             "last": replies[-1],
             "ends": sorted({f"{r.source} {r.source_port} {r.destination} {r.protocol}" for r in replies[:-1] if r}),
+            "echoes": [r and (str(r.source), r.source_port, str(r.destination), r.destination_port) for r in echoes],
+            "entries": sorted((*each.source[1:], *each.destination[1:], *each.reply_source[1:]) for each in entries),
             "ports": [r.destination_port for r in replies[:-1] if r],
         }
     return found
@@ -63,3 +82,5 @@ def test_each_flow_is_found_by_what_it_dialled(ordinary: bool) -> None:
         assert found["last"] is None
         assert found["ends"] == [f"{own} 9 {own} 17"]
         assert found["ports"] == list(PORTS)
+        assert found["echoes"] == [[own, 0, own, 77], [own, 0, own, 78], None]
+        assert found["entries"] == [[77, 0, 0], [78, 0, 0]]

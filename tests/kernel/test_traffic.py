@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from sandboxed import USERS, sandboxed
-from traffic_plan import PODS, VIP, errand, nat, spread, traffic_plan
+from traffic_plan import LISTENERS, PODS, VIP, errand, nat, spread, traffic_plan
 
 from lab.errors import InternalError
-from lab.ip import Family, Protocol
+from lab.ip import Family, Transport
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.realise import realise
@@ -28,7 +28,7 @@ from lab.traffic.runner import Runner
 from lab.verdict.evidence import Direction, Evidence, Packet
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
-PROTOCOLS = (Protocol.TCP, Protocol.UDP)
+PROTOCOLS = (Transport.TCP, Transport.UDP)
 MANNERS = (Manner.PACKET, Manner.CONNECT)
 
 
@@ -188,7 +188,7 @@ def test_what_is_not_delivered_has_a_witness(ordinary: bool) -> None:
             assert dropped["fences"] == dict.fromkeys(["node-a", "echo-1", "echo-2"], True), "each fence came back"
             assert dropped["seconds"] < 0.9, "what will never come is not waited for"
             # A closed TCP port answers by a reset, a closed UDP port by ICMP from the pod.
-            word = "reset" if protocol is Protocol.TCP else "port-unreachable"
+            word = "reset" if protocol is Transport.TCP else "port-unreachable"
             assert refused["seen"] == {
                 "client out request": 70,
                 "echo-1 in request": 70,
@@ -207,7 +207,7 @@ async def forbidden(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(f"*filter\n-A OUTPUT -d {VIP}/32 -j DROP\nCOMMIT\n", "client")
         return {
-            "EPERM": told(await lab.run(errand(Protocol.UDP, Manner.CONNECT, flows=3))),
+            "EPERM": told(await lab.run(errand(Transport.UDP, Manner.CONNECT, flows=3))),
         }
 
 
@@ -241,7 +241,7 @@ async def unanswered(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(f"*filter\n-A FORWARD -d {VIP}/32 -j DROP\n-A FORWARD -d 10.244.0.12 -p icmp -j DROP\nCOMMIT\n")
         await lab.ip("node-a", "route", "add", f"{VIP}/32", "via", "10.244.0.12", "dev", "echo-2", "onlink")
-        return told(await lab.run(errand(Protocol.TCP, Manner.CONNECT, flows=200)))
+        return told(await lab.run(errand(Transport.TCP, Manner.CONNECT, flows=200)))
 
 
 def test_a_fence_that_does_not_come_back_is_waited_for_once_and_reported() -> None:
@@ -253,11 +253,11 @@ def test_a_fence_that_does_not_come_back_is_waited_for_once_and_reported() -> No
 
 async def overflow(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
-        await lab.rules(spread(Protocol.UDP))
+        await lab.rules(spread(Transport.UDP))
         assert lab.runner._watch is not None
         tap = lab.runner._watch.tap("echo-1", "eth0")
         tap._ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-        return told(await lab.run(errand(Protocol.UDP, flows=1000)))
+        return told(await lab.run(errand(Transport.UDP, flows=1000)))
 
 
 def test_frames_that_a_tap_could_not_keep_are_counted() -> None:
@@ -295,8 +295,8 @@ async def odd_clients(launcher: Launcher) -> dict[str, Any]:
                     answers[name] = garbage.recv(1024).decode()
                 except BlockingIOError:
                     answers[name] = ""
-            await lab.rules(spread(Protocol.TCP))
-            return told(await lab.run(errand(Protocol.TCP, Manner.CONNECT, flows=100))) | {"answers": answers}
+            await lab.rules(spread(Transport.TCP))
+            return told(await lab.run(errand(Transport.TCP, Manner.CONNECT, flows=100))) | {"answers": answers}
 
 
 def test_odd_clients_disturb_nobody() -> None:
@@ -309,7 +309,7 @@ def test_odd_clients_disturb_nobody() -> None:
 async def many(launcher: Launcher) -> dict[str, Any]:
     result = {}
     async with stage(launcher) as lab:
-        for protocol, flows in ((Protocol.TCP, 2000), (Protocol.UDP, 10000)):
+        for protocol, flows in ((Transport.TCP, 2000), (Transport.UDP, 10000)):
             await lab.rules(spread(protocol))
             result[protocol] = told(await lab.run(errand(protocol, flows=flows)))
     return result
@@ -333,7 +333,7 @@ async def second_listener(launcher: Launcher) -> dict[str, str]:
     """What is said of a plan in which somebody else listens where echo-1 does."""
     said = {}
     plan = traffic_plan()
-    for protocol in PROTOCOLS:
+    for protocol in LISTENERS:
         intruder = Listener("intruder", protocol, 8080)
         namespaces = tuple(
             replace(namespace, listeners=(*namespace.listeners, intruder)) if namespace.name == "echo-1" else namespace
@@ -349,15 +349,15 @@ async def second_listener(launcher: Launcher) -> dict[str, str]:
 
 def test_two_listeners_on_one_port_are_refused_by_name() -> None:
     said = sandboxed(second_listener)
-    for protocol in PROTOCOLS:
+    for protocol in LISTENERS:
         assert f"intruder in namespace echo-1 cannot listen on {protocol} 8080" in said.get(protocol, "nothing")
 
 
 async def again(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
-        await lab.rules(spread(Protocol.UDP))
-        first = await lab.run(errand(Protocol.UDP, flows=50))
-        second = await lab.run(errand(Protocol.UDP, flows=50))
+        await lab.rules(spread(Transport.UDP))
+        first = await lab.run(errand(Transport.UDP, flows=50))
+        second = await lab.run(errand(Transport.UDP, flows=50))
         ports = [
             {o.source_port for o in run.observations if o.place == "client" and o.direction is Direction.OUT}
             for run in (first, second)
@@ -375,11 +375,11 @@ async def used_up(launcher: Launcher) -> dict[str, Any]:
     """An errand, nearly all other ports of its sender, and the errand again; then twice from a port of the author's."""
     result = {}
     async with stage(launcher) as lab:
-        await lab.rules(spread(Protocol.UDP))
-        result["first"] = told(await lab.run(errand(Protocol.UDP, flows=50)))
-        lab.runner._ports.deal("client", Protocol.UDP, lab.runner._ports.size - 80)
-        result["second"] = told(await lab.run(errand(Protocol.UDP, flows=50)))
-        chosen = errand(Protocol.UDP)
+        await lab.rules(spread(Transport.UDP))
+        result["first"] = told(await lab.run(errand(Transport.UDP, flows=50)))
+        lab.runner._ports.deal("client", Transport.UDP, lab.runner._ports.size - 80)
+        result["second"] = told(await lab.run(errand(Transport.UDP, flows=50)))
+        chosen = errand(Transport.UDP)
         chosen = replace(chosen, sender=replace(chosen.sender, port=5000))
         for turn in ("third", "fourth"):
             result[turn] = told(await lab.run(chosen))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
-from lab.ip import Protocol
+from lab.ip import Protocol, Transport
 from lab.plan.errand import Errand, Fence, Receiver, Sender
 from lab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth
 from lab.scenario.model import Manner
@@ -64,7 +64,7 @@ def traffic_plan() -> Plan:
 
 
 def errand(
-    protocol: Protocol = Protocol.TCP, manner: Manner = Manner.PACKET, sender: str = "client", **changes: Any
+    protocol: Transport = Transport.TCP, manner: Manner = Manner.PACKET, sender: str = "client", **changes: Any
 ) -> Errand:
     """An errand from a pod to port 80 of the virtual address, unless ``changes`` say otherwise."""
     address, outer, inner = PODS[sender]
@@ -99,7 +99,7 @@ def nat(*rules: str) -> str:
     return "\n".join(["*nat", *rules, "COMMIT", ""])
 
 
-def spread(protocol: Protocol, destination: IPv4Address = VIP) -> str:
+def spread(protocol: Transport, destination: IPv4Address = VIP) -> str:
     """A DNAT to the two listeners, half and half."""
     head = f"-A PREROUTING -d {destination}/32 -p {protocol.value.lower()} --dport 80"
     return nat(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.ip import IPAddress, Protocol
+from lab.ip import IPAddress, Transport
 from lab.kernel.batches import Frame
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Manner
@@ -45,7 +45,7 @@ def inet() -> Any:
     return inet
 
 
-def make_errand(protocol: Protocol, source: IPAddress, destination: IPAddress, port: int, payload: int) -> Errand:
+def make_errand(protocol: Transport, source: IPAddress, destination: IPAddress, port: int, payload: int) -> Errand:
     sender = Sender(name="a", namespace="a", device="eth0", address=source, mac=MACS[0], next_hop_mac=MACS[1])
     return Errand(
         number=0,
@@ -75,7 +75,7 @@ def test_a_patched_datagram_is_what_scapy_builds_for_that_flow(
     inet: Any, ends: tuple[IPAddress, IPAddress], port: int, sources: list[int], nonce: bytes, serial: int, payload: int
 ) -> None:
     identity = Identity(nonce, serial, 4, len(sources))
-    errand = make_errand(Protocol.UDP, *ends, port, payload)
+    errand = make_errand(Transport.UDP, *ends, port, payload)
     for flow, frame in enumerate(first_packets(errand, identity, sources)):
         built = headers(inet, *ends) / inet.UDP(sport=sources[flow], dport=port)
         assert frame == bytes(built / (identity.token(Kind.PROBE, flow) + filling(payload)))
@@ -86,7 +86,7 @@ def test_a_patched_syn_is_what_scapy_builds_for_that_flow(
     inet: Any, ends: tuple[IPAddress, IPAddress], port: int, sources: list[int], first: int
 ) -> None:
     identity = Identity(bytes(8), 0, first, len(sources))
-    errand = make_errand(Protocol.TCP, *ends, port, 0)
+    errand = make_errand(Transport.TCP, *ends, port, 0)
     for flow, frame in enumerate(first_packets(errand, identity, sources)):
         syn = inet.TCP(
             sport=sources[flow],
@@ -99,11 +99,28 @@ def test_a_patched_syn_is_what_scapy_builds_for_that_flow(
         assert frame == bytes(headers(inet, *ends) / syn)
 
 
+@given(pairs, st.lists(ports, min_size=1, max_size=5), nonces, words, st.integers(0, 64))
+def test_a_patched_echo_request_is_what_scapy_builds_for_that_flow(
+    inet: Any, ends: tuple[IPAddress, IPAddress], identifiers: list[int], nonce: bytes, serial: int, payload: int
+) -> None:
+    identity = Identity(nonce, serial, 4, len(identifiers))
+    errand = make_errand(Transport.ICMP, *ends, 0, payload)
+    icmp, kind = (ICMP, (8, 0)) if ends[0].version == 4 else (ICMPV6, (128, 0))
+    assert errand.protocol_number == icmp
+    for flow, frame in enumerate(first_packets(errand, identity, identifiers)):
+        build = inet.ICMP if ends[0].version == 4 else inet.ICMPv6EchoRequest
+        request = build(type=kind[0], id=identifiers[flow])
+        assert frame == bytes(headers(inet, *ends) / request / (identity.token(Kind.PROBE, flow) + filling(payload)))
+        read = dissect(frame)
+        assert read is not None
+        assert (read.protocol, read.icmp, read.source_port, read.destination_port) == (icmp, kind, identifiers[flow], 0)
+
+
 @given(groups, nonces)
 def test_a_patched_fence_is_what_scapy_builds_for_that_address(inet: Any, group: list[IPAddress], nonce: bytes) -> None:
     source, *targets = group
     identity = Identity(nonce, 0, 4, 1)
-    sender = make_errand(Protocol.TCP, source, source, 1, 0).sender
+    sender = make_errand(Transport.TCP, source, source, 1, 0).sender
     request = inet.ICMP(type=8) if source.version == 4 else inet.ICMPv6EchoRequest()
     told = [(target, identity.token(Kind.FENCE, number)) for number, target in enumerate(targets)]
     for (target, token), frame in zip(told, fences(sender, told), strict=True):
@@ -113,7 +130,7 @@ def test_a_patched_fence_is_what_scapy_builds_for_that_address(inet: Any, group:
 def test_every_checksum_that_a_datagram_can_have_is_right() -> None:
     """All source ports in turn drive the checksum through all its values; zero is written as 0xFFFF (RFC 768)."""
     identity = Identity(bytes(8), 0, 4, 65536)
-    errand = make_errand(Protocol.UDP, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 80, 0)
+    errand = make_errand(Transport.UDP, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 80, 0)
     checksums = set()
     for frame in first_packets(errand, identity, range(65536)):
         (checksum,) = struct.unpack_from("!H", frame, 40)
@@ -257,7 +274,7 @@ def test_no_damage_to_a_frame_raises_and_no_part_of_one_is_taken_for_the_whole(
 
 
 @given(
-    st.sampled_from([Protocol.TCP, Protocol.UDP]),
+    st.sampled_from([Transport.TCP, Transport.UDP]),
     st.tuples(addresses, addresses),
     st.integers(0, 4),
     st.integers(0, 3),
@@ -265,7 +282,7 @@ def test_no_damage_to_a_frame_raises_and_no_part_of_one_is_taken_for_the_whole(
     st.randoms(use_true_random=False),
 )
 def test_what_is_told_of_a_plain_frame_is_what_a_closer_look_tells(
-    protocol: Protocol, ends: tuple[IPv4Address, IPv4Address], flow: int, damages: int, cut: int, rng: random.Random
+    protocol: Transport, ends: tuple[IPv4Address, IPv4Address], flow: int, damages: int, cut: int, rng: random.Random
 ) -> None:
     identity = Identity(bytes(8), 1, 1000, 5)
     whole = list(first_packets(make_errand(protocol, *ends, 80, 0), identity, [1024 + n for n in range(5)]))[flow]
@@ -284,7 +301,7 @@ def test_what_is_told_of_a_plain_frame_is_what_a_closer_look_tells(
     if told == ():
         assert (datagram.flags or 0) & 0x16 == 0x04, "a reset that acknowledges nothing"
         return
-    if protocol is Protocol.UDP:
+    if protocol is Transport.UDP:
         kinds = {Packet.REQUEST: Kind.PROBE, Packet.REPLY: Kind.REPLY}
         assert identity.read(datagram.payload) == (kinds[told[1]], told[0])
     else:
@@ -321,7 +338,7 @@ def test_an_init_is_what_scapy_builds_for_that_flow_and_is_read_back(
     from scapy.layers import sctp
 
     identity = Identity(bytes(8), 0, first, len(sources))
-    errand = make_errand(Protocol.SCTP, *ends, port, 0)
+    errand = make_errand(Transport.SCTP, *ends, port, 0)
     for flow, frame in enumerate(first_packets(errand, identity, sources)):
         tag = identity.sequence(flow)
         init = sctp.SCTPChunkInit(
@@ -359,7 +376,7 @@ def test_the_answers_to_an_init_bear_its_tag_and_a_checksum_that_scapy_agrees_wi
 def test_a_packet_that_was_cut_is_whole_again_when_its_last_fragment_has_come(
     ends: tuple[IPAddress, IPAddress], payload: int, mtu: int, rng: random.Random
 ) -> None:
-    errand = make_errand(Protocol.UDP, *ends, 80, payload)
+    errand = make_errand(Transport.UDP, *ends, 80, payload)
     (frame,) = first_packets(errand, Identity(bytes(8), 0, 4, 1), [1024])
     pieces = list(cut(frame, mtu, 7))
     assert all(len(piece) <= 14 + mtu for piece in pieces)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, EngineError, InternalError, ScenarioError
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.messages import Built
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Probe, Scenario
@@ -52,7 +52,7 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
             ),
             destination=ip_address("10.96.0.1"),
             port=80,
-            protocol=Protocol.TCP,
+            protocol=Transport.TCP,
             manner=probe.send.manner,
             flows=1,
             payload=0,

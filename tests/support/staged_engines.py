@@ -11,7 +11,7 @@ from rule_cases import HERE, Addresses
 from lab.cluster.objects import ClusterEvent, KubeObject, Namespace, Node
 from lab.cluster.store import Store
 from lab.control.apiserver import ApiServer
-from lab.engines.barrier import NAMESPACE, Barrier
+from lab.engines.barrier import Barrier, is_barrier
 from lab.engines.catalogue import make_engine
 from lab.engines.ground import Cluster, Place
 from lab.engines.protocol import Engine, EngineChoice, Upstream
@@ -45,7 +45,7 @@ class Stage:
         for kind in KubeObject.__args__:  # type: ignore[attr-defined]  # a union has its members
             if kind not in (Node, ClusterEvent, Namespace):
                 for thing in self.store.list(kind):
-                    if thing.key.namespace != NAMESPACE:
+                    if not is_barrier(thing):
                         self.store.delete(thing.key)
         for thing in objects:
             self.store.apply(thing)

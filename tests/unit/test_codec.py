@@ -11,7 +11,7 @@ import pytest
 from lab.cluster.objects import Key, KubeObject, Node, PodPort, Service, ServicePort
 from lab.codec import CodecError, decode, dumps, encode, loads
 from lab.errors import ExitCode
-from lab.ip import IPAddress, IPInterface, IPNetwork, Protocol
+from lab.ip import IPAddress, IPInterface, IPNetwork, Protocol, Transport
 from lab.plan.model import Address, Plan, Sysctl
 from lab.scenario.model import NodeDevice, Preserved, SourceExpectation
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
@@ -24,7 +24,7 @@ def observation(flow: int, **changes: object) -> Observation:
         "device": "eth0",
         "direction": Direction.IN,
         "packet": Packet.REQUEST,
-        "protocol": Protocol.TCP,
+        "protocol": Transport.TCP,
         "source": IPv4Address("203.0.113.10"),
         "source_port": 40000 + flow,
         "destination": IPv4Address("10.96.0.10"),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.plan.errand import STACK, Errand
 from lab.plan.model import Namespace, Plan, Role
 from lab.plan.sysctls import device_of
@@ -26,7 +26,7 @@ MOST_FRAMES = 4096
 def can_be_played(verdict: ProbeVerdict) -> bool:
     """Whether the kernel's own sockets can answer it, and taps at pods and sender show what became of it."""
     shown = (Outcome.DELIVERED, Outcome.REJECTED, Outcome.REFUSED, Outcome.DROPPED)
-    return verdict.errand.protocol in (Protocol.TCP, Protocol.UDP) and verdict.probe.expect.outcome in shown
+    return verdict.errand.protocol in (Transport.TCP, Transport.UDP) and verdict.probe.expect.outcome in shown
 
 
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
@@ -105,7 +105,7 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
             }
             for namespace in plan.namespaces
             for each in namespace.listeners
-            if each.protocol is errand.protocol
+            if each.protocol is errand.protocol.served
             and (each.address is None or each.address.version == errand.destination.version)
         ],
         "expect": {

@@ -5,7 +5,6 @@ Must not: know any key.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
@@ -14,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from lab.frozen import dataclass
 from lab.scenario.problems import describe, listed, shown
 
 __all__ = [

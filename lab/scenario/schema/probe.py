@@ -4,12 +4,13 @@ Owns: the shapes of one probe, but for its expectation.
 Must not: look up names (``lab.scenario.probes`` does).
 """
 
+import re
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
+from lab.ip import Transport
 from lab.scenario.model import MOST_FLOWS, Front, Manner
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, ScenarioShape, refused, word_of
@@ -25,7 +26,6 @@ __all__ = [
     "ProbeShape",
     "SendShape",
     "Sender",
-    "Sent",
     "ServiceTargetShape",
     "SourceShape",
     "TargetShape",
@@ -33,6 +33,7 @@ __all__ = [
 
 MOST_PAYLOAD = 8000
 _MOST_NAME = 200
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 
 
 def _probe_name(text: str) -> str:
@@ -67,6 +68,13 @@ class SourceShape(ScenarioShape):
     loopback: bool = Field(default=False, description="Whether a node dials from its loopback address, to its own.")
 
 
+def _frame_target(text: str) -> str:
+    if ":" in text and not _MAC.fullmatch(text):
+        raise refused(f"{shown(text)} is not a MAC address", allowed="write it as 02:00:00:00:00:01, or name a place")
+    return text
+
+
+FrameTarget = Annotated[str, AfterValidator(_frame_target)]
 ProbeName = Annotated[str, AfterValidator(_probe_name)]
 Sender = Annotated[SourceShape, BeforeValidator(_source_of_name, json_schema_input_type=str | SourceShape)]
 
@@ -112,14 +120,18 @@ class HostTargetShape(ScenarioShape):
     """An outside host's own address."""
 
     host: str = Field(description="The outside host.", examples=["outside"])
-    port: PortNumber = Field(description="The port.", examples=[53])
+    port: PortNumber | None = Field(
+        default=None, description="The port. Required, but for an echo request.", examples=[53]
+    )
 
 
 class AddressTargetShape(ScenarioShape):
     """Any address."""
 
     address: Address = Field(description="The address that is dialled.", examples=["203.0.113.10"])
-    port: PortNumber = Field(description="The port.", examples=[80])
+    port: PortNumber | None = Field(
+        default=None, description="The port. Required, but for an echo request.", examples=[80]
+    )
 
 
 _TARGETS = ("service", "pod", "host", "address")
@@ -158,27 +170,20 @@ TargetShape = Annotated[
 ]
 
 
-class Sent(StrEnum):
-    """What a probe may send: a transport protocol, or echo requests."""
-
-    TCP = "TCP"
-    UDP = "UDP"
-    SCTP = "SCTP"
-    ICMP = "ICMP"
-
-
 class SendShape(ScenarioShape):
     """What is sent."""
 
-    protocol: Annotated[Sent, BeforeValidator(word_of(Sent))] | None = Field(
+    protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
         default=None,
-        description="The transport protocol; without it, that of the port that is dialled. ICMP sends echo requests.",
+        description="The transport protocol; without it, that of the port that is dialled. ICMP (ICMPv6, where the "
+        "address is of IPv6) sends echo requests, which have no port and are single packets.",
         examples=["UDP"],
     )
     manner: Annotated[Manner, BeforeValidator(word_of(Manner))] = Field(
         default=Manner.CONNECT,
         alias="as",
-        description="connect uses the kernel's sockets, with data both ways; packet sends one crafted packet a flow.",
+        description="connect uses the kernel's sockets, with data both ways; packet sends one crafted packet a flow. "
+        "ICMP is always sent by packet.",
     )
     flows: Annotated[int, Between(1, MOST_FLOWS, "each flow has a source port of its own")] = Field(
         default=1, description="How many flows, each with its own 5-tuple."
@@ -187,6 +192,12 @@ class SendShape(ScenarioShape):
         default=0,
         description="Bytes to send beyond those by which the lab knows the flow. A datagram above the MTU is sent in "
         "fragments.",
+    )
+    frame_to: FrameTarget | None = Field(
+        default=None,
+        description="With packet, whom the frame is for, on the sender's own link, whatever routing would say: a node, "
+        "pod or outside host, or a MAC address. Without it, the next hop on the way to the destination.",
+        examples=["node-a", "02:00:00:00:00:01"],
     )
     every: Duration | None = Field(
         default=None, description="The time between two packets of a stream.", examples=["20ms"]

@@ -3,12 +3,16 @@
 import pytest
 
 from lab.engines.catalogue import _MAKERS
-from lab.engines.names import ENGINES, version_of
+from lab.engines.names import ABOUT, ENGINES, version_of
 from lab.engines.protocol import EngineChoice, Upstream
 
 
 def test_every_name_has_its_maker_and_every_maker_its_name() -> None:
     assert set(ENGINES) == set(_MAKERS)
+
+
+def test_every_name_says_what_it_stands_for() -> None:
+    assert list(ABOUT) == list(ENGINES)
 
 
 def test_the_first_is_the_default() -> None:

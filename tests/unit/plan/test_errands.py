@@ -11,7 +11,7 @@ from wires import crowded
 from lab.assembly import assemble
 from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from lab.errors import ScenarioError
-from lab.ip import Family, Protocol
+from lab.ip import Family, Transport
 from lab.plan.errand import STACK, Detour, Errand
 from lab.plan.errands import resolve
 from lab.plan.topology import draw
@@ -43,7 +43,13 @@ def dialled(asked: Probe) -> tuple[str, int, str]:
     return str(found.destination), found.port, found.protocol.value
 
 
-UDP = Send(protocol=Protocol.UDP)
+UDP = Send(protocol=Transport.UDP)
+ICMP = Send(protocol=Transport.ICMP, manner=Manner.PACKET)
+
+
+def by(via: Front, node: str | None = None) -> ServiceTarget:
+    return replace(front(), via=via, node=node)
+
 
 EXPOSED = replace(
     ALLOCATED,
@@ -52,10 +58,6 @@ EXPOSED = replace(
     external_ips=(IPv6Address("2001:db8::1"), IPv4Address("192.0.2.1")),
     load_balancer_ingress=(LoadBalancerIngress(hostname="lb"), LoadBalancerIngress(ip=IPv4Address("192.0.2.2"))),
 )
-
-
-def by(via: Front, node: str | None = None) -> ServiceTarget:
-    return replace(front(), via=via, node=node)
 
 
 def detour(network: str, via: str) -> Detour:
@@ -75,6 +77,9 @@ def detour(network: str, via: str) -> Detour:
         (probe("pod closed udp", "sender", PodTarget(pod="echo-2", port=9), UDP), ("10.244.1.10", 9, "UDP")),
         (probe("host", "sender", HostTarget(host="client", port=53), UDP), ("203.0.113.10", 53, "UDP")),
         (probe("address", "sender", AddressTarget(address=IPv4Address("192.0.2.1"), port=7)), ("192.0.2.1", 7, "TCP")),
+        (probe("pod echo", "sender", PodTarget(pod="echo-2"), ICMP), ("10.244.1.10", 0, "ICMP")),
+        (probe("host echo", "sender", HostTarget(host="client", port=None), ICMP), ("203.0.113.10", 0, "ICMP")),
+        (probe("front echo", "sender", by(Front.CLUSTER_IP), ICMP), ("10.96.1.7", 0, "ICMP")),
     ],
 )
 def test_target(asked: Probe, expected: tuple[str, int, str]) -> None:
@@ -98,6 +103,16 @@ def test_front(sender: str, target: ServiceTarget, expected: tuple[str, int], wa
     found = errand(probe("p", sender, target), EXPOSED)
     assert (str(found.destination), found.port) == expected
     assert found.detour == way
+
+
+def test_every_node_and_host_answers_an_echo_request_by_all_its_addresses() -> None:
+    found = errand(probe("p", "echo-2", AddressTarget(address=IPv4Address("172.18.0.2"), port=None), ICMP))
+    stacks = {(each.name, str(each.address), each.device) for each in found.receivers if each.ports == (0,)}
+    assert {("node-a", "172.18.0.2", "stack"), ("node-a", "10.244.0.1", "stack"), ("node-a", "127.0.0.1", "stack")} <= (
+        stacks
+    )
+    assert not any(each.ports not in ((), (0,)) for each in found.receivers), "what listens on a node answers no echo"
+    assert ("client", IPv4Address("203.0.113.10")) in {(each.name, each.address) for each in found.receivers}
 
 
 def shared_errand(asked: Probe) -> Errand:

@@ -8,7 +8,7 @@ from scenario_cases import HTTP, at, front, host, node, pods, probe, scenario, t
 from wires import BASIC, TUNNELLED, crowded
 
 from lab.errors import ScenarioError
-from lab.ip import Family, Protocol
+from lab.ip import Family, Protocol, Transport
 from lab.plan.model import Listener, Namespace, Role, Sysctl
 from lab.plan.print import plan_lines
 from lab.plan.topology import draw
@@ -123,7 +123,7 @@ def test_pods_listen_on_their_ports_and_hosts_on_those_that_are_dialled() -> Non
     plan = draw(
         two_nodes(
             probe("tcp", "sender", target),
-            probe("udp", "sender", target, Send(protocol=Protocol.UDP)),
+            probe("udp", "sender", target, Send(protocol=Transport.UDP)),
             probe("again", "echo-1", target),
             probe("other", "sender", front()),
         )

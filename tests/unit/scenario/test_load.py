@@ -7,7 +7,7 @@ import pytest
 from broken_scenarios import BASE
 
 from lab.errors import ScenarioError
-from lab.ip import Family, Protocol
+from lab.ip import Family, Protocol, Transport
 from lab.scenario.load import load_scenario, parse_scenario
 from lab.scenario.model import (
     AddressTarget,
@@ -67,7 +67,7 @@ def test_a_whole_scenario() -> None:
         Source(name="client"),
         ServiceTarget(service="echo", via=Front.CLUSTER_IP),
     )
-    assert (probe.send.protocol, probe.send.manner, probe.send.flows) == (Protocol.TCP, Manner.CONNECT, 1)
+    assert (probe.send.protocol, probe.send.manner, probe.send.flows) == (Transport.TCP, Manner.CONNECT, 1)
     assert scenario.notes == ()
 
 

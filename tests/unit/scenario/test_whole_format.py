@@ -8,7 +8,7 @@ import pytest
 
 from lab.cluster.objects import ServiceType, TrafficPolicy
 from lab.errors import ScenarioError
-from lab.ip import Family
+from lab.ip import Family, Transport
 from lab.scenario.cases import cases
 from lab.scenario.json_schema import json_schema
 from lab.scenario.load import parse_scenario
@@ -23,8 +23,10 @@ from lab.scenario.model import (
     EngineState,
     Entries,
     Front,
+    HostTarget,
     HttpExpect,
     LinkChange,
+    Manner,
     NodeRoute,
     PodChange,
     Preserved,
@@ -75,7 +77,7 @@ def test_the_wire() -> None:
 
 
 def test_probes_streams_and_steps() -> None:
-    balanced, shared, health, itself = SCENARIO.probes
+    balanced, shared, health, echo, itself = SCENARIO.probes
     assert (balanced.expect.reply, balanced.exceptions[0].when) == (
         Reply.TRANSLATED,
         {"hairpin": "none", "mode": "ipvs"},
@@ -83,6 +85,9 @@ def test_probes_streams_and_steps() -> None:
     assert shared.expect.spread == Shares({"echo-1": 0.5, "echo-2": 0.5})
     assert health.expect.http == HttpExpect(status=200, local_endpoints=1)
     assert health.expect.conntrack == ConntrackExpect(node="node-a", some=Entries(original_from="outside", port=80))
+    assert echo.target == HostTarget(host="outside", port=None)
+    assert (echo.send.protocol, echo.send.manner) == (Transport.ICMP, Manner.PACKET)
+    assert echo.send.frame_to == "node-b"
     assert itself.source.loopback
     assert SCENARIO.streams[0].send.every == 20
     assert SCENARIO.dns

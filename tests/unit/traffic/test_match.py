@@ -5,7 +5,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.kernel.batches import Frame
 from lab.traffic.identity import Identity, Kind
 from lab.traffic.match import FenceSighting, Matcher, Vantage
@@ -40,7 +40,7 @@ def frame(packet: bytes, *, outgoing: bool = False, at: int = 7) -> Frame:
 
 
 def seen(
-    protocol: Protocol, vantage: Vantage, *frames: Frame, sockets: dict[int, int] | None = None
+    protocol: Transport, vantage: Vantage, *frames: Frame, sockets: dict[int, int] | None = None
 ) -> tuple[Observation, ...]:
     matcher = Matcher(IDENTITY, protocol, sockets)
     matcher.take(vantage, frames)
@@ -49,8 +49,8 @@ def seen(
 
 def test_an_observation_says_what_was_seen_where_when_and_as_whom() -> None:
     packet = udp(IDENTITY.token(Kind.PROBE, 3))
-    assert seen(Protocol.UDP, POD, frame(packet)) == (
-        Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Protocol.UDP, A, 1024, B, 80, 7),
+    assert seen(Transport.UDP, POD, frame(packet)) == (
+        Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Transport.UDP, A, 1024, B, 80, 7),
     )
 
 
@@ -67,7 +67,7 @@ def test_an_observation_says_what_was_seen_where_when_and_as_whom() -> None:
     ],
 )
 def test_what_the_sender_hears_of_a_tcp_flow(packet: bytes, expected: Packet) -> None:
-    (found,) = seen(Protocol.TCP, SENDER, frame(packet))
+    (found,) = seen(Transport.TCP, SENDER, frame(packet))
     assert (found.flow, found.packet) == (3, expected)
     if expected in (Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
         assert found.icmp == (packet[20], packet[21])
@@ -87,7 +87,7 @@ def test_what_the_sender_hears_of_a_tcp_flow(packet: bytes, expected: Packet) ->
     ],
 )
 def test_what_belongs_to_no_tcp_flow_is_passed_over(packet: bytes) -> None:
-    assert seen(Protocol.TCP, SENDER, frame(packet)) == ()
+    assert seen(Transport.TCP, SENDER, frame(packet)) == ()
 
 
 def ip6(protocol: int, rest: bytes) -> bytes:
@@ -106,7 +106,7 @@ def ip6(protocol: int, rest: bytes) -> bytes:
 def test_what_the_sender_hears_of_an_ipv6_flow(kind: int, code: int, expected: Packet, unsettled: int) -> None:
     syn = ip6(6, tcp(SYN, IDENTITY.sequence(3))[20:])
     error = ip6(58, struct.pack("!BBHI", kind, code, 0, 0) + syn)
-    matcher = Matcher(IDENTITY, Protocol.TCP)
+    matcher = Matcher(IDENTITY, Transport.TCP)
     matcher.take(SENDER, [Frame(bytes(12) + b"\x86\xdd" + error, False, 7)])
     (found,) = matcher.observations
     assert (found.flow, found.packet, found.icmp) == (3, expected, (kind, code))
@@ -115,24 +115,24 @@ def test_what_the_sender_hears_of_an_ipv6_flow(kind: int, code: int, expected: P
 
 def test_a_reset_counts_where_it_is_heard_by_the_sender_and_where_the_pod_utters_it() -> None:
     reset = tcp(RST | ACK, 0, IDENTITY.sequence(3) + 1)
-    assert len(seen(Protocol.TCP, SENDER, frame(reset))) == 1
-    assert len(seen(Protocol.TCP, POD, frame(reset, outgoing=True))) == 1
-    assert seen(Protocol.TCP, SENDER, frame(reset, outgoing=True)) == ()
-    assert seen(Protocol.TCP, POD, frame(reset)) == ()
+    assert len(seen(Transport.TCP, SENDER, frame(reset))) == 1
+    assert len(seen(Transport.TCP, POD, frame(reset, outgoing=True))) == 1
+    assert seen(Transport.TCP, SENDER, frame(reset, outgoing=True)) == ()
+    assert seen(Transport.TCP, POD, frame(reset)) == ()
 
 
 def test_the_sender_s_own_reset_of_an_unasked_syn_ack_is_passed_over() -> None:
-    assert seen(Protocol.TCP, SENDER, frame(tcp(RST, IDENTITY.sequence(3) + 1), outgoing=True)) == ()
+    assert seen(Transport.TCP, SENDER, frame(tcp(RST, IDENTITY.sequence(3) + 1), outgoing=True)) == ()
 
 
 def test_an_icmp_error_about_a_reply_is_the_sender_s_own_and_passed_over() -> None:
     about_reply = icmp(3, 3, udp(IDENTITY.token(Kind.REPLY, 3)))
-    assert seen(Protocol.UDP, SENDER, frame(about_reply, outgoing=True)) == ()
-    assert len(seen(Protocol.UDP, SENDER, frame(icmp(3, 3, udp(IDENTITY.token(Kind.PROBE, 3)))))) == 1
+    assert seen(Transport.UDP, SENDER, frame(about_reply, outgoing=True)) == ()
+    assert len(seen(Transport.UDP, SENDER, frame(icmp(3, 3, udp(IDENTITY.token(Kind.PROBE, 3)))))) == 1
 
 
 def test_a_number_that_the_kernel_chose_is_learned_at_the_sender_only() -> None:
-    matcher = Matcher(IDENTITY, Protocol.TCP, {1024: 2})
+    matcher = Matcher(IDENTITY, Transport.TCP, {1024: 2})
     syn = tcp(SYN, 123456, sport=1024)
     matcher.take(POD, [frame(syn)])
     assert matcher.observations == (), "a tuple is no identity"
@@ -147,7 +147,7 @@ def test_a_number_that_the_kernel_chose_is_learned_at_the_sender_only() -> None:
 
 
 def test_a_flow_is_settled_by_arrival_and_reply_or_by_being_turned_away() -> None:
-    matcher = Matcher(IDENTITY, Protocol.TCP)
+    matcher = Matcher(IDENTITY, Transport.TCP)
     first = IDENTITY.sequence(0)
     matcher.take(SENDER, [frame(tcp(SYN, first), outgoing=True)])
     assert matcher.unsettled == 5, "sent is not arrived"
@@ -164,7 +164,7 @@ def test_a_flow_is_settled_by_arrival_and_reply_or_by_being_turned_away() -> Non
 
 
 def test_fences_are_sighted_where_they_come_in() -> None:
-    matcher = Matcher(IDENTITY, Protocol.TCP)
+    matcher = Matcher(IDENTITY, Transport.TCP)
     token = IDENTITY.token(Kind.FENCE, 6)
     matcher.take(SENDER, [frame(icmp(8, 0, token), outgoing=True), frame(icmp(0, 0, token, A), at=9)])
     matcher.take(POD, [frame(icmp(8, 0, token)), frame(icmp(0, 0, IDENTITY.token(Kind.PROBE, 3)))])
@@ -173,7 +173,7 @@ def test_fences_are_sighted_where_they_come_in() -> None:
 
 
 def test_what_is_seen_on_its_way_through_a_node_settles_nothing() -> None:
-    matcher = Matcher(IDENTITY, Protocol.TCP)
+    matcher = Matcher(IDENTITY, Transport.TCP)
     transit = Vantage("node-a", "eth0", transit=True)
     first = IDENTITY.sequence(0)
     fence = icmp(0, 0, IDENTITY.token(Kind.FENCE, 1))
@@ -185,3 +185,32 @@ def test_what_is_seen_on_its_way_through_a_node_settles_nothing() -> None:
         for _ in ("in", "out")
     ]
     assert (matcher.unsettled, matcher.fences) == (5, [])
+
+
+def echo(kind: int, identifier: int, token: bytes) -> bytes:
+    return ip(1, struct.pack("!BBHHH", kind, 0, 0, identifier, 0) + token)
+
+
+def test_an_echo_request_and_its_reply_bear_one_token_and_are_told_apart_by_their_type() -> None:
+    token = IDENTITY.token(Kind.PROBE, 3)
+    asked, answered = seen(Transport.ICMP, POD, frame(echo(8, 77, token)), frame(echo(0, 77, token), outgoing=True))
+    assert (asked.flow, asked.packet, asked.source_port, asked.destination_port) == (3, Packet.REQUEST, 77, 0)
+    assert (answered.flow, answered.packet, answered.source_port, answered.destination_port) == (3, Packet.REPLY, 0, 77)
+    assert (asked.icmp, answered.icmp) == (None, None), "what is no error needs no number"
+
+
+def test_an_icmp_error_about_an_echo_request_is_its_flows_and_one_about_a_reply_is_nobodys() -> None:
+    token = IDENTITY.token(Kind.PROBE, 3)
+    (told,) = seen(Transport.ICMP, SENDER, frame(icmp(3, 3, echo(8, 77, token))))
+    assert (told.flow, told.packet, told.icmp) == (3, Packet.PORT_UNREACHABLE, (3, 3))
+    assert seen(Transport.ICMP, SENDER, frame(icmp(3, 3, echo(0, 77, token)))) == ()
+
+
+def test_a_probes_echo_request_says_nothing_to_a_run_of_another_protocol() -> None:
+    assert seen(Transport.UDP, POD, frame(echo(8, 77, IDENTITY.token(Kind.PROBE, 3)))) == ()
+
+
+def test_a_fence_is_noted_and_no_packet_of_a_flow_of_echo_requests() -> None:
+    matcher = Matcher(IDENTITY, Transport.ICMP)
+    matcher.take(POD, [frame(echo(8, 0, IDENTITY.token(Kind.FENCE, 3)))])
+    assert (matcher.observations, [fence.number for fence in matcher.fences]) == ((), [3])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Manner
 from lab.timing import Deadline
@@ -67,7 +67,7 @@ def turns(sending: Sending, *, crafted: bool) -> Turns:
         sender=sender,
         destination=A,
         port=80,
-        protocol=Protocol.TCP,
+        protocol=Transport.TCP,
         manner=Manner.PACKET,
         flows=2,
         payload=0,

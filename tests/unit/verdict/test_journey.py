@@ -7,7 +7,7 @@ from typing import Any
 from fake_lab import verdict_on
 from scenario_cases import front, probe
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.plan.errand import STACK
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet, TraceStep
 from lab.verdict.journey import journey
@@ -32,7 +32,7 @@ def step(table: str, chain: str, text: str = "", kind: str = "rule", at: int = 2
 
 def seen(place: str, direction: Direction, at: int, source: Any = CLIENT, destination: Any = VIP) -> Observation:
     ends = (source, 1024, destination, 80)
-    return Observation(0, place, "eth0", direction, Packet.REQUEST, Protocol.TCP, *ends, at)
+    return Observation(0, place, "eth0", direction, Packet.REQUEST, Transport.TCP, *ends, at)
 
 
 def said(*steps: TraceStep, observations: tuple[Observation, ...] = ()) -> list[str]:

@@ -9,7 +9,7 @@ from recorded import World
 
 from lab.codec import dumps, loads
 from lab.errors import InternalError
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.scenario.model import (
     ConntrackExpect,
     Entries,
@@ -177,7 +177,7 @@ POD = ip_address("10.244.2.3")
         ("outcome", plus(CONNECTED.leaves(7)), INCONCLUSIVE, "of none of its flows"),
         (
             "outcome",
-            plus(replace(CONNECTED.leaves(0), protocol=Protocol.UDP)),
+            plus(replace(CONNECTED.leaves(0), protocol=Transport.UDP)),
             INCONCLUSIVE,
             "of none of its flows",
         ),
@@ -256,7 +256,7 @@ def test_a_reply_without_an_arrival_proves_nothing() -> None:
 
 
 def test_udp_sockets_and_taps_must_agree_on_the_reply() -> None:
-    world = World(manner=Manner.CONNECT, protocol=Protocol.UDP)
+    world = World(manner=Manner.CONNECT, protocol=Transport.UDP)
     evidence = world.evidence(world.round_trip(0, "echo-1"), connects=(world.failed(0, "timeout"),))
     assert one(world, evidence, "reply").reasons == ("the taps saw a reply, the socket says that nothing came",)
     assert judged(world, evidence).overall is INCONCLUSIVE

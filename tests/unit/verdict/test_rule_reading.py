@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 from recorded import World
 
-from lab.ip import Protocol
+from lab.ip import Transport
 from lab.verdict.evidence import RuleCount
 from lab.verdict.rules import ending, read, translations
 
@@ -70,7 +70,21 @@ def test_rules_that_do_not(text: str) -> None:
 def test_the_protocol_is_the_probes() -> None:
     text = "-A K -d 10.96.0.10/32 -p udp -m udp --dport 80 -j DROP"
     assert not speaks(text)
-    assert speaks(text, World(protocol=Protocol.UDP))
+    assert speaks(text, World(protocol=Transport.UDP))
+
+
+def test_a_rule_is_about_an_echo_request_if_it_names_the_address_and_no_other_protocol() -> None:
+    echo = World(protocol=Transport.ICMP)
+    for text in ("-A K -d 10.96.0.10/32 -j DROP", "-A K -d 10.96.0.10/32 -p icmp -m icmp --icmp-type 8 -j DROP"):
+        assert speaks(text, echo)
+    for text in (
+        "-A K -d 10.96.0.11/32 -j DROP",
+        "-A K -p icmp -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 0 -j DROP",
+        "-A K -d 10.96.0.10/32 -p ipv6-icmp -j DROP",
+    ):
+        assert not speaks(text, echo)
 
 
 def test_a_rule_that_did_not_count_is_no_witness() -> None:

@@ -1,0 +1,106 @@
+"""What is seen at the desk, as files to be read and reviewed, at 80 and at 160 columns.
+
+Write the files anew with ``pytest tests/golden --update-golden``, then read the difference.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from lab.assembly import assemble, lay_out
+from lab.cli import main
+from lab.cli.apply import lines_of
+from lab.edit import edit
+from lab.report.desk import labs_table, standing_lines
+from lab.scenario.load import load_scenario
+from lab.scenario.model import Scenario
+
+FILES = Path(__file__).parent / "desk"
+SCENARIO = FILES / "shop.lab.yaml"
+EDITED = FILES / "shop-edited.lab.yaml"
+
+
+def standing(width: int, *, alone: bool) -> str:
+    lines = standing_lines(
+        lay_out(scenario(SCENARIO)), name="shop", engine="embedded/iptables", left="8h", width=width, alone=alone
+    )
+    return "\n".join(lines) + "\n"
+
+
+def scenario(file: Path) -> Scenario:
+    return load_scenario(file)
+
+
+def applied(*, colour: bool) -> str:
+    found = edit(assemble(scenario(SCENARIO)), 0, scenario(EDITED))
+    assert not found.refused
+    text = "\n".join(lines_of(found)) + "\n"
+    return text if colour else click.unstyle(text)
+
+
+def refused() -> str:
+    return "\n".join(edit(assemble(scenario(EDITED)), 0, scenario(FILES / "shop-rewired.lab.yaml")).refused) + "\n"
+
+
+LABS = [
+    ("hairpin", "kube-proxy/nftables", "2d3h", "4h59m", "stands", "scenarios/hairpin/bridge.lab.yaml [ipv6-none]"),
+    ("shop", "embedded/iptables", "3s", "with its maker", "busy", "shop.lab.yaml"),
+    ("stuck", "?", "?", "?", "silent", "being made, or hung; `proxylab down` ends it"),
+]
+
+SCREENS: dict[str, Callable[[], str]] = {
+    "up-80": lambda: standing(80, alone=True),
+    "up-160": lambda: standing(160, alone=False),
+    "ps": lambda: "\n".join(labs_table(LABS)) + "\n",
+    "ps-none": lambda: "\n".join(labs_table([])) + "\n",
+    "apply": lambda: applied(colour=False),
+    "apply-coloured": lambda: applied(colour=True),
+    "apply-refused": refused,
+}
+
+TYPED = {
+    **{f"get-{kind}": ("get", kind) for kind in ("nodes", "pods", "services", "endpoints", "endpointslices")},
+    **{f"get-{kind}-wide": ("get", kind, "-o", "wide") for kind in ("nodes", "pods", "services", "endpoints")},
+    "get-one-yaml": ("get", "service/web", "-o", "yaml"),
+    "get-endpoints-json": ("get", "ep", "web", "-o", "json"),
+    "get-names": ("get", "pods", "-o", "name"),
+    "describe-node": ("describe", "node", "node-a"),
+    "describe-pod": ("describe", "pod", "web-1"),
+    "describe-service": ("describe", "service", "web"),
+    "describe-host": ("describe", "host", "outside"),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_screen(name: str, update_golden: bool) -> None:
+    compare(name, SCREENS[name](), update=update_golden)
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_typed(name: str, update_golden: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    verb, *words = TYPED[name]
+    with pytest.raises(SystemExit) as ended:
+        main([verb, str(SCENARIO), *words])
+    assert ended.value.code == 0
+    compare(name, capsys.readouterr().out, update=update_golden)
+
+
+def compare(name: str, text: str, *, update: bool) -> None:
+    file = FILES / f"{name}.txt"
+    if update:
+        file.write_text(text)
+    assert text == file.read_text()
+    if name.startswith("up-"):
+        assert max(map(len, text.splitlines())) <= int(name[3:]), "wider than the terminal"
+
+
+def test_nothing_is_coloured_but_what_asks_for_it() -> None:
+    for file in FILES.glob("*.txt"):
+        assert bool(re.search("\x1b", file.read_text())) is file.stem.endswith("coloured")
+
+
+def test_no_screen_is_left_over() -> None:
+    assert {file.stem for file in FILES.glob("*.txt")} == {*SCREENS, *TYPED}

@@ -1,0 +1,103 @@
+"""Somebody at a desk: types commands of ``proxylab``, with a folder of their own for standing labs."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from machine import descendants
+from sandboxed import ROOT
+
+from lab.cli import main
+from lab.doors import Doors
+
+SCENARIO = "tests/kernel/killed.lab.yaml"
+PATIENCE = 30.0
+
+
+@dataclass
+class Typed:
+    """What a command said, and how it ended."""
+
+    status: int
+    output: str
+    errors: str
+
+
+class Desk:
+    """In this process where nothing of it matters, which is ten times faster; else as a process of its own."""
+
+    def __init__(self, runtime: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.runtime = runtime
+        self._capfd = capfd
+
+    @property
+    def doors(self) -> Doors:
+        return Doors(self.runtime / "proxylab")
+
+    def type(self, *arguments: str) -> Typed:
+        self._capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        output, errors = self._capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Typed(int(ended.value.code), output, errors)
+
+    def start(self, *arguments: str, **options: object) -> "subprocess.Popen[bytes]":
+        argv = [sys.executable, "-m", "lab", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.Popen(argv, cwd=ROOT, env=environment, **options)  # type: ignore[call-overload,no-any-return]
+
+    def up(self, *arguments: str, scenario: str = SCENARIO) -> Typed:
+        typed = self.type("up", str(ROOT / scenario), *arguments)
+        assert typed.status == 0, typed.errors
+        return typed
+
+    def complete(self, words: str) -> list[str]:
+        """What a shell would offer for the last of the words."""
+        done = subprocess.run(
+            [sys.executable, "-m", "lab"],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "_PROXYLAB_COMPLETE": "bash_complete",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(len(words.split()) - 1),
+            },
+            cwd=self.runtime,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+    def keeper(self, name: str) -> int:
+        return int(self.doors.keeper_file(name).read_text().split()[0])
+
+    def processes(self, name: str) -> dict[str, int]:
+        """The processes of a standing lab, from the keeper down."""
+        found = {"keeper": self.keeper(name)}
+        tree = descendants(found["keeper"])
+        for role, parent in (("init", "keeper"), ("lab process", "init"), ("launcher", "lab process")):
+            found[role] = tree[found[parent]][0]
+        return found
+
+
+def lives(pid: int) -> bool:
+    """Whether a process lives; a zombie waiting for somebody else's wait() does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited for {what}"
+        time.sleep(0.005)

@@ -1,0 +1,110 @@
+"""What is done in a lab that stands: edited, watched, listened to, and asked for by half a name."""
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from desk import Desk
+from sandboxed import ROOT
+from scapy.utils import PcapNgReader
+
+FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
+
+
+def test_the_lab_is_brought_to_an_edited_file(desk: Desk, tmp_path: Path) -> None:
+    desk.up()
+    before = desk.type("get", "svc", "nobody", "-o", "json").output
+    assert desk.type("probe", "client", "nobody", "--expect", "rejected").status == 0
+    counted = desk.type("rules", "node-a").output
+    edited = tmp_path / "edited.lab.yaml"
+    text = (ROOT / "tests/kernel/killed.lab.yaml").read_text()
+    edited.write_text(text.replace("selector: {app: nobody}, ports: [{port: 80}]",
+                                   "selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]"))  # fmt: skip
+    shown = desk.type("apply", "-f", str(edited), "--dry-run")
+    assert "~ Service default/nobody: spec.selector.app: nobody -> echo" in shown.output
+    assert "nothing was changed" in shown.errors
+    assert desk.type("get", "svc", "nobody", "-o", "json").output == before
+    done = desk.type("apply", "-f", str(edited), "--color", "always")
+    assert (done.status, done.output == shown.output) == (0, False), "coloured"
+    after = json.loads(desk.type("get", "svc", "nobody", "-o", "json").output)
+    assert after["spec"]["clusterIP"] == json.loads(before)["spec"]["clusterIP"]
+    assert desk.type("probe", "client", "nobody").status == 0
+    assert "edited.lab.yaml" in desk.type("ps").output
+    assert ":KUBE-SERVICES" in counted, "and nothing was flushed"
+    assert desk.type("apply", "-f", str(edited)).output == "nothing differs from what stands\n"
+    edited.write_text(edited.read_text().replace("hosts: {outside: {}}", "hosts: {outside: {}, further: {}}"))
+    refused = desk.type("apply", "-f", str(edited))
+    assert refused.status == 2
+    assert "further: a wire that stands gets no new place" in refused.errors
+    assert "`proxylab down killed` and `proxylab up" in refused.errors
+
+
+def test_a_sysctl_is_written_in_place(desk: Desk, tmp_path: Path) -> None:
+    desk.up()
+    edited = tmp_path / "edited.lab.yaml"
+    text = (ROOT / "tests/kernel/killed.lab.yaml").read_text()
+    edited.write_text(text.replace("node-b: {}", "node-b: {sysctls: {net.ipv4.ip_forward: 0}}"))
+    assert desk.type("apply", "-f", str(edited)).output == "~ node-b: net.ipv4.ip_forward: 1 -> 0\n"
+    assert desk.type("exec", "node-b", "--", "cat", "/proc/sys/net/ipv4/ip_forward").output == "0\n"
+
+
+def test_what_crosses_a_device_is_seen_in_every_form(desk: Desk, tmp_path: Path) -> None:
+    desk.up()
+    lines = desk.start("capture", "node-a:client", "-c", "3", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    file = tmp_path / "all.pcapng"
+    written = desk.start("capture", "client", "-w", str(file), stderr=subprocess.PIPE)
+    for each in (lines, written):
+        assert each.stderr is not None
+        assert each.stderr.readline().startswith(b"listening on ")
+    desk.type("probe", "client", "echo", "--as", "packet")
+    output, errors = lines.communicate(timeout=30)
+    assert [line.split(b" TCP ")[1].split()[0] for line in output.splitlines()] == [b"SYN", b"SYN+ACK", b"RST"]
+    assert errors == b"3 frames\n"
+    flags = json.loads(desk.type("exec", "node-a", "--", "ip", "-j", "-d", "link", "show", "client").output)[0]
+    assert flags["promiscuity"] == 0
+    written.send_signal(signal.SIGINT)
+    assert written.wait(30) == 0
+    assert len(list(PcapNgReader(str(file)))) == 3
+    assert desk.type("capture", "client:eth7").errors.count("client has no device 'eth7'") == 1
+
+
+def test_an_engine_s_log_is_printed_and_followed(desk: Desk, tmp_path: Path) -> None:
+    desk.up()
+    assert "in a full sync" in desk.type("logs", "node-a").output
+    following = desk.start("logs", "-f", "node-a", stdout=subprocess.PIPE)
+    assert following.stdout is not None
+    assert b"in a full sync" in following.stdout.readline()
+    edited = tmp_path / "edited.lab.yaml"
+    edited.write_text((ROOT / "tests/kernel/killed.lab.yaml").read_text().replace("port: 80}", "port: 81}"))
+    assert desk.type("apply", "-f", str(edited)).status == 0
+    assert b"revision" in following.stdout.readline()
+    following.send_signal(signal.SIGINT)
+    assert following.wait(30) == 0
+
+
+def test_the_example_of_every_help_works(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order in which somebody would type them; those of files alone are tried elsewhere."""
+    monkeypatch.chdir(ROOT)
+    for verb in ("up", "ps", "get", "describe", "exec", "rules", "logs", "probe", "trace", "apply", "capture", "down"):
+        found = re.search(r"Example: proxylab (.*?)(?= Options:)", " ".join(desk.type(verb, "--help").output.split()))
+        assert found is not None, verb
+        done = desk.type(*shlex.split(found[1]))
+        assert done.status == 0, f"{found[1]}: {done.errors}"
+    desk.up(scenario=FROM_A_POD)
+    shell = desk.start("shell", "client", stdin=subprocess.DEVNULL)
+    assert shell.wait(30) == 0
+
+
+def test_the_names_of_a_standing_lab_are_completed(desk: Desk) -> None:
+    desk.up("--name", "mine")
+    for words, completed in {
+        "proxylab exec cl": ["client"],
+        "proxylab probe client no": ["node-a", "node-b", "nobody"],
+        "proxylab rules node-": ["node-a", "node-b"],
+        "proxylab down m": ["mine"],
+    }.items():
+        assert desk.complete(words) == completed, words

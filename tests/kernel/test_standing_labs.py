@@ -1,0 +1,295 @@
+"""A lab that stays: it outlives whoever made it, answers only its owner, and leaves nothing behind."""
+
+import os
+import pty
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from desk import Desk, Typed, lives, wait_for
+from machine import descendants
+from sandboxed import ORDINARY, ROOT, checkout_for, python_of
+
+from lab.doors import Doors
+from lab.errors import CapabilityError
+from lab.line import Visit
+from lab.messages import Execute, Executed
+from lab.timing import Deadline
+from lab.visited import visit
+from lab.visits import Asked
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody else")
+
+
+def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(desk: Desk) -> None:
+    assert "killed stands, with embedded/iptables, for 8h" in desk.up().output
+    pids = set(descendants(desk.keeper("killed")))
+    assert len(pids) == 4
+    assert desk.type("ps", "-o", "name").output == "killed\n"
+    assert desk.type("probe", "client", "echo").output.startswith("pass  delivered; reply from ")
+    assert desk.type("probe", "client", "nobody", "--expect", "rejected").status == 0
+    assert desk.type("probe", "client", "echo-1", "--icmp").output.startswith("pass  delivered; reply from ")
+    assert desk.type("probe", "client", "echo-1", "--icmp", "--as", "connect").status == 2
+    assert ":KUBE-SERVICES" in desk.type("rules", "node-b").output
+    assert "client gets the reply" in desk.type("trace", "client", "echo").output
+    assert desk.type("exec", "echo-1", "--", "hostname").output == "echo-1\n"
+    assert desk.type("down").output == "killed is gone\n"
+    wait_for(lambda: not any(map(lives, pids)), "every process to end")
+
+
+def test_several_labs_stand_at_once_and_a_name_is_taken_once(desk: Desk) -> None:
+    desk.up("--name", "one")
+    desk.up("--name", "two", "--ttl", "90s")
+    again = desk.type("up", str(ROOT / "tests/kernel/killed.lab.yaml"), "--name", "two")
+    assert (again.status, "a lab 'two' stands already; end it with `proxylab down two`" in again.errors) == (2, True)
+    unsaid = desk.type("probe", "client", "echo")
+    assert (unsaid.status, "2 labs stand; say which with --name: one, two" in unsaid.errors) == (2, True)
+    assert desk.type("probe", "client", "echo", "--name", "two").status == 0
+    table = desk.type("ps").output.splitlines()
+    assert [line.split()[:2] for line in table[1:]] == [["one", "embedded/iptables"], ["two", "embedded/iptables"]]
+    assert table[2].split()[3] in {"1m29s", "1m30s"}
+    assert desk.type("down", "one").status == 0
+    assert desk.type("probe", "client", "echo").status == 0, "the only one is meant"
+
+
+def test_a_lab_ends_when_its_time_is_over(desk: Desk) -> None:
+    desk.up("--ttl", "1s")
+    wait_for(lambda: not list(desk.doors.folder.iterdir()), "its time to be over")
+    assert desk.type("ps").output == "no lab stands; make one with `proxylab up FILE`\n"
+
+
+def test_a_lab_survives_the_terminal_that_made_it(desk: Desk) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = [sys.executable, "-m", "lab", "up", str(ROOT / "tests/kernel/killed.lab.yaml")]
+        os.chdir(ROOT)
+        os.execv("/bin/sh", ["sh", "-c", '"$@"; kill -HUP 0; sleep 60', "sh", *command])
+    said = b""
+    while b"proxylab down" not in said:
+        said += os.read(terminal, 4096)
+    os.close(terminal)  # which hangs up on everybody who is left there
+    os.waitpid(pid, 0)
+    assert desk.type("probe", "client", "echo").status == 0
+
+
+@pytest.mark.parametrize("role", ["keeper", "init", "lab process", "launcher"])
+def test_nothing_is_left_whoever_is_killed(desk: Desk, role: str) -> None:
+    desk.up()
+    pids = desk.processes("killed")
+    os.kill(pids[role], signal.SIGKILL)
+    wait_for(lambda: not any(map(lives, pids.values())), "every process to end")
+    wait_for(lambda: desk.type("ps", "-o", "name").output == "", "its name to be free")
+    assert list(desk.doors.folder.iterdir()) == []
+    desk.up()
+
+
+def test_a_lab_that_hangs_is_ended_by_force(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.cli.down._ASK_SECONDS", 0.3)
+    monkeypatch.setattr("lab.cli.ps._SECONDS", 0.3)
+    desk.up()
+    pids = desk.processes("killed")
+    os.kill(pids["lab process"], signal.SIGSTOP)
+    assert "silent" in desk.type("ps").output
+    assert desk.type("down").output == "killed is gone\n"
+    wait_for(lambda: not any(map(lives, pids.values())), "every process to end")
+
+
+def test_only_the_owner_gets_near(desk: Desk) -> None:
+    desk.up()
+    folder = desk.doors.folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "killed.sock").stat().st_mode) == 0o600
+    folder.chmod(0o750)
+    with pytest.raises(CapabilityError, match="is not this user's alone"):
+        Doors(folder)
+    folder.chmod(0o700)
+    (desk.runtime / "elsewhere").symlink_to(folder)
+    with pytest.raises(CapabilityError, match="set XDG_RUNTIME_DIR to a directory of your own"):
+        Doors(desk.runtime / "elsewhere")
+
+
+@AS_ROOT
+def test_a_lab_answers_nobody_but_its_owner_even_where_the_door_stands_open(desk: Desk) -> None:
+    desk.up()
+    path = desk.doors.folder / "killed.sock"
+    for each in (path, path.parent):
+        each.chmod(0o777)
+    program = f"""
+import os, socket, sys
+os.setresgid({ORDINARY}, {ORDINARY}, {ORDINARY}); os.setresuid({ORDINARY}, {ORDINARY}, {ORDINARY})
+connection = socket.socket(socket.AF_UNIX)
+connection.connect("killed.sock")  # in this directory, wherever that is
+connection.settimeout(10)
+sys.exit(0 if connection.recv(1) == b"" else 1)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=30, cwd=path.parent)
+    path.parent.chmod(0o700)
+    assert done.returncode == 0
+    assert desk.type("probe", "client", "echo").status == 0
+
+
+def test_clients_that_go_in_the_midst_of_something_harm_nobody(desk: Desk) -> None:
+    desk.up()
+    half = desk.doors.connect("killed")
+    half.send(b"\0\0\1")
+    half.close()
+    nonsense = desk.doors.connect("killed")
+    nonsense.send(b"\0\0\0\4null")
+    line = Visit(desk.doors.connect("killed"), "killed")
+    line._channel.send(Execute("client", ("sleep", "0.2")), Asked, Deadline.after(5))
+    line.close()
+    assert desk.type("probe", "client", "echo").status == 0
+    nonsense.close()
+
+
+def test_a_command_ends_with_the_client_that_wanted_it(desk: Desk) -> None:
+    desk.up()
+    client = desk.start("exec", "client", "--", "sleep", "1000", stdin=subprocess.DEVNULL)
+    launcher = desk.processes("killed")["launcher"]
+
+    def sleeping() -> list[int]:
+        return [pid for pid in descendants(launcher)[launcher] if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    wait_for(lambda: bool(sleeping()), "the command to run")
+    client.kill()
+    client.wait()
+    wait_for(lambda: not sleeping(), "the command to end")
+    assert desk.type("probe", "client", "echo").status == 0
+
+
+def test_clients_that_come_together_take_turns(desk: Desk) -> None:
+    desk.up()
+    status: list[int] = []
+
+    def ask() -> None:
+        with Visit(desk.doors.connect("killed"), "killed") as line:
+            lab = visit(line)
+            status.append(lab.execute("client", "true").status)
+            for probe in lab.scenario.probes:
+                assert lab.probe(probe).overall.value == "pass"
+            status.append(lab.execute("client", "false").status)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(status) == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_a_command_has_the_client_s_own_streams(desk: Desk, tmp_path: Path) -> None:
+    desk.up()
+    assert desk.type("exec", "node-a", "--", "sh", "-c", "echo out; echo err >&2; exit 7") == Typed(7, "out\n", "err\n")
+    assert desk.type("exec", "node-a", "--", "no-such-command").status == 127
+    assert desk.type("exec", "node-a", "--", "sh", "-c", "kill -9 $$").status == 137
+    assert desk.type("exec", "nobody", "--", "true").status == 2
+    (tmp_path / "in").write_bytes(bytes(range(256)) * 4096)
+    with (tmp_path / "in").open("rb") as given, (tmp_path / "out").open("wb") as taken:
+        copied = desk.start("exec", "-i", "client", "--", "cat", stdin=given, stdout=taken)
+        assert copied.wait(60) == 0
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
+    shell = desk.start("shell", "echo-1", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert shell.communicate(b"hostname; cat /etc/resolv.conf; exit 5\n", 60)[0].startswith(b"echo-1\n")
+    assert shell.returncode == 5
+
+
+def test_a_signal_reaches_the_command(desk: Desk) -> None:
+    desk.up()
+    client = desk.start(
+        "exec", "client", "--", "sh", "-c", "trap 'echo heard; exit 3' INT; echo ready; while :; do sleep 0.05; done",
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert client.stdout is not None
+    assert client.stdout.readline() == b"ready\n"
+    client.send_signal(signal.SIGINT)
+    assert client.communicate(timeout=30)[0] == b"heard\n"
+    assert client.returncode == 3
+
+
+WATCH_THE_SIZE = """
+stty size
+until stty size | grep -q "44 102"; do sleep 0.02; done
+stty size; read line; echo got $line
+"""
+
+
+def test_a_command_gets_a_terminal_as_large_as_the_user_s(desk: Desk) -> None:
+    desk.up()
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    subprocess.run(["stty", "rows", "33", "cols", "101"], stdin=theirs, check=True)
+    client = desk.start("exec", "-it", "client", "--", "sh", "-c", WATCH_THE_SIZE,
+                        stdin=theirs, stdout=theirs, stderr=theirs)  # fmt: skip
+    said = Heard(ours)
+    wait_for(lambda: "33 101" in said.so_far(), "the size of the terminal")
+    subprocess.run(["stty", "rows", "44", "cols", "102"], stdin=theirs, check=True)
+    client.send_signal(signal.SIGWINCH)
+    os.write(ours, b"hello\r")
+    wait_for(lambda: "44 102" in said.so_far() and "got hello" in said.so_far(), "the new size")
+    assert client.wait(30) == 0
+    for each in (ours, theirs):
+        os.close(each)
+
+
+class Heard:
+    """What has come out of a terminal."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._text = b""
+
+    def so_far(self) -> str:
+        try:
+            self._text += os.read(self._terminal, 4096)
+        except BlockingIOError:
+            pass
+        return self._text.decode(errors="replace")
+
+
+@AS_ROOT
+def test_an_ordinary_user_s_lab_stays_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with checkout_for(ordinary=True) as (root, become):
+        runtime = root.parent / f"{root.name}-run"
+        runtime.mkdir(mode=0o700)
+        os.chown(runtime, ORDINARY, ORDINARY)
+
+        def type_(*arguments: str) -> "subprocess.CompletedProcess[str]":
+            return subprocess.run(
+                [*become, python_of(root), "-m", "lab", *arguments],
+                env={**os.environ, "XDG_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(root), "HOME": "/",
+                     "PYTHONDONTWRITEBYTECODE": "1"},
+                cwd="/", capture_output=True, text=True, check=False, timeout=60,
+            )  # fmt: skip
+
+        try:
+            up = type_("up", str(root / "tests/kernel/killed.lab.yaml"))
+            assert up.returncode == 0, up.stderr
+            assert type_("exec", "client", "--", "hostname").stdout == "client\n"
+            assert type_("probe", "client", "echo").returncode == 0
+            with pytest.raises(ConnectionError):
+                reach(runtime / "proxylab" / "killed.sock")
+        finally:
+            assert type_("down", "--all").returncode == 0
+            assert list((runtime / "proxylab").iterdir()) == []
+            (runtime / "proxylab").rmdir()
+            runtime.rmdir()
+
+
+def reach(path: Path) -> None:
+    """Connect as root, who can come to any door, and ask."""
+    with Visit(_connected(path), "killed") as line:
+        try:
+            line.request(Execute("client", ("true",)), Executed, Deadline.after(10))
+        except Exception as error:
+            raise ConnectionError from error
+
+
+def _connected(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(path))
+    return connection

@@ -1,0 +1,83 @@
+"""Names of standing labs: claimed once, found, and cleared away when nobody answers to them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.doors import Door, Doors, NameTakenError, NoSuchLabError, is_name
+from lab.errors import CapabilityError
+
+
+@pytest.fixture
+def doors(tmp_path: Path) -> Doors:
+    return Doors(tmp_path / "proxylab")
+
+
+def test_a_name_is_taken_until_its_door_is_closed(doors: Doors) -> None:
+    first, second = Door(doors), Door(doors)
+    first.claim("shop")
+    assert doors.names() == ["shop"]
+    with pytest.raises(NameTakenError):
+        second.claim("shop")
+    doors.connect("shop").close()
+    first.close()
+    with pytest.raises(NoSuchLabError):
+        doors.connect("shop")
+    second.claim("shop")
+    second.give_up()
+    assert list(doors.folder.iterdir()) == []
+
+
+def test_what_a_killed_lab_has_left_is_cleared_away(doors: Doors) -> None:
+    door = Door(doors)
+    door.claim("shop")
+    door.tell_keeper(os.getpid())
+    assert {each.name for each in doors.folder.iterdir()} == {"shop.sock", "shop.keeper"}
+    door.close()
+    assert doors.names() == []
+    assert list(doors.folder.iterdir()) == []
+
+
+def test_a_name_may_be_deep_in_folders_and_long(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    doors = Doors(deep / "proxylab")
+    door = Door(doors)
+    door.claim("n" * 63)
+    doors.connect("n" * 63).close()
+    door.give_up()
+
+
+def test_nobody_is_killed_who_only_has_the_number_of_a_keeper(doors: Doors) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as somebody:
+        doors.keeper_file("shop").write_text(f"{somebody.pid} 1\n")
+        assert not doors.kill("shop")
+        assert not doors.kill("nothing")
+        assert somebody.poll() is None
+
+
+@pytest.mark.parametrize("name", ["shop", "a.b-c1", "a" * 63])
+def test_names_are_what_a_scenario_may_be_called(name: str) -> None:
+    assert is_name(name)
+
+
+@pytest.mark.parametrize("name", ["Shop", "../x", "-a", "", "a" * 64])
+def test_no_other_name_will_do(name: str) -> None:
+    assert not is_name(name)
+
+
+def test_doors_are_where_only_their_owner_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert Doors.of_user().folder == tmp_path / "proxylab"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    assert Doors.of_user().folder == tmp_path / f"proxylab-{os.geteuid()}"
+    (tmp_path / "public").mkdir(mode=0o755)
+    with pytest.raises(CapabilityError, match="not this user's alone"):
+        Doors(tmp_path / "public")
+    (tmp_path / "file").touch(mode=0o600)
+    with pytest.raises(CapabilityError, match="not this user's alone"):
+        Doors(tmp_path / "file")
