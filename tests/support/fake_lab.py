@@ -81,7 +81,7 @@ class FakeSession:
     def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0) -> None:
         self._journal = journal
         self._left = False
-        choice = engine or EngineChoice()
+        self.engine = choice = engine or EngineChoice()
         self.note(
             f"session {choice.name}"
             + (f" by {choice.iptables}" if choice.iptables else "")
@@ -117,6 +117,7 @@ class FakeLab:
     def __init__(self, session: FakeSession, scenario: Scenario) -> None:
         self._session = session
         self.scenario = scenario
+        self.engine = session.engine
         self.built = Built("iptables v1.8.9 (fake)")
         self._made = 0
 
