@@ -10,6 +10,7 @@ from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import staged
 
+from lab.cluster.configuration import ProxyConfiguration
 from lab.cluster.objects import ClusterEvent, Service
 from lab.engines.barrier import BARRIER, without_barrier
 from lab.engines.rulesets import rule_differences
@@ -91,6 +92,36 @@ async def ends(launcher: Launcher) -> dict[str, Any]:
 def test_its_end_is_told_with_its_last_lines() -> None:
     assert sandboxed(ends) == {
         "killed": [HERE, "kube-proxy was killed by signal 9", True],
+        "refused": ["kube-proxy ended with exit status 1", True],
+    }
+
+
+async def gated(launcher: Launcher) -> dict[str, Any]:
+    """By lists and watches instead of streaming lists, and with a gate that there is not."""
+    said: dict[str, Any] = {}
+    scenario = ProxyConfiguration(feature_gates={"WatchListClient": False})
+    async with staged(
+        launcher, "kube-proxy/iptables", "--v=4", configuration=scenario, gates={"ContextualLogging": False}
+    ) as stage:
+        stage.hold(ECHO, ENDS)
+        said["follows"] = "default/echo" in await stage.synced()
+        told = [line for line in stage.engine.logs() if "featureGates=" in line]
+        said["gates"] = [
+            gate for gate in ("WatchListClient", "ContextualLogging") if any(gate in line for line in told)
+        ]
+    async with staged(launcher, "kube-proxy/iptables", gates={"NoSuchGate": True}) as stage:
+        try:
+            await stage.synced()
+        except EngineError as error:
+            said["refused"] = [error.what, "unrecognized feature gate: NoSuchGate" in error.log]
+    return said
+
+
+@pytest.mark.usefixtures("binary")
+def test_feature_gates_and_flags_come_from_the_scenario_and_the_command_line() -> None:
+    assert sandboxed(gated) == {
+        "follows": True,
+        "gates": ["WatchListClient", "ContextualLogging"],
         "refused": ["kube-proxy ended with exit status 1", True],
     }
 

@@ -1,7 +1,7 @@
 """Engines in namespaces of their own, with nothing in them but a loopback device; to be run in a sandbox."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +53,13 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    launcher: Launcher, engine: str, *flags: str, node: str = HERE, store: Store | None = None, **choice: Any
+    launcher: Launcher,
+    engine: str,
+    *flags: str,
+    node: str = HERE,
+    store: Store | None = None,
+    gates: Mapping[str, bool] | None = None,
+    **choice: Any,
 ) -> AsyncIterator[Stage]:
     """An engine that has been started. A kube-proxy is the file that TEST_KUBE_PROXY names."""
     name = f"{node}-{engine}".replace("/", "-").replace("@", "-")
@@ -63,7 +69,7 @@ async def staged(
     store = Store() if store is None else store
     store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
     cluster = Cluster(store, ApiServer(store), Barrier(store, BOTH))
-    upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags)
+    upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags, gates or {})
     made = make_engine(EngineChoice(engine, families=BOTH, upstream=upstream, **choice), node, place, cluster)
     try:
         await made.start()
