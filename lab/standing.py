@@ -7,10 +7,9 @@ the engines with all that tells them (``lab.control_plane``).
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, Self
 
 from lab.advance import Course
@@ -25,35 +24,26 @@ from lab.cluster.objects import (
     ServiceCIDR,
 )
 from lab.cluster.store import Store
-from lab.control.apiserver import API_PORT
 from lab.control.balancers import HealthChecks
 from lab.control_plane import ControlPlane
-from lab.engines.barrier import NAMESPACE, is_barrier, without_barrier
-from lab.engines.ground import Place
-from lab.engines.names import NFT_TABLE, mode_of
+from lab.engines.barrier import is_barrier, without_barrier
 from lab.engines.protocol import Engine
 from lab.errors import InternalError
-from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs
-from lab.kernel.nft import NftTool
-from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
 from lab.kernel.reset import NotAsNewError
 from lab.kernel.rules import IptablesVariant
 from lab.kernel.running import Attached
 from lab.kernel.sysctl import read_sysctl
-from lab.kernel.xtables import TableReader
 from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand, Query
-from lab.plan.model import Plan, Sysctl
+from lab.plan.model import Sysctl
 from lab.plan.names import ROUTER
+from lab.runners import open_runner
 from lab.timing import Deadline, together
-from lab.traffic.meters import Meter, TableMeter
-from lab.traffic.nftmeter import TraceMeter
-from lab.traffic.responder import Names
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.segments import Spoken
@@ -62,7 +52,6 @@ from lab.wire import Purpose, Wire
 
 __all__ = ["Lab"]
 
-_SYNC_SECONDS: Final = 60.0
 _KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent)
 
 
@@ -127,7 +116,7 @@ class Lab:
             stack.callback(detours.take, None)
             stillness = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, stillness, stack)
-            runner = await _open_runner(request, wire, control_plane.places, store, stillness, stack)
+            runner = await open_runner(request, wire, control_plane.places, store, stillness, stack)
             return cls(
                 number,
                 wire,
@@ -274,45 +263,6 @@ class Lab:
             await self.control_plane.close()
 
 
-async def _open_runner(
-    request: Build,
-    wire: Wire,
-    places: Mapping[str, Place],
-    store: Store,
-    stillness: asyncio.Lock,
-    stack: AsyncExitStack,
-) -> Runner:
-    """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
-    namespaces = wire.wiring.namespaces
-    meters = {
-        (name, family): _meter(request.engine.name, place, family)
-        for name, place in places.items()
-        for family in request.engine.families
-    }
-    runner = Runner(
-        namespaces,
-        request.plan,
-        meters,
-        request.seed,
-        served=_served(request),
-        watch=wire.watch,
-        stillness=stillness,
-        names=_names(request.plan, store),
-    )
-    stack.callback(runner.close)
-    await runner.open()
-    return runner
-
-
-def _names(plan: Plan, store: Store) -> Names | None:
-    """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
-    if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
-        return None
-    from lab.control.naming import NameService  # noqa: PLC0415
-
-    return NameService(store, hidden=NAMESPACE).respond
-
-
 async def _follow_health(
     wiring: Wiring, store: Store, stillness: asyncio.Lock, stack: AsyncExitStack
 ) -> HealthChecks | None:
@@ -325,20 +275,3 @@ async def _follow_health(
     stack.push_async_callback(checks.close)
     await checks.start()
     return checks
-
-
-def _served(request: Build) -> Iterator[int]:
-    """The ports on which proxies listen in their nodes."""
-    configuration = request.engine.configuration
-    yield from (API_PORT, configuration.healthz.port, configuration.metrics.port)
-    yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
-
-
-def _meter(engine: str, place: Place, family: Family) -> Meter:
-    """The cheapest way to read what the rules of this node counted for one family."""
-    if mode_of(engine) == "nftables":
-        nft = NftTool(place.launcher, place.netns, place.name)
-        return TraceMeter(place.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
-    is_legacy = place.tool.variant.name == "legacy"
-    reader = TableReader(place.netns, family) if is_legacy else NftTableReader(place.netns, family)
-    return TableMeter(place.netns.name, reader, partial(place.tool.save_all, family))
