@@ -18,7 +18,7 @@ from typing import Final
 from lab.channel import AsyncChannel
 from lab.conversation import converse, first_of, receive_visitors
 from lab.engines.names import IPTABLES
-from lab.errors import InternalError, LabError
+from lab.errors import EngineError, InternalError, LabError
 from lab.faults import fault_of
 from lab.kernel.capabilities import examine
 from lab.kernel.census import Census
@@ -27,6 +27,7 @@ from lab.kernel.launcher import Launcher
 from lab.kernel.leftovers import Departed, leftovers
 from lab.kernel.limits import limit_reached
 from lab.kernel.origins import Origins
+from lab.kernel.reset import NotAsNewError
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
     Advance,
@@ -182,7 +183,7 @@ class _Desk:
             case Listing():
                 lab = self._standing()
                 objects = lab.objects()
-                return Listed(objects, tuple(lab.store.revision_of(each.key) for each in objects))
+                return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
             case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:
@@ -222,6 +223,8 @@ class _Desk:
         await self._see_off()
         self._before = self._before or Census.take()
         purpose = Purpose.of(request, variant)
+        if (lab := await self._gone_on(request, purpose)) is not None:
+            return Built(variant.version, lab.stages, reused=True)
         began = time.monotonic()
         wire = await self._wire_as_new(purpose, request.plan)
         reused = wire is not None
@@ -241,6 +244,26 @@ class _Desk:
         if before is not None:
             await self._end(before)
         return Built(variant.version, lab.stages, reused)
+
+    async def _gone_on(self, request: Build, purpose: Purpose) -> Lab | None:
+        """The lab that stands with the objects of the one that is asked for, if its engines may run on in that.
+
+        One that does not get over it is no fault of the next scenario: that gets engines of its own.
+        """
+        before = self._lab
+        if before is None or not before.may_go_on(request, purpose):
+            return None
+        self._lab = None
+        try:
+            self._lab = await before.go_on(self._labs + 1, request)
+        except BaseException as error:
+            before.wire.spent = before.wire.spent or f"its engines did not go on: {error}"
+            await self._end(before)
+            if not isinstance(error, EngineError | NotAsNewError):
+                raise
+            return None
+        self._labs += 1
+        return self._lab
 
     async def _wire_as_new(self, purpose: Purpose, plan: Plan) -> Wire | None:
         """The wire of the lab that stands, as new, if it has what is wanted and can be; that lab is over then."""

@@ -1,16 +1,15 @@
 """A lab that stands: on a wire, with its engines running.
 
-Owns: the order store, engines, synced, responders; and the way back.
-Must not: judge, speak to the client, know more than one lab, or make the wire that it stands on (``lab.wire`` does).
+Owns: the order engines, synced, responders; the way back; and the way to a lab with other objects.
+Must not: judge, speak to the client, know more than one lab, or make what it stands on: the wire (``lab.wire``), and
+the engines with all that tells them (``lab.control_plane``).
 """
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
 from typing import Final, Self
 
 from lab.advance import Course
@@ -26,45 +25,34 @@ from lab.cluster.objects import (
     ServiceCIDR,
 )
 from lab.cluster.store import Store
-from lab.control.apiserver import API_PORT, ApiServer
 from lab.control.balancers import HealthChecks
-from lab.engines.barrier import NAMESPACE, Barrier, is_barrier, without_barrier
-from lab.engines.catalogue import make_engine
-from lab.engines.fleet import Fleet
-from lab.engines.ground import Cluster, Place
-from lab.engines.names import NFT_TABLE, mode_of
+from lab.control_plane import ControlPlane
+from lab.engines.barrier import is_barrier, without_barrier
 from lab.engines.protocol import Engine
 from lab.errors import InternalError
-from lab.ip import Family
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs
-from lab.kernel.nft import NftTool
-from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
 from lab.kernel.reset import NotAsNewError, end_connections
-from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.kernel.rules import IptablesVariant
 from lab.kernel.running import Attached
 from lab.kernel.sysctl import read_sysctl
-from lab.kernel.xtables import TableReader
 from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand, Query
-from lab.plan.model import Plan, Role, Sysctl
+from lab.plan.model import Sysctl
 from lab.plan.names import ROUTER
+from lab.runners import open_runner
 from lab.timing import Deadline, together
-from lab.traffic.meters import Meter, TableMeter
-from lab.traffic.nftmeter import TraceMeter
-from lab.traffic.responder import Names
 from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.segments import Spoken
 from lab.visits import Attach
-from lab.wire import Wire
+from lab.wire import Purpose, Wire
 
 __all__ = ["Lab"]
 
-_SYNC_SECONDS: Final = 60.0
 _KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent)
 
 
@@ -74,8 +62,7 @@ class Lab:
 
     number: int
     wire: Wire
-    store: Store
-    fleet: Fleet
+    control_plane: ControlPlane
     course: Course
     runner: Runner
     stages: tuple[Stage, ...]
@@ -103,39 +90,70 @@ class Lab:
             CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
         """
-        stages = [_Mark("start", time.monotonic())]
-        wiring = wire.wiring
+        began = time.monotonic()
+        control_plane = await ControlPlane.begin(request, wire, launcher, variant)
+        stages = (laid, Stage("synchronise", time.monotonic() - began))
+        try:
+            return await cls._open(number, request, launcher, variant, wire, control_plane, stages)
+        except BaseException:
+            await control_plane.close()
+            raise
+
+    @classmethod
+    async def _open(
+        cls,
+        number: int,
+        request: Build,
+        launcher: Launcher,
+        variant: IptablesVariant,
+        wire: Wire,
+        control_plane: ControlPlane,
+        stages: tuple[Stage, ...],
+    ) -> Self:
+        """Let whoever sends and answers into a lab whose engines have programmed its objects."""
+        began, store, wiring = time.monotonic(), control_plane.store, wire.wiring
         detours = Detours(wiring)
         async with AsyncExitStack() as stack:
             stack.callback(detours.take, None)
-            store = Store()
-            tools = _tools(wire, launcher, variant)
-            await _masquerade(request.plan, tools)
-            places = {
-                name: Place(wiring.namespaces[name], launcher, f"{wire.number}/{name}", tool)
-                for name, tool in tools.items()
-            }
-            fleet = await _run_engines(request, places, store, stack)
             stillness = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, stillness, stack)
-            stages.append(_Mark("synchronise", time.monotonic()))
-
-            runner = await _open_runner(request, wire, places, store, stillness, stack)
-            stages.append(_Mark("open responders", time.monotonic()))
+            runner = await open_runner(request, wire, control_plane.places, store, stillness, stack)
             return cls(
                 number,
                 wire,
-                store,
-                fleet,
-                _course(request, wiring, store, fleet, runner, health_checks),
+                control_plane,
+                _course(request, wiring, control_plane, runner, health_checks),
                 runner,
-                (laid, *_durations(stages)),
+                (*stages, Stage("open responders", time.monotonic() - began)),
                 variant,
                 launcher,
                 detours,
                 health_checks,
                 stack.pop_all(),
             )
+
+    def may_go_on(self, request: Build, purpose: Purpose) -> bool:
+        """Whether its engines may run on in a lab that is asked for: that has this wire, and configures them alike."""
+        alike = self.control_plane.choice == request.engine
+        return alike and self.control_plane.may_go_on and self.wire.serves(purpose)
+
+    async def go_on(self, number: int, request: Build) -> Self:
+        """The lab that is asked for, in the place of this one, with the engines of this one.
+
+        Raises:
+            EngineError: an engine has ended, or did not take up the other objects.
+            NotAsNewError: something is left on the wire that is not known how to take away.
+        """
+        began = time.monotonic()
+        await self._stack.aclose()
+        await self.control_plane.succeed(request.objects)
+        synchronised = Stage("synchronise", time.monotonic() - began)
+        began = time.monotonic()
+        self.wire.renew(request.plan, self.control_plane.ports)
+        if self.wire.spent:
+            raise NotAsNewError(self.wire.spent)
+        stages = (Stage("make as new", time.monotonic() - began), synchronised)
+        return await self._open(number, request, self._launcher, self.variant, self.wire, self.control_plane, stages)
 
     async def advance(self, request: Advance) -> None:
         """Make one step of the scenario, after which no other lab can have the wire.
@@ -183,13 +201,14 @@ class Lab:
         return without_barrier(await self._engine(node).dump())
 
     def _engine(self, node: str) -> Engine:
-        if node not in self.fleet.engines:
-            raise InternalError(f"no node {node!r} in this lab; there are {', '.join(self.fleet.engines)}")
-        return self.fleet.engines[node]
+        engines = self.control_plane.fleet.engines
+        if node not in engines:
+            raise InternalError(f"no node {node!r} in this lab; there are {', '.join(engines)}")
+        return engines[node]
 
     async def recall(self) -> Recalled:
         """What is left of the last errand: its frames, and every node as it stands now."""
-        engines = self.fleet.engines
+        engines = self.control_plane.fleet.engines
         rules = await together(self.dump(node) for node in engines)
         nodes = zip(engines.items(), rules, strict=True)
         records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
@@ -237,7 +256,7 @@ class Lab:
 
     def objects(self) -> tuple[KubeObject, ...]:
         """All that the API server shows, by kind, namespace and name."""
-        return tuple(thing for kind in _KINDS for thing in self.store.list(kind) if not is_barrier(thing))
+        return tuple(thing for kind in _KINDS for thing in self.control_plane.store.list(kind) if not is_barrier(thing))
 
     async def retire(self) -> None:
         """Stop the engines and the responders. The wire stays, as the lab has left it.
@@ -245,7 +264,10 @@ class Lab:
         But for connections: whoever has closed one waits for the other side, which a step may have silenced, and holds
         its namespace meanwhile.
         """
-        await self._stack.aclose()
+        try:
+            await self._stack.aclose()
+        finally:
+            await self.control_plane.close()
         if self.wire.spent:
             for netns in self.wire.wiring.namespaces.values():
                 with suppress(NotAsNewError):
@@ -253,91 +275,11 @@ class Lab:
 
 
 def _course(
-    request: Build, wiring: Wiring, store: Store, fleet: Fleet, runner: Runner, health_checks: HealthChecks | None
+    request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
 ) -> Course:
-    families = request.engine.families
-    return Course(store, fleet, wiring, families, runner, Awaited(fleet, wiring.plan, families, runner, health_checks))
-
-
-def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str, IptablesTool]:
-    """What loads and reads the rules of each node."""
-    namespaces, plan = wire.wiring.namespaces, wire.wiring.plan
-    nodes = [namespace.name for namespace in plan.namespaces if namespace.role is Role.NODE]
-    return {name: IptablesTool(launcher, namespaces[name], f"{wire.number}/{name}", variant) for name in nodes}
-
-
-async def _open_runner(
-    request: Build,
-    wire: Wire,
-    places: Mapping[str, Place],
-    store: Store,
-    stillness: asyncio.Lock,
-    stack: AsyncExitStack,
-) -> Runner:
-    """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
-    namespaces = wire.wiring.namespaces
-    meters = {
-        (name, family): _meter(request.engine.name, place, family)
-        for name, place in places.items()
-        for family in request.engine.families
-    }
-    runner = Runner(
-        namespaces,
-        request.plan,
-        meters,
-        request.seed,
-        served=_served(request),
-        watch=wire.watch,
-        stillness=stillness,
-        names=_names(request.plan, store),
-    )
-    stack.callback(runner.close)
-    await runner.open()
-    return runner
-
-
-async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
-    """Load the rules that are the wire's own, before any engine looks at a node."""
-    await together(
-        tools[namespace.name].masquerade(masquerade)
-        for namespace in plan.namespaces
-        if namespace.name in tools
-        for masquerade in namespace.masquerades
-    )
-
-
-async def _run_engines(request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack) -> Fleet:
-    """Put the objects into the store and an engine into every node; when this returns, all have programmed them."""
-    cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
-    stack.push_async_callback(cluster.api.close)
-
-    def make(node: str) -> Engine:
-        return make_engine(request.engine, node, places[node], cluster)
-
-    async def flush(node: str) -> None:
-        tool = places[node].tool
-        for family in request.engine.families:
-            if mode_of(request.engine.name) == "nftables":
-                tool.drop_nft_table(family, NFT_TABLE)
-            else:
-                await tool.flush(family)
-        await _masquerade(request.plan, {node: tool})
-
-    fleet = Fleet(places, make, flush)
-    revision = max((store.apply(thing) for thing in request.objects), default=0)
-    stack.push_async_callback(fleet.stop)
-    await fleet.start()
-    await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
-    return fleet
-
-
-def _names(plan: Plan, store: Store) -> Names | None:
-    """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
-    if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
-        return None
-    from lab.control.naming import NameService  # noqa: PLC0415
-
-    return NameService(store, hidden=NAMESPACE).respond
+    families, fleet = request.engine.families, control_plane.fleet
+    awaited = Awaited(fleet, wiring.plan, families, runner, health_checks)
+    return Course(control_plane.store, fleet, wiring, families, runner, awaited)
 
 
 async def _follow_health(
@@ -352,32 +294,3 @@ async def _follow_health(
     stack.push_async_callback(checks.close)
     await checks.start()
     return checks
-
-
-def _served(request: Build) -> Iterator[int]:
-    """The ports on which proxies listen in their nodes."""
-    configuration = request.engine.configuration
-    yield from (API_PORT, configuration.healthz.port, configuration.metrics.port)
-    yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
-
-
-def _meter(engine: str, place: Place, family: Family) -> Meter:
-    """The cheapest way to read what the rules of this node counted for one family."""
-    if mode_of(engine) == "nftables":
-        nft = NftTool(place.launcher, place.netns, place.name)
-        return TraceMeter(place.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
-    is_legacy = place.tool.variant.name == "legacy"
-    reader = TableReader(place.netns, family) if is_legacy else NftTableReader(place.netns, family)
-    return TableMeter(place.netns.name, reader, partial(place.tool.save_all, family))
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """The end of one stage on the monotonic clock."""
-
-    name: str
-    at: float
-
-
-def _durations(marks: list[_Mark]) -> tuple[Stage, ...]:
-    return tuple(Stage(mark.name, mark.at - before.at) for before, mark in pairwise(marks))

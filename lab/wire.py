@@ -6,9 +6,11 @@ Must not: run engines, or keep a wire of which it does not know what has happene
 To make a lab of three nodes costs 30 ms, and to close it keeps the kernel's network lock busy for 100 more, in which
 nobody can build another; to make one as new costs 3. So a lab whose plan has the same wire as the one before it stands
 on that. It must not be able to tell. What probes and an embedded engine leave behind is known, kind by kind, and taken
-away (``kernel.reset``); what a command did that somebody ran in the lab nobody knows, so such a wire is spent.
+away (``kernel.reset``); what a command did that somebody ran in the lab nobody knows, so such a wire is spent. Nor is
+all known that a program of somebody else's does to its node; but it may run on, and be told of other objects.
 """
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -91,16 +93,25 @@ class Wire:
         """Whether a lab of that purpose may stand on it once it is as new."""
         return not self.spent and purpose == self.purpose and purpose.leaves_known_traces
 
+    def serves(self, purpose: Purpose) -> bool:
+        """Whether a lab of that purpose may stand on it while its engines run on."""
+        return not self.spent and purpose == self.purpose
+
     def left_behind(self, origins: Origins) -> list[str]:
         """What there is in this process that the wire does not hold, in words, after a lab on it has retired."""
         return self._held.also(self.watch.descriptors()).since(origins)
 
-    def renew(self, plan: Plan) -> None:
-        """Make it as new, for the lab of ``plan``. What cannot be made as new is spent, with the reason."""
+    def renew(self, plan: Plan, served: Collection[int] = ()) -> None:
+        """Make it as new, for the lab of ``plan``. What cannot be made as new is spent, with the reason.
+
+        Args:
+            plan: its wire is this one.
+            served: the ports of the nodes by which engines run on; none where no engine does.
+        """
         legacy = self.purpose.engine.families if self.purpose.variant == "legacy" else ()
         try:
             self.watch.renew()
-            self._renewal.make_as_new(legacy)
+            self._renewal.make_as_new(legacy, served)
             self.watch.discard()
         except (NotAsNewError, OSError) as error:
             self.spent = f"it cannot be made as new: {error}"

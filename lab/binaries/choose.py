@@ -32,6 +32,9 @@ _CURE: Final = (
 )
 
 
+_MOST_PATCHES: Final = 12
+
+
 class UnobtainableError(CapabilityError):
     """No source had a kube-proxy. ``answered`` says whether any of them was there to be asked."""
 
@@ -137,6 +140,9 @@ def _offer(word: str, source: Source) -> Offer:
 def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
     """The newest version that fits of all that sources offer; of one version by the source that is preferred.
 
+    A list may name what its source then cannot give. Where the newest cannot be had, what is in the cache and fits is
+    taken, and else the patches before it are asked for, a few.
+
     Raises:
         UnobtainableError: there is none, or it could not be obtained.
     """
@@ -145,8 +151,9 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
     candidates = [
         (version, offer.word) for offer in made if not offer.silence for version in _fitting(offer.versions, wanted)
     ]
-    for version, word in sorted(candidates, key=lambda each: order(each[0]), reverse=True):
-        known = [each for each in sources.cache.binaries() if each.version == version]
+    for number, (version, word) in enumerate(sorted(candidates, key=lambda each: order(each[0]), reverse=True)):
+        enough = version.rpartition(".")[0] if number else version
+        known = [each for each in sources.cache.binaries() if _fits(each.version, enough)]
         if known:
             return known[-1]
         tell(f"obtaining kube-proxy {version} ({word}); this is done once")
@@ -159,9 +166,11 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
 
 
 def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:
-    """The newest that fits; and what is wanted by its whole name even if it is not listed, for lists are not whole."""
-    fitting = [version for version in versions if _fits(version, wanted)]
-    return [max(fitting, key=order)] if fitting else [wanted] if wanted.count(".") == 2 else []
+    """The newest patches of the newest minor that fits; what is wanted by its whole name even if it is not listed."""
+    fitting = sorted((version for version in versions if _fits(version, wanted)), key=order, reverse=True)
+    if not fitting:
+        return [wanted] if wanted.count(".") == 2 else []
+    return [version for version in fitting if order(version)[:2] == order(fitting[0])[:2]][:_MOST_PATCHES]
 
 
 def _fits(version: str, wanted: str) -> bool:

@@ -5,6 +5,7 @@ of its chain a handle stands for.
 Must not: mark packets, or read what a rule says. Its text comes from the tool that wrote it.
 """
 
+import socket
 import struct
 from typing import Final, NamedTuple
 
@@ -49,6 +50,7 @@ _ID_AT: Final = 4 + 8 + 8 + 4
 _ID_BYTES: Final = 4
 _ID_HEAD: Final = ATTRIBUTE.pack(8, _IDENTITY)
 _ROOM: Final = 128 << 20  # in bytes of truesize
+_TRUESIZE: Final = 1280  # of one report: a kilobyte, of which it fills a third, and its struct sk_buff
 
 
 class NftEvent(NamedTuple):
@@ -98,6 +100,11 @@ class NftTrace:
     def fileno(self) -> int:
         """The socket's descriptor, which is readable when there is something to be read."""
         return self._socket.fileno()
+
+    @property
+    def room(self) -> int:
+        """How many reports wait for their reader at most; one more and some are lost."""
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // _TRUESIZE
 
     def read(self) -> list[NftEvent]:
         """What has been reported since this was last asked, in order. Never waits.

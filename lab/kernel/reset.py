@@ -16,6 +16,7 @@ routes              those that errands and balancers have moved or added
 ==================  ===========================================================================================
 
 An association of SCTP that outlives its sockets is seen and not ended: such a wire is given up.
+Where engines run on, nodes keep their rules and sysctls, and what the engines listen on and are told by.
 What TCP learns of a peer's path is never kept (net.ipv4.tcp_no_metrics_save): only the machine's root may delete it.
 What devices and protocols have counted stays counted; whoever reads such a counter compares two readings.
 """
@@ -26,7 +27,7 @@ import re
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple, Self
 
@@ -53,6 +54,7 @@ _TCP_STATES: Final = 13
 _NOT_LISTENING: Final = (1 << _TCP_STATES) - 2 & ~(1 << _TCP_LISTEN)
 _DIAG_REQUEST: Final = struct.Struct("=BBBxI")  # struct inet_diag_req_v2, without its socket id
 _DIAG_SOCKET_ID: Final = slice(4, 52)  # of struct inet_diag_msg
+_PORTS: Final = struct.Struct("!HH")  # the first of struct inet_diag_sockid
 _RTM_GETROUTE: Final = 26
 _RTMSG: Final = struct.Struct("=BBBBBBBBI")
 _RTPROT_STATIC: Final = 4
@@ -120,25 +122,27 @@ class Renewal:
         }
         self._ends = ends_by_namespace(wiring.plan)
 
-    def make_as_new(self, legacy: Sequence[Family]) -> None:
+    def make_as_new(self, legacy: Sequence[Family], served: Collection[int] = ()) -> None:
         """Take away, in every namespace of the wire, all that a lab has left there.
 
         Whatever the lab held open must be closed by now, but for what stands as long as the wire.
 
         Args:
             legacy: the families for which rules of legacy iptables were loaded.
+            served: the ports of the nodes by which engines run on; none where no engine does.
 
         Raises:
             NotAsNewError: something was left that no reset takes away.
             OSError: the kernel refused; what is left is unknown.
         """
-        for name, wiper in self._wipers.items():
+        for name, wiper in self._wipers.items() if not served else ():
             wiper.wipe(legacy)
             self._restore_sysctls(name)
         # Everywhere first: a connection that is ended says so (RST), and whoever forwards that learns neighbours.
         for namespace in self._wiring.plan.namespaces:
             if namespace.role is not Role.SEGMENT:
-                end_connections(self._wiring.namespaces[namespace.name])
+                kept = served if namespace.role is Role.NODE else ()
+                end_connections(self._wiring.namespaces[namespace.name], kept)
         for namespace in self._wiring.plan.namespaces:
             netns = self._wiring.namespaces[namespace.name]
             self._forget_neighbours(netns)
@@ -218,26 +222,42 @@ def _flush_route_exceptions(netns: NetNs) -> None:
             os.close(fd)
 
 
-def end_connections(netns: NetNs) -> None:
+def end_connections(netns: NetNs, kept: Collection[int] = ()) -> None:
     """End every connection that is left in a namespace; nobody holds any of them any more.
 
     The look for them walks the whole machine's table of sockets (inet_diag), so it is taken only where there are some.
+
+    Args:
+        netns: the namespace.
+        kept: ports; a connection from or to one of them goes on, and so does who listens.
 
     Raises:
         NotAsNewError: some could not be ended, are still held, or packets wait for their fragments.
     """
     if not any(_left(netns)):
         return
-    for family in (socket.AF_INET, socket.AF_INET6):
-        head = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, _NOT_LISTENING)
-        for answer in _try(netns, NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, head + bytes(48), dump=True):
-            _try(netns, NETLINK_SOCK_DIAG, _SOCK_DESTROY, head + answer[_DIAG_SOCKET_ID])
+    for head, socket_id in _connections(netns, kept):
+        _try(netns, NETLINK_SOCK_DIAG, _SOCK_DESTROY, head + socket_id)
     left = _left(netns)
+    if kept:
+        left = left._replace(sockets=len(_connections(netns, kept)), waiting=0)
     if any(left):
         raise NotAsNewError(
             f"{netns.name}: {left.sockets} sockets, {left.waiting} connections in TIME_WAIT, "
             f"{left.fragments} packets that wait for their fragments, {left.associations} associations of SCTP"
         )
+
+
+def _connections(netns: NetNs, kept: Collection[int]) -> list[tuple[bytes, bytes]]:
+    """The connections of TCP in a namespace, but for those of ports that are ``kept``: by family, and by socket."""
+    found = []
+    for family in (socket.AF_INET, socket.AF_INET6):
+        head = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, _NOT_LISTENING)
+        for answer in _try(netns, NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, head + bytes(48), dump=True):
+            socket_id = answer[_DIAG_SOCKET_ID]
+            if not set(_PORTS.unpack_from(socket_id)).intersection(kept):
+                found.append((head, socket_id))
+    return found
 
 
 def _left(netns: NetNs) -> Left:

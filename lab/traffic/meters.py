@@ -33,6 +33,10 @@ class Meter(Protocol):
     """Counts between ``begin`` and ``end``."""
 
     @property
+    def room(self) -> int | None:
+        """How many frames may be under way until others of the event loop have a turn; ``None`` for any number."""
+
+    @property
     def is_whole(self) -> bool:
         """Whether all that happened between ``begin`` and ``end`` was counted."""
 
@@ -81,6 +85,8 @@ class TableMeter:
         self._save = save
         self._layouts: dict[str, _Layout] = {}
         self._before: dict[str, tuple[_Layout, bytes]] = {}
+
+    room = None
 
     @property
     def is_whole(self) -> bool:

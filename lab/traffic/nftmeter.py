@@ -14,6 +14,7 @@ The kernel tells packets apart by a number that is made of where a packet lies a
 way, after its translation. So a packet is followed by its source, which is translated last of all.
 
 The reports must be heard as fast as they come, or some are lost (ENOBUFS). Then the meter says so and counts nothing.
+An ordinary user's socket holds few of them, so the meter says how many flows may be under way until it is its turn.
 """
 
 import asyncio
@@ -37,6 +38,13 @@ Listing = Callable[[], Awaitable[str]]
 
 _CHAIN: Final = re.compile(r"\tchain (\S+) \{")
 _RULE: Final = re.compile(r"\t\t(.*\S)\s+# handle (\d+)")
+
+
+_REPORTS: Final = 32
+"""Of one packet on one node, at most: kube-proxy has it meet some twenty rules and policies."""
+
+_FRAMES: Final = 8
+"""That a tap may see of one flow before everybody has been heard (``lab.traffic.packet``)."""
 
 
 class ListedRule(NamedTuple):
@@ -77,6 +85,11 @@ class TraceMeter:
         self._trace: NftTrace | None = None
         self._heard: list[NftEvent] = []
         self._lost = False
+
+    @property
+    def room(self) -> int | None:
+        """How many frames may be under way, of which the first of each flow is told of, at each rule that it meets."""
+        return None if self._trace is None else max(1, self._trace.room // _REPORTS) * _FRAMES
 
     @property
     def is_whole(self) -> bool:

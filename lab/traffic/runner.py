@@ -298,7 +298,8 @@ class Runner:
         for receiver in errand.receivers:
             if receiver.device == STACK:
                 self._watch.tap(receiver.namespace, STACK)
-        room = self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload)
+        rooms = [meter.room for meter in self._meters.values() if meter.room is not None]
+        room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload), *rooms])
         sending: Sending
         if errand.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(errand, identity, ports), room, sender.mtu)

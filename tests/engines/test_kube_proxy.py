@@ -2,84 +2,26 @@
 
 import asyncio
 import os
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
+from staged_engines import staged
 
-from lab.binaries.binary import Binary
-from lab.cluster.objects import ClusterEvent, Node, Service
-from lab.cluster.store import Store
-from lab.control.apiserver import ApiServer
-from lab.engines.barrier import BARRIER, Barrier, without_barrier
-from lab.engines.catalogue import make_engine
-from lab.engines.ground import Cluster, Place
-from lab.engines.protocol import Engine, EngineChoice, Upstream
+from lab.cluster.configuration import ProxyConfiguration
+from lab.cluster.objects import ClusterEvent, Service
+from lab.engines.barrier import BARRIER, without_barrier
 from lab.engines.rulesets import rule_differences
 from lab.errors import EngineError
 from lab.ip import Family
 from lab.kernel.launcher import Launcher
-from lab.kernel.netns import make_netns
-from lab.kernel.rules import IptablesTool, choose_iptables
 from lab.timing import Deadline
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)
 ENDS = slice_of(ECHO, A, endpoint(A, 10))
-
-
-@dataclass
-class Stage:
-    store: Store
-    engine: Engine
-    launcher: Launcher
-    place: Place
-
-    async def synced(self) -> str:
-        await self.engine.wait_synced(self.store.revision, Deadline.after(30))
-        return await self.engine.dump()
-
-
-@asynccontextmanager
-async def staged(launcher: Launcher, engine: str, *flags: str, store: Store | None = None) -> AsyncIterator[Stage]:
-    """An engine in a namespace of its own, with nothing in it but a loopback device."""
-    name = engine.replace("/", "-").replace("@", "-")
-    netns = make_netns(HERE)
-    await launcher.run(netns, ["ip", "link", "set", "lo", "up"], place=name, deadline=Deadline.after(10))
-    place = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
-    store = Store() if store is None else store
-    store.apply(Node(name=HERE, addresses=(A.of("node", 1),)))
-    cluster = Cluster(store, ApiServer(store), Barrier(store, (Family.IPV4, Family.IPV6)))
-    upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags)
-    choice = EngineChoice(engine, families=(Family.IPV4, Family.IPV6), upstream=upstream)
-    made = make_engine(choice, HERE, place, cluster)
-    try:
-        await made.start()
-        yield Stage(store, made, launcher, place)
-    finally:
-        await made.stop()
-        await cluster.api.close()
-        launcher.forget([name])
-        netns.close()
-
-
-@pytest.fixture
-def binary(kube_proxy: Binary, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Binary:
-    """Where an ordinary user can run it, too."""
-    folder = Path("/tmp") / f"kube-proxy-{os.getpid()}"
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o755)
-    there = folder / "kube-proxy"
-    shutil.copy(kube_proxy.path, there)
-    monkeypatch.setenv("TEST_KUBE_PROXY", str(there))
-    yield replace(kube_proxy, path=there)
-    shutil.rmtree(folder)
 
 
 async def story(launcher: Launcher, engine: str) -> dict[str, Any]:
@@ -154,6 +96,36 @@ def test_its_end_is_told_with_its_last_lines() -> None:
     }
 
 
+async def gated(launcher: Launcher) -> dict[str, Any]:
+    """By lists and watches instead of streaming lists, and with a gate that there is not."""
+    said: dict[str, Any] = {}
+    scenario = ProxyConfiguration(feature_gates={"WatchListClient": False})
+    async with staged(
+        launcher, "kube-proxy/iptables", "--v=4", configuration=scenario, gates={"ContextualLogging": False}
+    ) as stage:
+        stage.hold(ECHO, ENDS)
+        said["follows"] = "default/echo" in await stage.synced()
+        told = [line for line in stage.engine.logs() if "featureGates=" in line]
+        said["gates"] = [
+            gate for gate in ("WatchListClient", "ContextualLogging") if any(gate in line for line in told)
+        ]
+    async with staged(launcher, "kube-proxy/iptables", gates={"NoSuchGate": True}) as stage:
+        try:
+            await stage.synced()
+        except EngineError as error:
+            said["refused"] = [error.what, "unrecognized feature gate: NoSuchGate" in error.log]
+    return said
+
+
+@pytest.mark.usefixtures("binary")
+def test_feature_gates_and_flags_come_from_the_scenario_and_the_command_line() -> None:
+    assert sandboxed(gated) == {
+        "follows": True,
+        "gates": ["WatchListClient", "ContextualLogging"],
+        "refused": ["kube-proxy ended with exit status 1", True],
+    }
+
+
 async def rejected(launcher: Launcher) -> str:
     """A map stands where kube-proxy wants a set of its own."""
     async with staged(launcher, "kube-proxy/nftables") as stage:
@@ -188,17 +160,7 @@ async def both(launcher: Launcher) -> list[list[str]]:
     ):
         for cluster in clusters:
             for stage in (embedded, upstream):
-                gone = [
-                    thing.key
-                    for kind in KubeObject.__args__  # type: ignore[attr-defined]
-                    if kind not in (Node, ClusterEvent)
-                    for thing in stage.store.list(kind)
-                    if thing.key.namespace != "proxylab"
-                ]
-                for key in gone:
-                    stage.store.delete(key)
-                for thing in cluster:
-                    stage.store.apply(thing)
+                stage.hold(*cluster)
             dumps = await asyncio.gather(embedded.synced(), upstream.synced())
             found.append(rule_differences("iptables", *map(without_barrier, dumps)))
     return found

@@ -56,6 +56,7 @@ EXTERNAL_NAME = "scenarios/dns/external-name.lab.yaml"
 REPLACED_SERVER = "scenarios/dns/replaced-server.lab.yaml"
 PROXY_IS_GONE = "scenarios/steps/the-proxy-is-gone.lab.yaml"
 RULES_ARE_FLUSHED = "scenarios/steps/rules-are-flushed.lab.yaml"
+NODE_MOVES = "scenarios/steps/a-node-moves.lab.yaml"
 
 MUTANTS = [
     Mutant(
@@ -243,6 +244,14 @@ MUTANTS = [
             "another pod takes its place: so does the outside host's": {"backends", "conntrack", "reply", "source"},
             "nobody is ready any more: the pod's next datagram is turned away": {"outcome"},
         },
+    ),
+    Mutant(
+        "no zone of the node",
+        "lab.engines.embedded.node",
+        "ZONE_LABEL",
+        "'nowhere'",
+        NODE_MOVES,
+        {"its pods stay in the east": {"backends"}, "it is in the west: its pods stay there": {"backends"}},
     ),
     Mutant(
         "no rejection without endpoints",

@@ -51,6 +51,8 @@ class TextMeter:
         self._save = save
         self._before = ""
 
+    room = None
+
     @property
     def is_whole(self) -> bool:
         """Counters forget nothing."""

@@ -61,6 +61,7 @@ THEMES = {
     "rules that somebody flushed (81517)": "steps/rules-are-flushed",
     "a table that somebody deleted": "steps/a-table-is-deleted",
     "a proxy that is killed and restarted": "steps/the-proxy-is-gone",
+    "a node that moves to another zone": "steps/a-node-moves",
     "UDP flows of a Service that has lost all endpoints (139628)": "steps/a-datagram-after-its-backend",
     "same-node reply past a bridge (21613)": "hairpin/same-node-reply-past-a-bridge",
     "masqueradeAll": "masquerade/all",

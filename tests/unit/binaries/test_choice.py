@@ -22,6 +22,7 @@ class Shelf:
     has: tuple[str, ...] = ()
     fails: str = ""
     silent: str = ""
+    torn: tuple[str, ...] = ()
     asked: list[str] = field(default_factory=list)
 
     def versions(self) -> list[str]:
@@ -31,7 +32,7 @@ class Shelf:
 
     def obtain(self, version: str, cache: Cache) -> Binary:
         self.asked.append(version)
-        if self.fails or version not in self.has:
+        if self.fails or version in self.torn or version not in self.has:
             raise CapabilityError(self.fails or f"no {version}", "cure")
         with cache.workspace(version) as folder:
             return cache.keep(program(folder / "kube-proxy", version), "the shelf")
@@ -77,6 +78,24 @@ def test_of_all_sources_the_newest_version_wins_and_the_next_one_stands_in(sourc
     release, module = Shelf(("v1.36.3",), fails="it is torn"), Shelf(("v1.35.4", "v1.36.1"))
     assert newest("", sources(release=release, module=module), quiet).version == "v1.36.1"
     assert (release.asked, module.asked) == (["v1.36.3"], ["v1.36.1"])
+
+
+def test_where_the_newest_patch_cannot_be_had_the_one_before_it_is(sources: Make) -> None:
+    module = Shelf(("v1.31.9", "v1.32.1", "v1.32.3", "v1.32.12", "v1.32.13"), torn=("v1.32.12", "v1.32.13"))
+    known = sources(module=module)
+    assert newest("v1.32", known, quiet).version == "v1.32.3"
+    assert module.asked == ["v1.32.13", "v1.32.12", "v1.32.3"]
+    # It is looked for again, in case it has come; what is in the cache saves the rest of the way.
+    assert newest("v1.32", known, quiet).version == "v1.32.3"
+    assert module.asked[3:] == ["v1.32.13"]
+
+
+def test_no_other_minor_stands_in_for_the_newest(sources: Make) -> None:
+    known = sources(module=Shelf(("v1.35.1",)))
+    newest("", known, quiet)
+    torn = Sources(known.cache, {"module": Shelf(("v1.36.0", "v1.36.1"), fails="it is torn")})
+    with pytest.raises(UnobtainableError, match=r"module: it is torn; module: it is torn"):
+        newest("", torn, quiet)
 
 
 def test_a_version_that_is_not_listed_is_asked_for_by_name(sources: Make) -> None:

@@ -2,10 +2,13 @@
 
 import struct
 from ipaddress import ip_address
+from types import SimpleNamespace
+from typing import Any
 
-from lab.ip import IPAddress
+from lab.ip import Family, IPAddress
+from lab.kernel.netns import NetNs
 from lab.kernel.nftrace import NftEvent
-from lab.traffic.nftmeter import ListedRule, counted_reports
+from lab.traffic.nftmeter import ListedRule, TraceMeter, counted_reports
 
 TABLE = "kube-proxy"
 SERVICE, MASQUERADE, REJECT = 11, 12, 13
@@ -90,3 +93,17 @@ def test_ipv6_is_read_as_well() -> None:
 
 def test_a_rejection_is_no_drop() -> None:
     assert came([event(1, handle=REJECT, verdict="drop")]) == [("reject-chain", 1, "REJECT", None, 0)]
+
+
+async def nothing() -> str:
+    return ""
+
+
+def test_a_socket_that_holds_few_reports_lets_few_flows_go_at_once() -> None:
+    meter: Any = TraceMeter(NetNs("node-a", -1), Family.IPV4, TABLE, nothing)
+    assert meter.room is None, "it has no socket yet"
+    flows = []
+    for reports in (100_000, 332, 5):
+        meter._trace = SimpleNamespace(room=reports)
+        flows.append(meter.room // 8)
+    assert flows == [3125, 10, 1]

@@ -1,0 +1,140 @@
+"""The control plane of a lab: the objects, who serves them, and an engine in every node that programs them.
+
+Owns: how it is begun on a wire, and how the objects of one lab follow those of another under engines that run on.
+Must not: send a probe, or know one engine from another.
+
+Whoever starts anew has forgotten everything. An engine that runs on has not, so it is told to forget every Service of
+the lab before, and has done so, before it hears of the next one's: with their rules go the lists of who was tied to
+which endpoint, which a Service of the same name would otherwise find.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final, Self
+
+from lab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
+from lab.cluster.store import Store
+from lab.control.apiserver import API_PORT, ApiServer
+from lab.engines.barrier import Barrier, is_barrier
+from lab.engines.catalogue import make_engine
+from lab.engines.fleet import Fleet
+from lab.engines.ground import Cluster, Place
+from lab.engines.names import NFT_TABLE, mode_of, read_engine
+from lab.engines.protocol import Engine, EngineChoice
+from lab.kernel.launcher import Launcher
+from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.messages import Build
+from lab.plan.model import Plan, Role
+from lab.timing import Deadline, together
+from lab.wire import Wire
+
+__all__ = ["ControlPlane"]
+
+_SYNC_SECONDS: Final = 60.0
+_PROGRAMMED: Final = (Service, EndpointSlice)
+_KINDS: Final = (*_PROGRAMMED, Pod, Node, Namespace, ServiceCIDR)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """What runs in the nodes of one wire, and by what it is told."""
+
+    choice: EngineChoice
+    places: Mapping[str, Place]
+    store: Store
+    fleet: Fleet
+    _stack: AsyncExitStack
+
+    @classmethod
+    async def begin(cls, request: Build, wire: Wire, launcher: Launcher, variant: IptablesVariant) -> Self:
+        """Put an engine into every node; when this returns, all have programmed the objects.
+
+        Raises:
+            CapabilityError: the machine lacks something that the engine needs.
+            EngineError: an engine did not start, or did not synchronise in time.
+        """
+        namespaces = wire.wiring.namespaces
+        nodes = [namespace.name for namespace in request.plan.namespaces if namespace.role is Role.NODE]
+        places = {}
+        for name in nodes:
+            known_as = f"{wire.number}/{name}"
+            tool = IptablesTool(launcher, namespaces[name], known_as, variant)
+            places[name] = Place(namespaces[name], launcher, known_as, tool)
+        tools = {name: place.tool for name, place in places.items()}
+        await _masquerade(request.plan, tools)
+        async with AsyncExitStack() as stack:
+            store = Store()
+            fleet = await _run_engines(request, places, store, stack)
+            return cls(request.engine, places, store, fleet, stack.pop_all())
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the engines take long to start, and are told of everything by the API."""
+        return read_engine(self.choice.name).is_upstream
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Those by which engines are told, and tell; a node's stack must not be made to forget who speaks there."""
+        proxy = self.choice.configuration
+        return (API_PORT, proxy.healthz.port, proxy.metrics.port)
+
+    async def succeed(self, objects: Collection[KubeObject]) -> None:
+        """Put ``objects`` in the place of those that stand, and return when all engines have programmed them.
+
+        Raises:
+            EngineError: an engine has ended, or did not catch up in time.
+        """
+        deadline = Deadline.after(_SYNC_SECONDS)
+        for thing in (each for kind in _PROGRAMMED for each in self.store.list(kind)):
+            if not is_barrier(thing):
+                self.store.delete(thing.key)
+        await self.fleet.wait_synced(self.store.revision, deadline)
+        wanted = {thing.key: thing for thing in objects}
+        there = {each.key: each for kind in _KINDS for each in self.store.list(kind) if not is_barrier(each)}
+        if any(wanted.get(key) != there.get(key) for key in {*wanted, *there} if key.kind == "Node"):
+            await self.fleet.note()
+        for key in there.keys() - wanted.keys():
+            self.store.delete(key)
+        for thing in objects:
+            self.store.apply(thing)
+        await self.fleet.wait_synced(self.store.revision, deadline)
+
+    async def close(self) -> None:
+        """Stop the engines."""
+        await self._stack.aclose()
+
+
+async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
+    """Load the rules that are the wire's own, before any engine looks at a node."""
+    await together(
+        tools[namespace.name].masquerade(masquerade)
+        for namespace in plan.namespaces
+        if namespace.name in tools
+        for masquerade in namespace.masquerades
+    )
+
+
+async def _run_engines(request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack) -> Fleet:
+    """Put the objects into the store and an engine into every node."""
+    cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
+    stack.push_async_callback(cluster.api.close)
+
+    def make(node: str) -> Engine:
+        return make_engine(request.engine, node, places[node], cluster)
+
+    async def flush(node: str) -> None:
+        tool = places[node].tool
+        for family in request.engine.families:
+            if mode_of(request.engine.name) == "nftables":
+                tool.drop_nft_table(family, NFT_TABLE)
+            else:
+                await tool.flush(family)
+        await _masquerade(request.plan, {node: tool})
+
+    fleet = Fleet(places, make, flush)
+    revision = max((store.apply(thing) for thing in request.objects), default=0)
+    stack.push_async_callback(fleet.stop)
+    await fleet.start()
+    await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
+    return fleet

@@ -1,0 +1,100 @@
+"""The rules that kube-proxy and the embedded engine write for the clusters of all scenarios, by what they mean.
+
+A scenario's objects are all that rules depend on, beside the configuration; so no wire is built. Engines that are
+configured alike go from one scenario to the next, and the API tells them what has changed.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandboxed import ROOT, sandboxed
+from staged_engines import Stage, staged
+
+from lab.assembly import assemble
+from lab.binaries.binary import Binary
+from lab.cluster.configuration import ProxyConfiguration
+from lab.cluster.objects import KubeObject
+from lab.engines.barrier import without_barrier
+from lab.engines.rulesets import rule_differences
+from lab.ip import IPNetwork
+from lab.kernel.launcher import Launcher
+from lab.scenario.cases import cases
+from lab.scenario.load import load_scenario
+
+ENGINES = ("embedded/iptables", "kube-proxy/iptables")
+
+Told = tuple[tuple[IPNetwork, ...], ProxyConfiguration]
+Clusters = dict[str, tuple[KubeObject, ...]]
+
+
+def clusters() -> Iterator[tuple[str, Told, tuple[KubeObject, ...]]]:
+    """Every cluster that a scenario goes through, with what engines are told at their start."""
+    for path in sorted((ROOT / "scenarios").rglob("*.lab.yaml")):
+        for case in cases(load_scenario(path), "iptables"):
+            told = case.network.pod_cidrs, case.proxy or ProxyConfiguration()
+            for number, cluster in enumerate(assemble(case).course):
+                yield f"{path.stem} {case.case.id} after {number} steps", told, cluster.objects
+
+
+def by_configuration() -> list[tuple[Told, Clusters]]:
+    groups: dict[str, tuple[Told, Clusters]] = {}
+    for name, told, objects in clusters():
+        groups.setdefault(repr(told), (told, {}))[1][name] = objects
+    return list(groups.values())
+
+
+async def compared(launcher: Launcher) -> dict[str, Any]:
+    """How rules differ, by cluster and node; and how many were compared."""
+    found: dict[str, list[str]] = {}
+    count = 0
+    for told, group in by_configuration():
+        async with AsyncExitStack() as stack:
+            stages = await on_both_nodes(launcher, stack, told)
+            for name, objects in group.items():
+                for stage in (each for pair in stages.values() for each in pair):
+                    stage.hold(*objects)
+                written = await asyncio.gather(*(rules_of(pair) for pair in stages.values()))
+                for node, (ours, theirs) in zip(stages, written, strict=True):
+                    count += 1
+                    if lines := rule_differences("iptables", ours, theirs):
+                        found[f"{name} on {node}"] = list(lines)
+    return {"differences": found, "compared": count}
+
+
+async def rules_of(pair: list[Stage]) -> list[str]:
+    return [without_barrier(each) for each in await asyncio.gather(*(stage.synced() for stage in pair))]
+
+
+async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: Told) -> dict[str, list[Stage]]:
+    cidrs, configuration = told
+    configuration = replace(configuration, min_sync_period=0.01)  # a second would be that long for each cluster
+    made = {}
+    for node in ("node-a", "node-b"):
+        made[node] = [
+            await stack.enter_async_context(
+                staged(launcher, engine, node=node, cluster_cidrs=cidrs, configuration=configuration)
+            )
+            for engine in ENGINES
+        ]
+    return made
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.usefixtures("binary")
+def test_both_write_the_same_rules_for_every_scenario() -> None:
+    result = sandboxed(compared, seconds=400)
+    assert result["differences"] == {}
+    assert result["compared"] > 2 * len(list(Path(ROOT / "scenarios").rglob("*.lab.yaml")))
+
+
+def test_every_scenario_is_among_them(kube_proxy: Binary) -> None:
+    assert kube_proxy
+    stems = {name.partition(" ")[0] for name, _, _ in clusters()}
+    everything = {path.name.removesuffix(".yaml") for path in (ROOT / "scenarios").rglob("*.lab.yaml")}
+    only_nftables = {"a-table-is-deleted.lab"}
+    assert stems == everything - only_nftables

@@ -1,0 +1,81 @@
+"""Engines in namespaces of their own, with nothing in them but a loopback device; to be run in a sandbox."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rule_cases import HERE, Addresses
+
+from lab.cluster.objects import ClusterEvent, KubeObject, Namespace, Node
+from lab.cluster.store import Store
+from lab.control.apiserver import ApiServer
+from lab.engines.barrier import Barrier, is_barrier
+from lab.engines.catalogue import make_engine
+from lab.engines.ground import Cluster, Place
+from lab.engines.protocol import Engine, EngineChoice, Upstream
+from lab.ip import Family
+from lab.kernel.launcher import Launcher
+from lab.kernel.netns import make_netns
+from lab.kernel.rules import IptablesTool, choose_iptables
+from lab.timing import Deadline
+
+__all__ = ["Stage", "staged"]
+
+BOTH = (Family.IPV4, Family.IPV6)
+
+
+@dataclass
+class Stage:
+    """An engine in a node, and the cluster that it programs."""
+
+    store: Store
+    engine: Engine
+    launcher: Launcher
+    place: Place
+
+    async def synced(self) -> str:
+        """The rules, once they are those of the cluster as it stands."""
+        await self.engine.wait_synced(self.store.revision, Deadline.after(30))
+        return await self.engine.dump()
+
+    def hold(self, *objects: KubeObject) -> None:
+        """Let the cluster be these objects, and the Nodes that it had."""
+        for kind in KubeObject.__args__:  # type: ignore[attr-defined]  # a union has its members
+            if kind not in (Node, ClusterEvent, Namespace):
+                for thing in self.store.list(kind):
+                    if not is_barrier(thing):
+                        self.store.delete(thing.key)
+        for thing in objects:
+            self.store.apply(thing)
+
+
+@asynccontextmanager
+async def staged(
+    launcher: Launcher,
+    engine: str,
+    *flags: str,
+    node: str = HERE,
+    store: Store | None = None,
+    gates: Mapping[str, bool] | None = None,
+    **choice: Any,
+) -> AsyncIterator[Stage]:
+    """An engine that has been started. A kube-proxy is the file that TEST_KUBE_PROXY names."""
+    name = f"{node}-{engine}".replace("/", "-").replace("@", "-")
+    netns = make_netns(node)
+    await launcher.run(netns, ["ip", "link", "set", "lo", "up"], place=name, deadline=Deadline.after(10))
+    place = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
+    store = Store() if store is None else store
+    store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
+    cluster = Cluster(store, ApiServer(store), Barrier(store, BOTH))
+    upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags, gates or {})
+    made = make_engine(EngineChoice(engine, families=BOTH, upstream=upstream, **choice), node, place, cluster)
+    try:
+        await made.start()
+        yield Stage(store, made, launcher, place)
+    finally:
+        await made.stop()
+        await cluster.api.close()
+        launcher.forget([name])
+        netns.close()
