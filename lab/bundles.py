@@ -15,9 +15,10 @@ from typing import Final
 from lab.report.bundle import CASE
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
 
-__all__ = ["Shelf"]
+__all__ = ["Shelf", "pcap_file"]
 
 _LONGEST_NAME: Final = 60
+_LONGEST_FILE: Final = 150
 _SUFFIX: Final = ".lab.yaml"
 
 
@@ -81,6 +82,20 @@ class Shelf:
         file = PurePath(verdict.probe.position.file.removesuffix(_SUFFIX))
         parts = [part for part in file.parts if part not in (file.anchor, "..")]
         return self._directory.joinpath(_slug(engine), *parts, f"{verdict.errand.number + 1:03d}-{slug}")
+
+
+def pcap_file(directory: Path, name: str, frames: bytes) -> Path:
+    """Leave a capture under a name, which may be a pytest item's id, and return its file. Raises ``OSError``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ignored = directory / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("# Frames of probes, kept by proxylab.\n*\n", encoding="ascii")
+    slug = _slug(name)
+    if len(slug) > _LONGEST_FILE:
+        slug = f"{slug[:_LONGEST_FILE]}-{sha256(name.encode()).hexdigest()[:6]}"
+    file = directory / f"{slug}.pcapng"
+    file.write_bytes(frames)
+    return file
 
 
 def _slug(name: str) -> str:

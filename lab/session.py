@@ -46,7 +46,7 @@ from lab.plan.names import ROUTER
 from lab.report.bundle import Circumstances, NodeState, bundle
 from lab.scenario.model import Change, Manner, Probe, Scenario
 from lab.timing import Deadline
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Capture, Evidence
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
 from lab.verdict.segments import Spoken
@@ -174,6 +174,11 @@ class OpenLab:
         """To its lab process, for what lasts (``lab.visits.Stream``)."""
         return self._process
 
+    @property
+    def stands(self) -> bool:
+        """Whether it may still be asked from here."""
+        return not self._given_back and not self._process.closed
+
     def is_past(self, probe: Probe) -> bool:
         """Whether a step has been made that comes after the probe: it needs a lab of its own then."""
         return self._made > self.scenario.steps_before(probe)
@@ -286,6 +291,11 @@ class OpenLab:
             scenario=self._source.encode() or Path(self.scenario.file).read_bytes(),
         )
 
+    def capture(self, verdict: ProbeVerdict) -> Capture:
+        """The frames of the probe that was judged last."""
+        recalled = self._recalled[1] if self._recalled and self._recalled[0] is verdict.probe else self._recall()
+        return recalled.capture
+
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel holds them, by its name."""
         return {each.name: self.rules_of(each.name) for each in self.scenario.nodes}
@@ -331,6 +341,7 @@ class OpenLab:
         if not isinstance(self._process, LabProcess):
             raise InternalError(f"the lab {name} stays already")
         self._process.stay(self.memory(name), seconds)
+        self._given_back = seconds is not None
 
     def close(self) -> None:
         """Give the lab back: it is asked nothing more. The lab process takes it down once the next one stands."""

@@ -7,7 +7,7 @@ Must not: judge, or know how a lab is made; ``lab.session`` does both for pytest
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,17 +19,17 @@ from lab.cli.color import COLOR, wants_color
 from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import FILES, load_all
 from lab.engines.names import mode_of, version_of
-from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
+from lab.keeping import Keeping
 from lab.report import exit_code, run_lines, to_json
 from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario
-from lab.session import Session
-from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
+from lab.session import OpenLab, Session
+from lab.verdict.model import UNRESOLVED, Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
 
 __all__ = ["COLOURS", "command"]
 
-SessionMaker = Callable[[EngineChoice, int], Session]
+SessionMaker = Callable[..., Session]
 
 COLOURS: Final = {
     Judgement.PASS: "green",
@@ -60,6 +60,7 @@ COLOURS: Final = {
     help="Where the evidence of each probe that did not pass is kept; `proxylab judge` reads it.",
 )
 @click.option("--no-bundles", is_flag=True, help="Keep no evidence.")
+@click.option("--keep", is_flag=True, help="Let the lab of a probe that did not pass stay; `proxylab ps` lists it.")
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -76,6 +77,7 @@ def command(
     seed: int,
     bundle_dir: Path,
     no_bundles: bool,
+    keep: bool,
     verbose: bool,
     quiet: bool,
     output: str,
@@ -95,10 +97,12 @@ def command(
         return ExitCode.NOTHING_SELECTED
     results = []
     shelf = None if no_bundles else Shelf(bundle_dir)
-    with (make_session or Session)(choice_of(engine, **of_engine), seed) as session:
+    keeping = Keeping() if keep else None
+    door = keeping.door if keeping else None
+    with (make_session or Session)(choice_of(engine, **of_engine), seed, door) as session:
         for scenario, probes in chosen:
             _tell(scenario, probes)
-            results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf))
+            results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf, keeping=keeping))
         # Before the session is closed, which may find something left: no reason to keep what was judged to oneself.
         if output == "json":
             click.echo(to_json(results))
@@ -149,20 +153,26 @@ def _run(
     *,
     trace: bool,
     shelf: Shelf | None,
+    keeping: Keeping | None,
 ) -> ScenarioResult:
     """One scenario from its first namespace to its last, whatever happens in it."""
     begin = time.monotonic()
     judged: list[ProbeVerdict] = []
     skipped, fault = None, None
     try:
-        with closing(session.open(scenario)) as lab:
-            if lab.built.reused:
-                click.echo(f"{scenario.file}: on the wire of the lab before it, made as new", err=True)
+        with ExitStack() as stack:
+            lab: OpenLab | None = None
             for probe in probes:
+                if lab is None or not lab.stands:
+                    lab = stack.enter_context(closing(session.open(scenario)))
+                    if lab.built.reused:
+                        click.echo(f"{scenario.file}: on the wire of the lab before it, made as new", err=True)
                 verdict = lab.probe(probe, trace=trace)
                 if shelf is not None:
                     verdict = shelf.settle(verdict, engine, partial(lab.bundle, verdict), _warn)
                 judged.append(verdict)
+                if keeping is not None and verdict.overall in UNRESOLVED:
+                    click.echo("\n".join([f"{probe.name}:", *keeping.keep(lab, probe)]), err=True)
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:

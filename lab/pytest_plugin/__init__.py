@@ -25,11 +25,23 @@ from typing import Final
 import pytest
 
 from lab.pytest_plugin.annotations import Annotations
+from lab.pytest_plugin.desk import AtTheDesk
 from lab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_shelf, lab_verdict
 from lab.pytest_plugin.in_python import Lab, LabFactory, lab, lab_engine, lab_factory, parametrize_engines
 from lab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
 from lab.pytest_plugin.markers import register
-from lab.pytest_plugin.options import add_options, engines, iptables, is_required, repeats, seed
+from lab.pytest_plugin.options import (
+    DESK,
+    add_options,
+    engines,
+    iptables,
+    is_kept,
+    is_paused,
+    is_required,
+    repeats,
+    seed,
+    shell_place,
+)
 from lab.pytest_plugin.required import Required
 
 __all__ = [
@@ -76,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for option in (engines, iptables, repeats, seed):
         option(config)
     register(config)
+    if any((is_kept(config), is_paused(config), shell_place(config))):
+        config.pluginmanager.register(AtTheDesk(config), DESK)
     if hasattr(config, "workerinput"):
         return
     if is_required(config):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
-from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
+from lab.pytest_plugin.options import DESK, bundle_directory, has_pcap, iptables, kube_proxy, pcap_directory, seed
+from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Probe
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "lab_sessions",
     "lab_shelf",
     "lab_verdict",
+    "leave_pcap",
     "record",
     "warn",
     "why_skipped",
@@ -45,6 +47,8 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
     from lab.engines.protocol import EngineChoice  # noqa: PLC0415
     from lab.session import Session  # noqa: PLC0415
 
+    desk = pytestconfig.pluginmanager.get_plugin(DESK)
+    door = None if desk is None else desk.keeping.door
     with ExitStack() as stack:
         sessions: dict[str, Session] = {}
 
@@ -52,7 +56,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
             if engine not in sessions:
                 upstream = upstream_for(engine, kube_proxy(pytestconfig), _tell)
                 choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
-                sessions[engine] = stack.enter_context(Session(choice, seed(pytestconfig)))
+                sessions[engine] = stack.enter_context(Session(choice, seed(pytestconfig), door))
             return sessions[engine]
 
         yield on
@@ -73,7 +77,7 @@ class _Labs:
 
     def of(self, run: "Run", probe: Probe) -> "OpenLab":
         """The lab of a run, not past the probe; what keeps it from being opened is told to each of its items."""
-        if self._lab is not None and self._run is run and not self._lab.is_past(probe):
+        if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(probe):
             return self._lab
         self.close()
         if run in self._failed:
@@ -104,7 +108,8 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
-        return lab_of_file.of(item.run, item.probe)
+        lab = item.stash[OPEN] = lab_of_file.of(item.run, item.probe)
+        return lab
 
 
 @pytest.fixture(scope="session")
@@ -129,6 +134,8 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
             evidence = partial(lab_open.bundle, verdict)
             verdict = lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
     record(item, lab_open, item.run.engine, verdict)
+    if has_pcap(item.config):
+        leave_pcap(item, lab_open, verdict)
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
@@ -188,3 +195,17 @@ def in_its_own_words(place: str) -> Iterator[None]:
     except (EngineError, ScenarioError) as error:
         # What is said is all of the error; beside it pytest would print the one that it comes from.
         raise pytest.fail.Exception(f"{place}: {error}" if place else str(error), pytrace=False) from None
+
+
+def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "ProbeVerdict", number: int = 0) -> None:
+    """Leave the frames of an item's probe as a file, and say in the reports where."""
+    from lab.bundles import pcap_file  # noqa: PLC0415 - a run's own rooms
+    from lab.report.pcapng import pcapng  # noqa: PLC0415
+
+    name = f"{item.nodeid} {number}" if number else item.nodeid
+    try:
+        file = pcap_file(pcap_directory(item.config), name, pcapng(lab_open.capture(verdict).frames))
+    except OSError as error:
+        warn(item, f"no frames are kept of {name!r}: {error}")
+    else:
+        item.user_properties.append(("pcap", str(file)))

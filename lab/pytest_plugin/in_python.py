@@ -17,8 +17,9 @@ import pytest
 
 from lab.engines.names import ENGINES, mode_of, version_of
 from lab.errors import ScenarioError
-from lab.pytest_plugin.fixtures import explanation, in_its_own_words, record, warn, why_skipped
-from lab.pytest_plugin.options import engines
+from lab.pytest_plugin.fixtures import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
+from lab.pytest_plugin.options import engines, has_pcap
+from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Position, Scenario
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Lab:
             self._stands.add(probe)
             verdict = self._settled(self._stands.probe(probe))
         record(self._item, self._stands, self._engine, verdict)
+        if has_pcap(self._item.config):
+            leave_pcap(self._item, self._stands, verdict, self._probes)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
         if check and verdict.overall is not Judgement.PASS:
@@ -203,6 +206,7 @@ def lab_factory(
                 chosen = _case(_parsed(text, file), lab_engine, case)
                 stands = lab_sessions(lab_engine).open(chosen, text)
             stack.enter_context(closing(stands))
+            request.node.stash[OPEN] = stands
             return Lab(stands, text, engine=lab_engine, item=request.node, shelf=lab_shelf, case=case)
 
         yield build

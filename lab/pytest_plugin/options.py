@@ -14,9 +14,28 @@ import pytest
 
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 
-__all__ = ["add_options", "bundle_directory", "engines", "iptables", "is_required", "kube_proxy", "repeats", "seed"]
+__all__ = [
+    "DESK",
+    "add_options",
+    "bundle_directory",
+    "engines",
+    "has_pcap",
+    "iptables",
+    "is_kept",
+    "is_paused",
+    "is_required",
+    "kube_proxy",
+    "pcap_directory",
+    "repeats",
+    "seed",
+    "shell_place",
+]
+
+DESK: Final = "proxylab-desk"
+"""Under this name the plugin is registered that looks after failed items."""
 
 _BUNDLES: Final = ".proxylab/bundles"
+_PCAPS: Final = ".proxylab/pcap"
 _MOST_REPEATS: Final = 10_000
 
 
@@ -68,6 +87,35 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("lab_bundle_dir", "as --lab-bundle-dir", type="string")
     parser.addini("lab_no_bundles", "as --lab-no-bundles", type="bool")
     parser.addini("lab_required", "as --lab-required", type="bool")
+    _add_options_of_desk(parser, group)
+
+
+def _add_options_of_desk(parser: pytest.Parser, group: pytest.OptionGroup) -> None:
+    """Those for somebody who wants to look at what failed, or at every frame."""
+    group.addoption(
+        "--lab-keep",
+        action="store_true",
+        default=None,
+        help="let the lab of a failed item stay (see `proxylab ps`)",
+    )
+    group.addoption(
+        "--lab-pause-on-fail",
+        action="store_true",
+        default=None,
+        help="wait after a failed item, with its lab standing for other terminals, until Enter is pressed",
+    )
+    group.addoption("--lab-shell", metavar="PLACE", help="open a shell in this node, pod or host after a failed item")
+    group.addoption(
+        "--lab-pcap", action="store_true", default=None, help="leave the frames of every item as a pcapng file"
+    )
+    group.addoption(
+        "--lab-pcap-dir", metavar="DIRECTORY", help="where they are left (default: .proxylab/pcap below rootdir)"
+    )
+    parser.addini("lab_keep", "as --lab-keep", type="bool")
+    parser.addini("lab_pause_on_fail", "as --lab-pause-on-fail", type="bool")
+    parser.addini("lab_shell", "as --lab-shell", type="string")
+    parser.addini("lab_pcap", "as --lab-pcap", type="bool")
+    parser.addini("lab_pcap_dir", "as --lab-pcap-dir", type="string")
 
 
 def engines(config: pytest.Config) -> tuple[str, ...]:
@@ -121,6 +169,38 @@ def bundle_directory(config: pytest.Config) -> Path | None:
         return None
     given = _one(config, "bundle_dir")
     return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
+
+
+def is_kept(config: pytest.Config) -> bool:
+    """Whether the lab of a failed item stays."""
+    return _flag(config, "keep")
+
+
+def is_paused(config: pytest.Config) -> bool:
+    """Whether the run waits after a failed item. Raises ``UsageError`` where nobody could end the wait."""
+    return _flag(config, "pause_on_fail") and _at_a_terminal(config, "--lab-pause-on-fail")
+
+
+def shell_place(config: pytest.Config) -> str:
+    """Where a shell is opened after a failed item, or nothing. Raises ``UsageError`` likewise."""
+    place = _one(config, "shell")
+    return place if place and _at_a_terminal(config, "--lab-shell") else ""
+
+
+def has_pcap(config: pytest.Config) -> bool:
+    """Whether every item leaves its frames."""
+    return _flag(config, "pcap")
+
+
+def pcap_directory(config: pytest.Config) -> Path:
+    """Where they are left."""
+    return Path(os.path.relpath(_one(config, "pcap_dir") or config.rootpath / _PCAPS))
+
+
+def _at_a_terminal(config: pytest.Config, option: str) -> bool:
+    if hasattr(config, "workerinput") or config.getoption("numprocesses", None):
+        raise pytest.UsageError(f"{option}: the workers of xdist have no terminal; leave -n out, or use --lab-keep")
+    return True
 
 
 def _flag(config: pytest.Config, name: str) -> bool:

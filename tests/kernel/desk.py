@@ -101,3 +101,18 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited for {what}"
         time.sleep(0.005)
+
+
+class Heard:
+    """What has come out of a terminal."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._text = b""
+
+    def so_far(self) -> str:
+        try:
+            self._text += os.read(self._terminal, 4096)
+        except BlockingIOError:
+            pass
+        return self._text.decode(errors="replace")

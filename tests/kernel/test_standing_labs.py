@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from desk import Desk, Typed, lives, wait_for
+from desk import Desk, Heard, Typed, lives, wait_for
 from machine import descendants
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of
 
@@ -234,21 +234,6 @@ def test_a_command_gets_a_terminal_as_large_as_the_user_s(desk: Desk) -> None:
     assert client.wait(30) == 0
     for each in (ours, theirs):
         os.close(each)
-
-
-class Heard:
-    """What has come out of a terminal."""
-
-    def __init__(self, terminal: int) -> None:
-        self._terminal = terminal
-        self._text = b""
-
-    def so_far(self) -> str:
-        try:
-            self._text += os.read(self._terminal, 4096)
-        except BlockingIOError:
-            pass
-        return self._text.decode(errors="replace")
 
 
 @AS_ROOT

@@ -15,7 +15,7 @@ from lab.ip import Transport
 from lab.messages import Built
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Probe, Scenario
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Capture, Evidence
 from lab.verdict.model import Judgement, ProbeVerdict, Verdict, expectations
 
 __all__ = ["FakeLab", "FakeSession", "verdict_on"]
@@ -78,7 +78,7 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
 class FakeSession:
     """Keeps the interface of ``lab.session.Session``, and writes every call to a journal."""
 
-    def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0) -> None:
+    def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0, door: object = None) -> None:
         self._journal = journal
         self._left = False
         choice = engine or EngineChoice()
@@ -119,6 +119,19 @@ class FakeLab:
         self.scenario = scenario
         self.built = Built("iptables v1.8.9 (fake)")
         self._made = 0
+        self.stands = True
+
+    @property
+    def line(self) -> "FakeLab":
+        return self
+
+    def stay(self, name: str, seconds: float | None) -> None:
+        self._session.note(f"stay {name}" + ("" if seconds is None else f" {seconds:.0f}"))
+        self.stands = seconds is None
+
+    def capture(self, verdict: ProbeVerdict) -> Capture:
+        self._session.note(f"capture {verdict.probe.name}")
+        return Capture()
 
     def is_past(self, probe: Probe) -> bool:
         return self._made > self.scenario.steps_before(probe)
@@ -142,4 +155,5 @@ class FakeLab:
         return {"case.json": b"{}", "rules/node-a.txt": b""}
 
     def close(self) -> None:
+        self.stands = False
         self._session.note(f"close {self.scenario.name}")
