@@ -14,7 +14,7 @@ one in its node's namespace goes for the API alone, whose node lives on.
 from dataclasses import dataclass, field
 from typing import Final
 
-from lab.cluster.objects import Pod
+from lab.cluster.objects import Node, Pod
 from lab.cluster.store import Store
 from lab.engines.fleet import Fleet
 from lab.errors import EngineError
@@ -30,6 +30,7 @@ from lab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_
 __all__ = ["Course"]
 
 _SYNC_SECONDS: Final = 60.0
+_LAST_LINES: Final = 30
 _ALWAYS_IN_USE: Final = ("*filter", "*nat")
 
 
@@ -52,6 +53,8 @@ class Course:
             CapabilityError: a sysctl cannot be written on this machine.
         """
         await self.fleet.take_down(request.change.engines)
+        if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
+            await self.fleet.note()
         self._alter_nodes(request)
         self._alter_pods(request)
         for thing in request.deleted:
@@ -102,7 +105,8 @@ class Course:
         try:
             await wait_until_seen(look, deadline, f"the rules of the engine are {state} in its node's kernel")
         except DeadlineExceededError as late:
-            raise EngineError(node, f"step {step!r}: {late}", "\n".join(engine.logs())) from late
+            last = "\n".join(engine.logs()[-_LAST_LINES:])
+            raise EngineError(node, f"step {step!r}: {late}", last) from late
 
 
 def _holds_rules(dump: str, *, present: bool) -> bool:

@@ -96,6 +96,11 @@ class Session:
             self._process = LabProcess(self._door and self._door())
         return self._process
 
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
+
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
@@ -163,6 +168,11 @@ class OpenLab:
         self._given_back = False
         self._made = made
         self._failed: LabError | None = None
+
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
 
     @property
     def scenario(self) -> Scenario:
@@ -311,11 +321,6 @@ class OpenLab:
         """Run a command in a node, pod or host of the lab and wait for its end."""
         request = Execute(place, argv)
         return self._ask(request, Executed, request.seconds + 10)
-
-    @property
-    def engine(self) -> str:
-        """What runs in every node, as ``--engine`` has it."""
-        return self._engine.name
 
     def memory(self, name: str) -> Memory:
         """What others must know to go on with it."""

@@ -14,7 +14,7 @@ from lab.cli.color import COLOR, wants_color
 from lab.cli.files import complete_scenarios, load_all
 from lab.cli.which import NAME, standing
 from lab.edit import Edit
-from lab.engines.names import mode_of, version_of
+from lab.engines.names import mode_of
 from lab.errors import ExitCode, ScenarioError
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
@@ -65,7 +65,7 @@ def _case(file: Path, lab: VisitedLab) -> Scenario:
     """The case of the edited file that the lab is of."""
     (written,) = load_all((file,))
     wanted = lab.scenario.case.id
-    found = cases(written, mode_of(lab.engine), version_of(lab.engine))
+    found = cases(written, mode_of(lab.engine.name), lab.engine.version)
     fitting = [each for each in found if each.case.id == wanted]
     if not fitting:
         ids = ", ".join(each.case.id or "the only one" for each in found) or "none"

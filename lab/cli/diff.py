@@ -14,7 +14,7 @@ from lab.cli.case import CASE, FILE
 from lab.cli.engine import choice_of
 from lab.cli.files import load_all
 from lab.cli.run import SessionMaker
-from lab.engines.names import mode_of, read_engine, version_of
+from lab.engines.names import mode_of, read_engine
 from lab.engines.rulesets import rule_differences
 from lab.errors import ExitCode
 from lab.report.differences import differing, told
@@ -50,9 +50,10 @@ def command(
     """
     engines = _engines(named)
     (written,) = load_all((file,))
+    choices = {engine: choice_of(engine, kube_proxy=kube_proxy) for engine in engines}
     by_engine = {
-        engine: {case.case.id: case for case in cases(written, mode_of(engine), version_of(engine))}
-        for engine in engines
+        engine: {case.case.id: case for case in cases(written, mode_of(engine), choice.version)}
+        for engine, choice in choices.items()
     }
     shared = [each for each in by_engine[engines[0]] if all(each in found for found in by_engine.values())]
     chosen = shared if case_id is None else [each for each in shared if each == case_id]
@@ -60,7 +61,6 @@ def command(
         raise click.UsageError(f"--case: the engines share {', '.join(filter(None, shared)) or 'no case'}")
     differences = 0
     with ExitStack() as stack:
-        choices = {engine: choice_of(engine, kube_proxy=kube_proxy) for engine in engines}
         sessions = {
             engine: stack.enter_context(make_session(choice, 0) if make_session else Session(choice))
             for engine, choice in choices.items()

@@ -1,10 +1,10 @@
-"""Which engine a command runs.
+"""Which engines a command runs.
 
 Owns: the options that say so, the same for every verb, and what they come to.
 Must not: obtain a binary (``lab.binaries`` does), or run anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 from lab.engines.protocol import EngineChoice
 
-__all__ = ["choice_of", "engine_options"]
+__all__ = ["choice_of", "choices_of", "engine_options", "engines_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -26,21 +26,39 @@ def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
         raise click.BadParameter(str(error), ctx, param) from None
 
 
+def _engines(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """The names, each once; the first engine there is where none was asked for."""
+    return tuple(dict.fromkeys(_engine(ctx, param, value) for value in values or ENGINES[:1]))
+
+
 def _complete_engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Engines, for a shell."""
     return [CompletionItem(name) for name in ENGINES if name.startswith(incomplete)]
 
 
+_NAMES: Final = f"{', '.join(ENGINES)}, or kube-proxy@VERSION/MODE"
+
+_ONE: Final = click.option(
+    "--engine",
+    callback=_engine,
+    shell_complete=_complete_engines,
+    metavar="NAME",
+    default=ENGINES[0],
+    show_default=True,
+    help=f"The engine to run in every node: {_NAMES}.",
+)
+
+_SEVERAL: Final = click.option(
+    "--engine",
+    "engines",
+    callback=_engines,
+    shell_complete=_complete_engines,
+    metavar="NAME",
+    multiple=True,
+    help=f"An engine to run in every node; may be repeated: {_NAMES}.  [default: {ENGINES[0]}]",
+)
+
 _OPTIONS: Final = (
-    click.option(
-        "--engine",
-        callback=_engine,
-        shell_complete=_complete_engines,
-        metavar="NAME",
-        default=ENGINES[0],
-        show_default=True,
-        help=f"The engine to run in every node: {', '.join(ENGINES)}, or kube-proxy@VERSION/MODE.",
-    ),
     click.option(
         "--kube-proxy",
         metavar="WHERE",
@@ -69,9 +87,36 @@ _OPTIONS: Final = (
 
 def engine_options(command: Command) -> Command:
     """Give a command the options: ``engine``, and those that it passes on to ``choice_of``."""
-    for option in reversed(_OPTIONS):
+    return _given((_ONE, *_OPTIONS), command)
+
+
+def engines_options(command: Command) -> Command:
+    """Give a command the options: ``engines``, and those that it passes on to ``choices_of``."""
+    return _given((_SEVERAL, *_OPTIONS), command)
+
+
+def _given(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command
+
+
+def choices_of(
+    engines: Sequence[str], *, feature_gates: str = "", flags: tuple[str, ...] = (), **others: Any
+) -> dict[str, EngineChoice]:
+    """As ``choice_of`` for each of the engines; what is for kube-proxy only, the others of them are not told.
+
+    Raises:
+        click.UsageError: the options are for none of them.
+        CapabilityError: there is no binary to be had.
+    """
+    upstream = [engine for engine in engines if read_engine(engine).is_upstream] or engines
+    return {
+        engine: choice_of(engine, feature_gates=feature_gates, flags=flags, **others)
+        if engine in upstream
+        else choice_of(engine, **others)
+        for engine in engines
+    }
 
 
 def choice_of(

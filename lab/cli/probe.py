@@ -14,7 +14,7 @@ import click
 from lab.cli.color import COLOR, wants_color
 from lab.cli.dialled import dial_options, probe_of
 from lab.cli.places import complete_places_and_services
-from lab.cli.run import COLOURS
+from lab.cli.run import paint
 from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from lab.errors import ExitCode
 from lab.ip import Transport
@@ -93,7 +93,7 @@ def command(
 
 def _told(verdict: ProbeVerdict) -> list[str]:
     """The judgement and what was seen; of what did not go as expected, the whole explanation."""
-    word = click.style(str(verdict.overall), fg=COLOURS[verdict.overall], bold=verdict.overall is not Judgement.PASS)
+    word = paint(str(verdict.overall), verdict.overall)
     if verdict.overall is Judgement.PASS:
         first, *rest = briefly(verdict) or (_NO_WORDS,)
         return [f"{word}  {first}", *(f"      {line}" for line in rest)]

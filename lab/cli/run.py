@@ -4,10 +4,15 @@ Owns: the verb's options, the choice of probes, and the order in which results a
 Must not: judge, or know how a lab is made; ``lab.session`` does both for pytest too.
 """
 
-import sys
 import time
+<<<<<<< HEAD
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
+=======
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+>>>>>>> main
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,23 +20,30 @@ from typing import Any, Final
 import click
 
 from lab.bundles import Shelf
-from lab.cli.color import COLOR, wants_color
-from lab.cli.engine import choice_of, engine_options
+from lab.cli.color import COLOR
+from lab.cli.engine import choices_of, engines_options
 from lab.cli.files import FILES, load_all
+from lab.cli.progress import Progress
 from lab.engines.names import mode_of, version_of
 from lab.errors import CapabilityError, ExitCode, LabError
+<<<<<<< HEAD
 from lab.keeping import Keeping
 from lab.report import exit_code, run_lines, to_json
+=======
+from lab.pages import Begun, write_page
+from lab.report import closing_lines, exit_code, to_json
+from lab.report.html import entries_of
+>>>>>>> main
 from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario
 from lab.session import OpenLab, Session
 from lab.verdict.model import UNRESOLVED, Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
 
-__all__ = ["COLOURS", "command"]
+__all__ = ["command", "paint"]
 
 SessionMaker = Callable[..., Session]
 
-COLOURS: Final = {
+_COLOURS: Final = {
     Judgement.PASS: "green",
     Judgement.FAIL: "red",
     Judgement.INCONCLUSIVE: "yellow",
@@ -41,7 +53,7 @@ COLOURS: Final = {
 
 @click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
 @FILES
-@engine_options
+@engines_options
 @click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option(
@@ -60,7 +72,16 @@ COLOURS: Final = {
     help="Where the evidence of each probe that did not pass is kept; `proxylab judge` reads it.",
 )
 @click.option("--no-bundles", is_flag=True, help="Keep no evidence.")
+<<<<<<< HEAD
 @click.option("--keep", is_flag=True, help="Let the lab of a probe that did not pass stay; `proxylab ps` lists it.")
+=======
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the run as a page for a browser, too: one HTML file, with the way of every probe's packet.",
+)
+>>>>>>> main
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -71,13 +92,17 @@ def command(
     /,
     *,
     files: tuple[Path, ...],
-    engine: str,
+    engines: tuple[str, ...],
     names: tuple[str, ...],
     trace: bool,
     seed: int,
     bundle_dir: Path,
     no_bundles: bool,
+<<<<<<< HEAD
     keep: bool,
+=======
+    report: Path | None,
+>>>>>>> main
     verbose: bool,
     quiet: bool,
     output: str,
@@ -90,13 +115,18 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    scenarios = [case for scenario in load_all(files) for case in cases(scenario, mode_of(engine), version_of(engine))]
-    chosen = list(_choose(scenarios, names))
-    if not chosen:
-        click.echo(_nothing_chosen(scenarios, names), err=True)
+    begun = Begun.now(seed)
+    written = load_all(files)
+    runs = _runs(written, {engine: version_of(engine) for engine in engines})
+    if not list(_choose(runs, names)):
+        click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
         return ExitCode.NOTHING_SELECTED
-    results = []
+    choices = choices_of(engines, **of_engine)
+    chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
+    verbosity = verbose - quiet
+    progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
     shelf = None if no_bundles else Shelf(bundle_dir)
+<<<<<<< HEAD
     keeping = Keeping() if keep else None
     door = keeping.door if keeping else None
     with (make_session or Session)(choice_of(engine, **of_engine), seed, door) as session:
@@ -104,31 +134,86 @@ def command(
             _tell(scenario, probes)
             results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf, keeping=keeping))
         # Before the session is closed, which may find something left: no reason to keep what was judged to oneself.
+=======
+    results = []
+    with ExitStack() as stack:
+        opened = _opened(choices, make_session or Session, seed, stack)
+        for run, probes in chosen:
+            _announce(progress, run.scenario, probes)
+            results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf))
+            progress.over(results[-1])
+        # Before sessions are closed, which may find something left: no reason to keep what was judged to oneself.
+>>>>>>> main
         if output == "json":
-            click.echo(to_json(results))
+            progress.tell([to_json(results)])
         else:
-            lines = run_lines(results, verbosity=verbose - quiet, traces=trace, paint=_paint)
-            click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
+            width = progress.width
+            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=width))
+        _write(report, results, begun, progress)
     return exit_code(results)
 
 
-def _tell(scenario: Scenario, probes: Sequence[Probe]) -> None:
-    """Progress, for whoever waits."""
-    click.echo(f"{scenario.file}: {len(probes)} of {len(scenario.all_probes)} probes", err=True)
+def _opened(
+    choices: Mapping[str, EngineChoice], make_session: SessionMaker, seed: int, stack: ExitStack
+) -> Callable[[str], Session]:
+    """The session on an engine, opened when it is first asked for, and closed with the stack."""
+    sessions: dict[str, Session] = {}
+
+    def on(engine: str) -> Session:
+        if engine not in sessions:
+            sessions[engine] = stack.enter_context(make_session(choices[engine], seed))
+        return sessions[engine]
+
+    return on
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One lab: a scenario, or a case of one, on an engine."""
+
+    engine: str
+    scenario: Scenario
+
+
+def _runs(written: Iterable[Scenario], engines: Mapping[str, tuple[int, int]]) -> list[_Run]:
+    """Every case of every scenario on every engine, by the engine's version: what `except` and the matrix go by."""
+    return [
+        _Run(engine, case)
+        for scenario in written
+        for engine, version in engines.items()
+        for case in cases(scenario, mode_of(engine), version)
+    ]
+
+
+def _announce(progress: Progress, scenario: Scenario, probes: Sequence[Probe]) -> None:
+    """What whoever waits should know of a scenario before it runs."""
+    progress.at(scenario.file)
+    if len(probes) < len(scenario.all_probes):
+        progress.note(f"{scenario.file}: {len(probes)} of {len(scenario.all_probes)} probes")
     for note in scenario.notes:
-        click.echo(f"{scenario.file}: {note}", err=True)
+        progress.note(f"{scenario.file}: {note}")
 
 
-def _paint(word: str, judgement: Judgement) -> str:
-    return click.style(word, fg=COLOURS[judgement], bold=judgement is not Judgement.PASS)
+def _write(file: Path | None, results: Sequence[ScenarioResult], begun: Begun, progress: Progress) -> None:
+    """The run as a page, if somebody wants one."""
+    if file is None:
+        return
+    entries = [entry for result in results for entry in entries_of(result)]
+    progress.note(write_page(file, entries, begun) or f"report: {file}")
 
 
-def _choose(scenarios: Iterable[Scenario], names: Sequence[str]) -> Iterable[tuple[Scenario, tuple[Probe, ...]]]:
-    """The scenarios that have probes of these names, with those probes; without names, everything."""
-    for scenario in scenarios:
+def paint(word: str, judgement: Judgement) -> str:
+    """A word in the colour of what it says."""
+    return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
+
+
+def _choose(runs: Iterable[_Run], names: Sequence[str]) -> Iterable[tuple[_Run, tuple[Probe, ...]]]:
+    """The runs of scenarios that have probes of these names, with those probes; without names, everything."""
+    for run in runs:
+        scenario = run.scenario
         probes = tuple(probe for probe in scenario.all_probes if not names or _is_called(probe, scenario, names))
         if probes:
-            yield scenario, probes
+            yield run, probes
 
 
 def _is_called(probe: Probe, scenario: Scenario, names: Sequence[str]) -> bool:
@@ -141,25 +226,27 @@ def _is_called(probe: Probe, scenario: Scenario, names: Sequence[str]) -> bool:
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
     if not scenarios:
         return "nothing to run: no *.lab.yaml there"
-    known = "\n".join(f"  {probe.name}" for scenario in scenarios for probe in scenario.all_probes)
+    known = "\n".join(dict.fromkeys(f"  {probe.name}" for scenario in scenarios for probe in scenario.all_probes))
     return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
 
 
 def _run(
     session: Session,
-    engine: str,
-    scenario: Scenario,
+    run: _Run,
     probes: Iterable[Probe],
+    progress: Progress,
     *,
     trace: bool,
     shelf: Shelf | None,
     keeping: Keeping | None,
 ) -> ScenarioResult:
     """One scenario from its first namespace to its last, whatever happens in it."""
+    scenario = run.scenario
     begin = time.monotonic()
     judged: list[ProbeVerdict] = []
     skipped, fault = None, None
     try:
+<<<<<<< HEAD
         with ExitStack() as stack:
             lab: OpenLab | None = None
             for probe in probes:
@@ -167,9 +254,14 @@ def _run(
                     lab = stack.enter_context(closing(session.open(scenario)))
                     if lab.built.reused:
                         click.echo(f"{scenario.file}: on the wire of the lab before it, made as new", err=True)
+=======
+        with closing(session.open(scenario)) as lab:
+            for probe in probes:
+                progress.at(f"{scenario.file} [{run.engine}] {probe.name}")
+>>>>>>> main
                 verdict = lab.probe(probe, trace=trace)
                 if shelf is not None:
-                    verdict = shelf.settle(verdict, engine, partial(lab.bundle, verdict), _warn)
+                    verdict = shelf.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)
                 judged.append(verdict)
                 if keeping is not None and verdict.overall in UNRESOLVED:
                     click.echo("\n".join([f"{probe.name}:", *keeping.keep(lab, probe)]), err=True)
@@ -180,13 +272,12 @@ def _run(
     return ScenarioResult(
         file=scenario.file,
         name=scenario.name,
-        engine=engine,
+        engine=run.engine,
         probes=tuple(judged),
         seconds=time.monotonic() - begin,
         skipped=skipped,
         fault=fault,
+        case=scenario.case.id,
+        tags=scenario.tags,
+        description=scenario.description,
     )
-
-
-def _warn(message: str) -> None:
-    click.echo(message, err=True)

@@ -36,25 +36,28 @@ class ApiServer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._api = KubeApi(store, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-        self._servers: list[HttpServer] = []
+        self._servers: dict[NetNs, HttpServer] = {}
 
     async def listen(self, netns: NetNs) -> None:
-        """Serve on the loopback address of a namespace, too.
+        """Serve on the loopback address of a namespace, too; where it serves already, go on.
 
         Raises:
             EngineError: somebody listens there already, so a proxy of this node could never be told of its cluster.
         """
+        if netns in self._servers:
+            return
         try:
             listening = listen_inside(netns, API_ADDRESS, API_PORT)
         except OSError as error:
             what = f"the API server cannot listen on {API_ADDRESS}:{API_PORT}: {error.strerror}"
             raise EngineError(netns.name, what, "") from error
-        self._servers.append(await HttpServer.on(listening, self._answer))
+        self._servers[netns] = await HttpServer.on(listening, self._answer)
 
     async def close(self) -> None:
         """Serve nobody any more, and break watches off."""
         while self._servers:
-            await self._servers.pop().close()
+            _, server = self._servers.popitem()
+            await server.close()
 
     def _answer(self, request: HttpRequest) -> Answer | Stream:
         content_type = request.headers.get("content-type", "")

@@ -7,14 +7,15 @@ Theory of operation. A proxy hears of Services and of EndpointSlices in two stre
 that a batch of changes is complete. So after a batch the barrier's Service and its slices are changed too: the one port
 that they have gets a new name. A proxy has rules for it only when both streams have brought it the new name, and then
 it has all that came before in either. The name stands in the rules: in the comments of iptables rules and in the names
-of nftables chains.
+of nftables chains. Names count up: several proxies are waited for at once, and whoever of them is slow may go from one
+name to the next but one.
 
 The barrier stands in a namespace of its own and in every lab, whatever engine runs, so that engines have the same
 rules. Nobody is meant to see it: its addresses are reserved ones that no network has.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
 
@@ -22,7 +23,7 @@ from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObjec
 from lab.cluster.store import Store
 from lab.ip import Family, IPAddress
 
-__all__ = ["BARRIER", "Barrier", "is_barrier", "without_barrier"]
+__all__ = ["BARRIER", "Barrier", "is_barrier", "reached", "without_barrier"]
 
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"
@@ -30,6 +31,9 @@ BARRIER: Final = f"{NAMESPACE}/{NAME}"
 """As rules name it."""
 
 _PORT: Final = 1
+
+# In the comment of an iptables rule, and in the name of an nftables chain.
+_REACHED: Final = re.compile(rf"{BARRIER}(?::|/tcp/)b([0-9]{{6,}})".encode())
 
 # RFC 7600 gives 192.0.0.8 to be nobody's address, RFC 6666 discards all of 100::/64.
 _FRONT: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.8"), Family.IPV6: ip_address("100::8")}
@@ -60,16 +64,16 @@ class Barrier:
         self._revision = 0
         self._raise()
 
-    def after(self, revision: int) -> str:
-        """The name that the rules hold once a proxy has caught up with ``revision``; a new one only if need be."""
+    def after(self, revision: int) -> int:
+        """What the rules have ``reached`` once a proxy has caught up with ``revision``; raised only if need be."""
         if self._revision <= revision:
             self._raise()
-        return f"b{self._number:06}"
+        return self._number
 
-    def again(self) -> str:
-        """A new name, whatever has changed."""
+    def again(self) -> int:
+        """The same, raised whatever has changed."""
         self._raise()
-        return f"b{self._number:06}"
+        return self._number
 
     def _raise(self) -> None:
         self._number += 1
@@ -101,6 +105,14 @@ def is_barrier(thing: KubeObject) -> bool:
     """Whether an object is the barrier's."""
     service = thing.service if isinstance(thing, EndpointSlice) else thing.name
     return (thing.key.namespace, service) == (NAMESPACE, NAME)
+
+
+def reached(rules: Iterable[bytes]) -> int:
+    """The highest number of the barrier in rules, or in names of chains; 0 if it is in none.
+
+    Mode nftables leaves chains that nobody calls any more where they are for a while.
+    """
+    return max((int(found[1]) for each in rules for found in _REACHED.finditer(each)), default=0)
 
 
 def without_barrier(dump: str) -> str:

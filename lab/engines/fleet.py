@@ -6,7 +6,7 @@ Must not: know one engine from another.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from lab.engines.protocol import Engine, Killable
+from lab.engines.protocol import Engine, Killable, Noting
 from lab.errors import InternalError
 from lab.scenario.model import EngineAction
 from lab.timing import Deadline, together
@@ -53,6 +53,10 @@ class Fleet:
         which = tuple(self._running) if nodes is None else nodes
         await together(self._engines[node].wait_synced(revision, deadline) for node in which)
 
+    async def note(self) -> None:
+        """Let every engine that runs note how far it has come, before Nodes change."""
+        await together(self._note(node, flush=False) for node in tuple(self._running))
+
     async def take_down(self, actions: Mapping[str, EngineAction]) -> None:
         """Do to each node's engine what makes it or its rules go: kill, stop, the first half of restart, flush."""
         await together(self._take_down(node, action) for node, action in actions.items())
@@ -73,7 +77,14 @@ class Fleet:
             case EngineAction.STOP | EngineAction.RESTART:
                 await self._stop(node)
             case EngineAction.FLUSH:
+                if self.runs(node):
+                    await self._note(node, flush=True)
                 await self._flush(node)
+
+    async def _note(self, node: str, *, flush: bool) -> None:
+        engine = self._engines[node]
+        if isinstance(engine, Noting):
+            await engine.note(flush=flush)
 
     async def _start_anew(self, node: str) -> None:
         """A proxy that begins knows nothing of the one before it but the rules in the kernel."""

@@ -45,7 +45,8 @@ ABOUT: Final[Mapping[str, str]] = {
     "kube-proxy/iptables": "Upstream's binary in mode iptables.",
     "kube-proxy/nftables": "Upstream's binary in mode nftables.",
 }
-"""What each of them is. Of ``embedded``, a version stands for those that behaved like it."""
+"""What each of them is. Of ``embedded``, a version stands for those that behaved like it: without one
+it is what 1.36 and 1.37 write."""
 
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Those whose rules can be written down without running anything."""
@@ -96,14 +97,19 @@ def read_engine(text: str) -> EngineName:
     raise ValueError(f"there is no engine {text!r}{meant} There are {', '.join(ENGINES)}, and kube-proxy@VERSION/MODE")
 
 
-NEWEST: Final = (1, 36)
-"""The version whose rules the embedded engine writes where no other is asked for."""
+NEWEST: Final = (1, 37)
+"""The version whose behaviour the embedded engine has where no other is asked for."""
 
 
-def version_of(engine: str) -> tuple[int, int]:
-    """Major and minor of the version whose behaviour an engine has, by which exceptions hold or do not."""
+def version_of(engine: str, found: str = "") -> tuple[int, int]:
+    """Major and minor of the version whose behaviour an engine has, by which exceptions hold or do not.
+
+    Args:
+        engine: its name.
+        found: what the binary that runs says of itself, where the name leaves the version open.
+    """
     _, _, version = engine.partition("/")[0].partition("@v")
-    major, _, minor = version.partition(".")
+    major, _, minor = (version or found.removeprefix("v")).partition(".")
     return (int(major), int(minor.partition(".")[0])) if minor else NEWEST
 
 

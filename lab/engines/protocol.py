@@ -1,6 +1,6 @@
 """The one protocol every engine keeps.
 
-Owns: ``Engine``, ``Killable``, ``EngineChoice`` and ``Upstream``.
+Owns: ``Engine``, ``Killable``, ``Noting``, ``EngineChoice`` and ``Upstream``.
 Must not: know whose engine it is. A scenario speaks of modes and versions only.
 """
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from lab.cluster.configuration import ProxyConfiguration
+from lab.engines.names import version_of
 from lab.ip import Family, IPNetwork
 from lab.timing import Deadline
 
-__all__ = ["Engine", "EngineChoice", "Killable", "Upstream"]
+__all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,11 @@ class EngineChoice:
     families: tuple[Family, ...] = (Family.IPV4,)
     upstream: Upstream | None = None
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor of the version that it behaves like."""
+        return version_of(self.name, self.upstream.version if self.upstream else "")
+
 
 class Engine(Protocol):
     """An engine in one node."""
@@ -78,3 +84,11 @@ class Killable(Protocol):
 
     async def kill(self) -> None:
         """End it by SIGKILL, and return when it is gone. What stands in the kernel stays."""
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """An engine whose rules do not show whether it has taken up every kind of change."""
+
+    async def note(self, *, flush: bool) -> None:
+        """Note how far it has come: Nodes are about to change, or with ``flush`` its rules are about to be removed."""

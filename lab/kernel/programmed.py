@@ -1,10 +1,9 @@
-"""Whether the kernel holds rules that bear a name.
+"""The rules that the kernel holds, as bytes in which somebody looks for a name.
 
-Owns: ``xtables_hold``, ``iptables_nft_holds`` and ``nft_table_holds``, by reading the kernel in this process.
-Must not: know what the name stands for, or run a program: this is asked a hundred times a second.
+Owns: reading them in this process: comments of iptables rules stand there as text, and so do names of nftables chains.
+Must not: know what is looked for, or run a program: this is asked a hundred times a second.
 """
 
-import re
 import socket
 import struct
 from typing import Final
@@ -17,7 +16,7 @@ from lab.kernel.netns import NetNs
 from lab.kernel.uapi import NETLINK_NETFILTER
 from lab.kernel.xtables import TableReader
 
-__all__ = ["iptables_nft_holds", "nft_table_holds", "xtables_hold"]
+__all__ = ["iptables_nft_rules", "nft_chains", "xtables_rules"]
 
 # include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h
 _SUBSYS_NFTABLES: Final = 10 << 8
@@ -31,26 +30,26 @@ _HEAD: Final = struct.Struct("=BBH")  # struct nfgenmsg: family, version, resour
 _PROTOCOLS: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
-def xtables_hold(reader: TableReader, table: str, text: str) -> bool:
-    """Whether a table of legacy iptables has a rule with ``text`` in its comment (xt_comment keeps it as it is)."""
-    snapshot = reader.read(table)
-    return snapshot is not None and text.encode() in snapshot.entries
+def xtables_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
+    """A table of legacy iptables in one piece (xt_comment keeps a comment as it is)."""
+    reader = TableReader(netns, family)
+    try:
+        snapshot = reader.read(table)
+    finally:
+        reader.close()
+    return [] if snapshot is None else [snapshot.entries]
 
 
-def iptables_nft_holds(netns: NetNs, family: Family, table: str, text: str) -> bool:
-    """Whether a table of iptables-nft has a rule with ``text`` in its comment."""
-    body = _HEAD.pack(_PROTOCOLS[family], 0, 0) + nla.text(_RULE_TABLE, table)
-    return any(text.encode() in rule for rule in _dump(netns, _GETRULE, body))
+def iptables_nft_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
+    """Every rule of a table of iptables-nft."""
+    return _dump(netns, _GETRULE, _HEAD.pack(_PROTOCOLS[family], 0, 0) + nla.text(_RULE_TABLE, table))
 
 
-def nft_table_holds(netns: NetNs, family: Family, table: str, chain: re.Pattern[bytes]) -> bool:
-    """Whether an nftables table has a chain whose name begins like that."""
-    body = _HEAD.pack(_PROTOCOLS[family], 0, 0)
-    for found in _dump(netns, _GETCHAIN, body):
-        parts = nested(found, _HEAD.size)
-        if parts.get(_CHAIN_TABLE, b"").rstrip(b"\0") == table.encode() and chain.match(parts.get(_CHAIN_NAME, b"")):
-            return True
-    return False
+def nft_chains(netns: NetNs, family: Family, table: str) -> list[bytes]:
+    """The name of every chain of an nftables table."""
+    chains = [nested(found, _HEAD.size) for found in _dump(netns, _GETCHAIN, _HEAD.pack(_PROTOCOLS[family], 0, 0))]
+    wanted = table.encode()
+    return [each[_CHAIN_NAME].rstrip(b"\0") for each in chains if each[_CHAIN_TABLE].rstrip(b"\0") == wanted]
 
 
 def _dump(netns: NetNs, kind: int, body: bytes) -> list[bytes]:

@@ -36,6 +36,12 @@ class Sender:
     next_hop_mac: str
     port: int | None = None
     mtu: int = 1500
+    frame_mac: str = ""
+
+    @property
+    def framed_to(self) -> str:
+        """Whose MAC the frames of flows bear: whoever the author chose, or the next hop. Fences go to the next hop."""
+        return self.frame_mac or self.next_hop_mac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,7 @@ class Errand:
 
     An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``).
 
+    The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
     it is over; ``addresses`` then says whose is which, by the names of the scenario.
     """
@@ -96,6 +103,7 @@ class Errand:
     receivers: tuple[Receiver, ...]
     fences: tuple[Fence, ...]
     nodes: tuple[str, ...]
+    watched: tuple[str, ...] = ()
     detour: Detour | None = None
     http: bool = False
     tables: bool = False

@@ -13,6 +13,7 @@ from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Transport
 from lab.plan.dialled import UnresolvableError, front_addresses, listening, service_port
 from lab.plan.errand import STACK, Detour, Errand, Fence, Receiver, Sender
+from lab.plan.framing import frame_mac
 from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
 from lab.plan.receivers import programs, stacks
@@ -100,6 +101,7 @@ class _Resolver:
             receivers=tuple(self._receivers(probe, Family.of(destination))),
             fences=tuple(self._fences(probe, destination)),
             nodes=tuple(self._nodes),
+            watched=self._watched(probe.expect.at),
             detour=self._detour(probe, destination),
             http=probe.expect.http is not None,
             tables=probe.expect.conntrack is not None,
@@ -124,6 +126,7 @@ class _Resolver:
             next_hop_mac=hop.into.mac,
             port=source.port,
             mtu=hop.out.mtu or _ETHERNET_MTU,
+            frame_mac=frame_mac(self._plan, (namespace, hop.out.device), probe.send.frame_to, self._places),
         )
 
     def _stack_sender(self, probe: Probe, name: str, namespace: str, destination: IPAddress) -> Sender:
@@ -188,6 +191,11 @@ class _Resolver:
         node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
         addresses = _addresses(node) if service.health_check_node_port else ()
         return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
+
+    def _watched(self, at: str | None) -> tuple[str, ...]:
+        """The namespace of the pod or host at which flows are said to end, if it is one."""
+        place = self._places.get((at or "").partition("/")[0])
+        return () if place is None or _namespace(place) in self._nodes else (_namespace(place),)
 
     def _everybody(self) -> dict[str, tuple[IPAddress, ...]]:
         """The addresses of every node, pod and host."""
@@ -270,6 +278,8 @@ class _Resolver:
         sender = probe.source.name
         if sender in self._nodes:
             return self._nodes[sender]
+        if probe.send.frame_to in self._nodes:
+            return self._nodes[probe.send.frame_to]
         if sender in self._pods:
             return self._nodes[self._pods[sender].node]
         named = probe.target.node if isinstance(probe.target, ServiceTarget) else None

@@ -10,7 +10,7 @@ from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
 
-__all__ = ["Hop", "UnreachableError", "next_hop", "route_to", "way"]
+__all__ = ["Hop", "UnreachableError", "next_hop", "on_segment", "route_to", "way"]
 
 
 class UnreachableError(LookupError):
@@ -54,7 +54,7 @@ def next_hop(plan: Plan, place: str, destination: IPAddress) -> Hop:
     """
     route = route_to(plan.namespace(place), destination)
     wanted = route.hops[0].via if route.hops else route.via or destination
-    for end in _on_segment(plan, place, route.device):
+    for end in on_segment(plan, place, route.device):
         if end.proxy_arp or any(
             address.device == end.device and address.interface.ip == wanted
             for address in plan.namespace(end.namespace).addresses
@@ -92,7 +92,7 @@ def _tops(namespace: Namespace) -> dict[str, Bridge | Vxlan]:
     return {top.device: top for top in tops}
 
 
-def _on_segment(plan: Plan, place: str, device: str) -> Iterator[LinkEnd]:
+def on_segment(plan: Plan, place: str, device: str) -> Iterator[LinkEnd]:
     """The devices that a frame from this one can reach: its peer, all on its bridge or its peer's, or through a tunnel.
 
     A device of the namespace itself is not among them.

@@ -27,9 +27,11 @@ import pytest
 from lab.pytest_plugin.annotations import Annotations
 from lab.pytest_plugin.desk import AtTheDesk
 from lab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_shelf, lab_verdict
+from lab.pytest_plugin.gathering import Gathering, Telling
 from lab.pytest_plugin.in_python import Lab, LabFactory, lab, lab_engine, lab_factory, parametrize_engines
 from lab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
 from lab.pytest_plugin.markers import register
+<<<<<<< HEAD
 from lab.pytest_plugin.options import (
     DESK,
     add_options,
@@ -42,6 +44,9 @@ from lab.pytest_plugin.options import (
     seed,
     shell_place,
 )
+=======
+from lab.pytest_plugin.options import add_options, engines, iptables, is_required, repeats, report, seed
+>>>>>>> main
 from lab.pytest_plugin.required import Required
 
 __all__ = [
@@ -88,10 +93,17 @@ def pytest_configure(config: pytest.Config) -> None:
     for option in (engines, iptables, repeats, seed):
         option(config)
     register(config)
+<<<<<<< HEAD
     if any((is_kept(config), is_paused(config), shell_place(config))):
         config.pluginmanager.register(AtTheDesk(config), DESK)
+=======
+    if report(config) is not None:
+        config.pluginmanager.register(Telling(), "proxylab-telling")
+>>>>>>> main
     if hasattr(config, "workerinput"):
         return
+    if report(config) is not None:
+        config.pluginmanager.register(Gathering(config), "proxylab-report")
     if is_required(config):
         config.pluginmanager.register(Required(), "proxylab-required")
     if os.environ.get("GITHUB_ACTIONS") == "true" and not config.pluginmanager.has_plugin(_ANNOTATES_ITSELF):

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
+<<<<<<< HEAD
 from lab.pytest_plugin.options import DESK, bundle_directory, has_pcap, iptables, kube_proxy, pcap_directory, seed
 from lab.pytest_plugin.stash import OPEN
+=======
+from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
+from lab.pytest_plugin.showing import show_of_file
+>>>>>>> main
 from lab.scenario.model import Probe
 
 if TYPE_CHECKING:
@@ -104,12 +109,17 @@ def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
 
 
 @pytest.fixture
-def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
+def lab_open(request: pytest.FixtureRequest, lab_sessions: "Callable[[str], Session]", lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
+<<<<<<< HEAD
         lab = item.stash[OPEN] = lab_of_file.of(item.run, item.probe)
         return lab
+=======
+        item.run.settle(lab_sessions(item.run.engine).engine.version)
+        return lab_of_file.of(item.run, item.probe)
+>>>>>>> main
 
 
 @pytest.fixture(scope="session")
@@ -134,8 +144,12 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
             evidence = partial(lab_open.bundle, verdict)
             verdict = lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
     record(item, lab_open, item.run.engine, verdict)
+<<<<<<< HEAD
     if has_pcap(item.config):
         leave_pcap(item, lab_open, verdict)
+=======
+    show_of_file(item, item.scenario, item.run.engine, verdict)
+>>>>>>> main
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

@@ -15,15 +15,22 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
 
-from lab.engines.names import ENGINES, mode_of, version_of
+from lab.engines.names import ENGINES, mode_of
 from lab.errors import ScenarioError
+<<<<<<< HEAD
 from lab.pytest_plugin.fixtures import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from lab.pytest_plugin.options import engines, has_pcap
 from lab.pytest_plugin.stash import OPEN
+=======
+from lab.pytest_plugin.fixtures import explanation, in_its_own_words, record, warn, why_skipped
+from lab.pytest_plugin.options import engines
+from lab.pytest_plugin.showing import show_of_test
+>>>>>>> main
 from lab.scenario.model import Position, Scenario
 
 if TYPE_CHECKING:
     from lab.bundles import Shelf
+    from lab.engines.protocol import EngineChoice
     from lab.messages import Executed
     from lab.plan.dialogue import Turn
     from lab.scenario.model import Probe
@@ -100,8 +107,12 @@ class Lab:
             self._stands.add(probe)
             verdict = self._settled(self._stands.probe(probe))
         record(self._item, self._stands, self._engine, verdict)
+<<<<<<< HEAD
         if has_pcap(self._item.config):
             leave_pcap(self._item, self._stands, verdict, self._probes)
+=======
+        show_of_test(self._item, self.scenario, self._engine, verdict)
+>>>>>>> main
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
         if check and verdict.overall is not Judgement.PASS:
@@ -159,7 +170,7 @@ class Lab:
         entry = {"name": words, **{key: value for key, value in written.items() if value is not None}}
         with in_its_own_words(""):
             whole = parse_with_probes(self._text, self.scenario.file, [entry], Position(file, line, 1))
-        return _case(whole, self._engine, self._case).probes[0]
+        return _case(whole, self._stands.engine, self._case).probes[0]
 
     def _settled(self, verdict: "ProbeVerdict") -> "ProbeVerdict":
         from dataclasses import replace  # noqa: PLC0415
@@ -203,8 +214,8 @@ def lab_factory(
             stack.close()
             with in_its_own_words(""):
                 text, file = _read(scenario, request.path)
-                chosen = _case(_parsed(text, file), lab_engine, case)
-                stands = lab_sessions(lab_engine).open(chosen, text)
+                session, written = lab_sessions(lab_engine), _parsed(text, file)
+                stands = session.open(_case(written, session.engine, case), text)
             stack.enter_context(closing(stands))
             request.node.stash[OPEN] = stands
             return Lab(stands, text, engine=lab_engine, item=request.node, shelf=lab_shelf, case=case)
@@ -242,13 +253,14 @@ def _parsed(text: str, file: str) -> Scenario:
     return parse_scenario(text, file)
 
 
-def _case(scenario: Scenario, engine: str, case: str) -> Scenario:
+def _case(scenario: Scenario, engine: "EngineChoice", case: str) -> Scenario:
     """The one case of a scenario, or that with this id. Raises ``ScenarioError``; skips for want of a mode."""
     from lab.scenario.cases import cases  # noqa: PLC0415
 
-    known = cases(scenario, mode_of(engine), version_of(engine))
+    mode = mode_of(engine.name)
+    known = cases(scenario, mode, engine.version)
     if not known:
-        pytest.skip(f"{scenario.file} has no case for {mode_of(engine)}")
+        pytest.skip(f"{scenario.file} has no case for {mode}")
     fitting = [each for each in known if case in (each.case.id, "")]
     if len(fitting) != 1:
         ids = ", ".join(repr(each.case.id) for each in known)

@@ -48,8 +48,8 @@ class ScenarioFile(pytest.Module):
         except ScenarioError as error:
             raise self.CollectError("\n".join(error.problems)) from None
         for run in _runs(self.config, scenario):
-            for probe in run.scenario.all_probes:
-                item = ProbeItem.from_parent(self, name=run.id_of(probe), callobj=hold, probe=probe, run=run)
+            for number, probe in enumerate(run.scenario.all_probes):
+                item = ProbeItem.from_parent(self, name=run.id_of(probe), callobj=hold, number=number, run=run)
                 for marker in markers_of(self.config, run.scenario, run.engine):
                     item.add_marker(marker)
                 yield item
@@ -58,10 +58,21 @@ class ScenarioFile(pytest.Module):
 class Run:
     """One lab of a file: a case of its matrix, on an engine, for the nth time."""
 
-    def __init__(self, scenario: Scenario, engine: str, marks: tuple[str, ...]) -> None:
-        self.scenario: Final = scenario
+    def __init__(self, written: Scenario, case: Scenario, engine: str, marks: tuple[str, ...]) -> None:
+        self.scenario = case
         self.engine: Final = engine
+        self._written: Final = written
+        self._version = version_of(engine)
         self._marks: Final = marks
+
+    def settle(self, version: tuple[int, int]) -> None:
+        """Let exceptions hold for the version that is found to run, of which collection knows no more than its name."""
+        from lab.scenario.cases import cases  # noqa: PLC0415 - a scenario's own room
+
+        if version != self._version:
+            known = cases(self._written, mode_of(self.engine), version)
+            self.scenario = next(each for each in known if each.case == self.scenario.case)
+            self._version = version
 
     def id_of(self, probe: Probe) -> str:
         """The id of a probe of this run."""
@@ -82,16 +93,21 @@ def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
             for case in cases(scenario, mode_of(engine), version_of(engine)):
                 marks = [engine.replace("/", ".")] if len(chosen) > 1 else []
                 marks += [f"{number} of {times}"] if times > 1 else []
-                yield Run(case, engine, tuple(marks))
+                yield Run(scenario, case, engine, tuple(marks))
 
 
 class ProbeItem(pytest.Function):
     """One probe of a scenario, or of one case of it, on one engine."""
 
-    def __init__(self, *, probe: Probe, run: Run, **arguments: Any) -> None:
+    def __init__(self, *, number: int, run: Run, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.probe: Final = probe
+        self._number: Final = number
         self.run: Final = run
+
+    @property
+    def probe(self) -> Probe:
+        """The probe, with what is expected of the version that runs."""
+        return self.run.scenario.all_probes[self._number]
 
     @property
     def scenario(self) -> Scenario:

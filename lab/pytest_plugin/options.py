@@ -7,14 +7,16 @@ Must not: act on any of them.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 
 __all__ = [
+<<<<<<< HEAD
     "DESK",
     "add_options",
     "bundle_directory",
@@ -36,6 +38,32 @@ DESK: Final = "proxylab-desk"
 
 _BUNDLES: Final = ".proxylab/bundles"
 _PCAPS: Final = ".proxylab/pcap"
+=======
+    "add_options",
+    "bundle_directory",
+    "engines",
+    "iptables",
+    "is_required",
+    "kube_proxy",
+    "repeats",
+    "report",
+    "seed",
+]
+
+_BUNDLES: Final = ".proxylab/bundles"
+_INI: Final[Mapping[str, Literal["string", "bool"]]] = {
+    "iptables": "string",
+    "kube_proxy": "string",
+    "repeat": "string",
+    "seed": "string",
+    "bundle_dir": "string",
+    "report": "string",
+    "no_bundles": "bool",
+    "required": "bool",
+}
+"""The keys of an ini file that are like their options."""
+
+>>>>>>> main
 _MOST_REPEATS: Final = 10_000
 
 
@@ -78,8 +106,12 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="DIRECTORY",
         help="where the evidence of each probe that did not pass is kept (default: .proxylab/bundles below rootdir)",
     )
+    group.addoption(
+        "--lab-report", metavar="FILE", help="write the run as a page for a browser, too: one HTML file, with every way"
+    )
     group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
+<<<<<<< HEAD
     parser.addini("lab_iptables", "as --lab-iptables", type="string")
     parser.addini("lab_kube_proxy", "as --lab-kube-proxy", type="string")
     parser.addini("lab_repeat", "as --lab-repeat", type="string")
@@ -116,6 +148,10 @@ def _add_options_of_desk(parser: pytest.Parser, group: pytest.OptionGroup) -> No
     parser.addini("lab_shell", "as --lab-shell", type="string")
     parser.addini("lab_pcap", "as --lab-pcap", type="bool")
     parser.addini("lab_pcap_dir", "as --lab-pcap-dir", type="string")
+=======
+    for name, kind in _INI.items():
+        parser.addini(f"lab_{name}", f"as --lab-{name.replace('_', '-')}", type=kind)
+>>>>>>> main
 
 
 def engines(config: pytest.Config) -> tuple[str, ...]:
@@ -171,6 +207,7 @@ def bundle_directory(config: pytest.Config) -> Path | None:
     return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
 
 
+<<<<<<< HEAD
 def is_kept(config: pytest.Config) -> bool:
     """Whether the lab of a failed item stays."""
     return _flag(config, "keep")
@@ -201,6 +238,12 @@ def _at_a_terminal(config: pytest.Config, option: str) -> bool:
     if hasattr(config, "workerinput") or config.getoption("numprocesses", None):
         raise pytest.UsageError(f"{option}: the workers of xdist have no terminal; leave -n out, or use --lab-keep")
     return True
+=======
+def report(config: pytest.Config) -> Path | None:
+    """Where the page of the run is to be written, below where pytest was called; ``None`` where nobody wants one."""
+    given = _one(config, "report")
+    return config.invocation_params.dir / given if given else None
+>>>>>>> main
 
 
 def _flag(config: pytest.Config, name: str) -> bool:

@@ -6,6 +6,6 @@ Must not: judge, print, or know whether anybody can see colours.
 
 from lab.report.document import to_json
 from lab.report.exits import exit_code
-from lab.report.terminal import Painter, run_lines
+from lab.report.terminal import Painter, closing_lines, run_lines, scenario_lines
 
-__all__ = ["Painter", "exit_code", "run_lines", "to_json"]
+__all__ = ["Painter", "closing_lines", "exit_code", "run_lines", "scenario_lines", "to_json"]

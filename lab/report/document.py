@@ -13,13 +13,15 @@ The document (every key is always there; ``null`` where there is nothing to say)
     - file: scenarios/cluster-ip.lab.yaml
       name: cluster-ip
       engine: embedded/iptables
+      case: bridge-ipv6                # the id of a case of its matrix; "" without one
+      tags: [hairpin]
       judgement: fail                  # pass | fail | inconclusive | skip | null, if no probe was selected
       seconds: 0.31
       skipped: {missing: …, cure: …}   # or null
       fault: {exitCode: 1, message: …} # or null
       probes:
-      - name: a pod reaches echo
-        position: {file: …, line: 18, column: 5}
+      - name: an outside client keeps its address
+        position: {file: scenarios/cluster-ip.lab.yaml, line: 18, column: 5}
         judgement: fail
         seconds: 0.004
         reproduce: "proxylab run … --probe '…'"
@@ -31,7 +33,7 @@ The document (every key is always there; ``null`` where there is nothing to say)
           observed: 172.18.0.2
           reasons: [echo-1 saw it come from 172.18.0.2]
           witnesses: []
-          position: {file: …, line: 23, column: 15}
+          position: {file: scenarios/cluster-ip.lab.yaml, line: 23, column: 15}
 """
 
 import json
@@ -68,6 +70,8 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         "file": result.file,
         "name": result.name,
         "engine": result.engine,
+        "case": result.case,
+        "tags": list(result.tags),
         "judgement": result.overall,
         "seconds": round(result.seconds, 6),
         "skipped": {"missing": skipped.missing, "cure": skipped.cure} if skipped else None,

@@ -19,7 +19,8 @@ def exit_code(results: Sequence[ScenarioResult]) -> ExitCode:
 
     An error of ours (3) and a scenario that cannot be read (2) come before any verdict, since what they kept from
     being judged is not known; then fail (1), and inconclusive where nothing failed (6). A machine that lacks something
-    (4) counts only where nothing at all was judged, and nothing selected (5) where nothing was skipped either.
+    (4) counts only where on one of the engines nothing at all was judged: who asks for an engine wants to know of it.
+    Nothing selected (5) is what is left where nothing was skipped either.
     """
     faults = {result.fault.exit_code for result in results if result.fault is not None}
     for code in _FAULTS_WORST_FIRST[:2]:
@@ -30,7 +31,17 @@ def exit_code(results: Sequence[ScenarioResult]) -> ExitCode:
         return ExitCode.FAILED
     if Judgement.INCONCLUSIVE in judgements or ExitCode.INCONCLUSIVE in faults:
         return ExitCode.INCONCLUSIVE
-    if Judgement.PASS in judgements:
-        return ExitCode.OK
-    skipped = Judgement.SKIP in judgements or any(result.skipped is not None for result in results)
-    return ExitCode.CAPABILITY if skipped or ExitCode.CAPABILITY in faults else ExitCode.NOTHING_SELECTED
+    engines = dict.fromkeys(result.engine for result in results)
+    if any(_is_skipped([result for result in results if result.engine == engine]) for engine in engines):
+        return ExitCode.CAPABILITY
+    return ExitCode.OK if Judgement.PASS in judgements else ExitCode.NOTHING_SELECTED
+
+
+def _is_skipped(results: Sequence[ScenarioResult]) -> bool:
+    """Whether something was skipped, and nothing judged."""
+    judgements = {probe.overall for result in results for probe in result.probes}
+    lacking = any(
+        result.skipped is not None or (result.fault is not None and result.fault.exit_code is ExitCode.CAPABILITY)
+        for result in results
+    )
+    return Judgement.PASS not in judgements and (lacking or Judgement.SKIP in judgements)

@@ -4,7 +4,7 @@ Owns: when a run is large enough for either, and their lines.
 Must not: judge, or colour by itself.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from lab.verdict.model import Judgement, ScenarioResult, worst
@@ -30,18 +30,21 @@ def glance(results: Sequence[ScenarioResult], paint: Painter = lambda word, _: w
         return []
     files = list(dict.fromkeys(result.file for result in results))
     width = max(map(len, ("scenario", *files)))
+    widths = [*map(len, engines[:-1]), 0]  # nothing stands behind the last one
     head = _GAP.join(["scenario".ljust(width), *engines])
-    return [head, *(_GAP.join([file.ljust(width), *_cells(file, engines, results, paint)]).rstrip() for file in files)]
+    rows = (
+        [_cell(file, engine, results, paint, room) for engine, room in zip(engines, widths, strict=True)]
+        for file in files
+    )
+    return [head, *(_GAP.join([file.ljust(width), *row]) for file, row in zip(files, rows, strict=True))]
 
 
-def _cells(file: str, engines: Sequence[str], results: Sequence[ScenarioResult], paint: Painter) -> Iterator[str]:
-    for engine in engines:
-        found = [result.overall for result in results if (result.file, result.engine) == (file, engine)]
-        judged = frozenset(filter(None, found))
-        if judged:
-            yield paint(worst(judged).ljust(len(engine)), worst(judged))
-        else:
-            yield (_NOTHING if found else _ABSENT).ljust(len(engine))
+def _cell(file: str, engine: str, results: Sequence[ScenarioResult], paint: Painter, width: int) -> str:
+    found = [result.overall for result in results if (result.file, result.engine) == (file, engine)]
+    judged = frozenset(filter(None, found))
+    if not judged:
+        return (_NOTHING if found else _ABSENT).ljust(width)
+    return paint(worst(judged).ljust(width), worst(judged))
 
 
 def slowest(results: Sequence[ScenarioResult]) -> list[str]:
@@ -49,5 +52,8 @@ def slowest(results: Sequence[ScenarioResult]) -> list[str]:
     if len(results) <= _MOST:
         return []
     longest = sorted(results, key=lambda result: -result.seconds)[:_MOST]
-    lines = [f"  {result.seconds:6.2f} s  {result.file} [{result.engine}]" for result in longest]
+    lines = [
+        f"  {result.seconds:6.2f} s  {result.file} [{result.engine}]{result.case and f' {result.case}'}"
+        for result in longest
+    ]
     return [f"slowest {_MOST} of {len(results)}:", *lines]

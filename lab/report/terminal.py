@@ -3,23 +3,23 @@
 Owns: which lines a run has at each verbosity, in which order, and which words of them may be coloured.
 Must not: print, know escape codes, or decide whether there is colour (the caller does, and honours NO_COLOR).
 
-The lines of a run, top to bottom: a line for each scenario, with ``-v`` one for each of its probes; the traces, if any
-were made; the explanation of each probe that failed or stayed inconclusive; each scenario that was skipped, with the
-cure, and each that ended in an error; what took longest, and a table of scenarios and engines, where there are many;
-one line that sums up.
+The lines of a run, top to bottom: a line for each scenario, with ``-v`` one for each of its probes, known as soon as it
+is over; then the traces, if any were made; the explanation of each probe that failed or stayed inconclusive; each
+scenario that was skipped, with the cure, and each that ended in an error; what took longest, and a table of scenarios
+and engines, where there are many; one line that sums up.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from lab.report.matrix import Painter, glance, slowest
-from lab.verdict.columns import wrapped
+from lab.verdict.columns import WIDTH, wrapped
 from lab.verdict.explain import briefly, explain
 from lab.verdict.journey import journey
 from lab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult
 from lab.verdict.words import amount
 
-__all__ = ["Painter", "run_lines"]
+__all__ = ["Painter", "closing_lines", "run_lines", "scenario_lines"]
 
 _ORDER = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS, Judgement.SKIP)
 _PARTICIPLES = {
@@ -37,6 +37,7 @@ def run_lines(
     verbosity: int = 0,
     traces: bool = False,
     paint: Painter = lambda word, _: word,
+    width: int = WIDTH,
 ) -> list[str]:
     """The text of a run.
 
@@ -45,39 +46,60 @@ def run_lines(
         verbosity: 0 by default; 1 (``-v``) names every probe; -1 (``-q``) gives one line for each that did not pass.
         traces: show the way of each packet that was traced.
         paint: colours the words ``pass``, ``fail``, ``inconclusive`` and ``skip``; by default leaves them alone.
+        width: of the lines, where words allow it.
     """
+    lines = [
+        line for result in results for line in scenario_lines(result, verbosity=verbosity, paint=paint, width=width)
+    ]
+    return [*lines, *closing_lines(results, verbosity=verbosity, traces=traces, paint=paint, width=width)]
+
+
+def scenario_lines(
+    result: ScenarioResult, *, verbosity: int = 0, paint: Painter = lambda word, _: word, width: int = WIDTH
+) -> list[str]:
+    """What is told of a scenario as soon as it is over. See ``run_lines``."""
+    if verbosity < 0:
+        return list(_quiet(result, paint))
+    return [_scenario(result, paint, width), *(_probes(result, paint, width) if verbosity > 0 else ())]
+
+
+def closing_lines(
+    results: Sequence[ScenarioResult],
+    *,
+    verbosity: int = 0,
+    traces: bool = False,
+    paint: Painter = lambda word, _: word,
+    width: int = WIDTH,
+) -> list[str]:
+    """What is told of a run when all of it is over. See ``run_lines``."""
     lines: list[str] = []
-    for result in results:
-        if verbosity < 0:
-            lines += _quiet(result, paint)
-        else:
-            lines.append(_scenario(result, paint))
-            if verbosity > 0:
-                lines += _probes(result, paint)
     if verbosity >= 0:
-        for block in (*(_journeys(results) if traces else ()), *_blocks(results, paint)):
+        for block in (*(_journeys(results) if traces else ()), *_blocks(results, paint, width)):
             lines += ["", *block]
         for block in (slowest(results), glance(results, paint)):
             lines += ["", *block] if block else []
         lines.append("")
-    lines.append(_summary(results))
-    return lines
+    return [*lines, _summary(results)]
 
 
-def _scenario(result: ScenarioResult, paint: Painter) -> str:
+def _scenario(result: ScenarioResult, paint: Painter, width: int) -> str:
+    """One line. Names are never cut, so that they can be copied: where it gets too long, something else is left out."""
     judgement = result.overall
     label = paint(judgement.ljust(_LABEL), judgement) if judgement else "nothing".ljust(_LABEL)
-    done = amount(len(result.probes), "probe")
-    return f"{label}  {_named(result)} {done} in {result.seconds:.2f} s"
+    name, took = named(result), f"{result.seconds:.2f} s"
+    room = width - _LABEL - len(f"  {name}")
+    whole = f" {amount(len(result.probes), 'probe')} in {took}"
+    done = next((each for each in (whole, f" {took}") if len(each) <= room), "")
+    return f"{label}  {name}{done}"
 
 
-def _probes(result: ScenarioResult, paint: Painter) -> Iterator[str]:
+def _probes(result: ScenarioResult, paint: Painter, width: int) -> Iterator[str]:
     for probe in result.probes:
         label = paint(probe.overall.ljust(_LABEL), probe.overall)
         yield f"  {label}  {probe.probe.name}"
         if probe.overall is Judgement.PASS:
             for sentence in briefly(probe):
-                yield from wrapped(sentence, " " * (_LABEL + 4), " " * (_LABEL + 6))
+                yield from wrapped(sentence, " " * (_LABEL + 4), " " * (_LABEL + 6), width)
 
 
 def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
@@ -95,20 +117,20 @@ def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
         yield f"{result.file}: {skipped}: needs {result.skipped.missing}; {result.skipped.cure}"
 
 
-def _blocks(results: Sequence[ScenarioResult], paint: Painter) -> Iterator[list[str]]:
+def _blocks(results: Sequence[ScenarioResult], paint: Painter, width: int) -> Iterator[list[str]]:
     """What needs more than a line, the worst last, where a terminal leaves the eye."""
     for result in results:
         if result.skipped is not None:
             cure = f"needs {result.skipped.missing}; {result.skipped.cure}"
-            yield [f"{_named(result)}: {paint('SKIP', Judgement.SKIP)}", *wrapped(cure, "  ")]
+            yield [f"{named(result)}: {paint('SKIP', Judgement.SKIP)}", *wrapped(cure, "  ", width=width)]
     for wanted in (Judgement.INCONCLUSIVE, Judgement.FAIL):
         for probe in _probes_of(results):
             if probe.overall is wanted:
-                yield _explained(probe, paint)
+                yield _explained(probe, paint, width)
     for result in results:
         if result.fault is not None:
             message = (f"  {line}" for line in result.fault.message.splitlines())
-            yield [f"{_named(result)}: {paint('ERROR', Judgement.FAIL)}", *message]
+            yield [f"{named(result)}: {paint('ERROR', Judgement.FAIL)}", *message]
 
 
 def _journeys(results: Sequence[ScenarioResult]) -> Iterator[list[str]]:
@@ -118,13 +140,14 @@ def _journeys(results: Sequence[ScenarioResult]) -> Iterator[list[str]]:
             yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.errand, probe.traced)]
 
 
-def _named(result: ScenarioResult) -> str:
-    return f"{result.file} [{result.engine}]"
+def named(result: ScenarioResult) -> str:
+    """A scenario's run as every list of them calls it: its file, its engine and its case."""
+    return f"{result.file} [{result.engine}]{result.case and f' {result.case}'}"
 
 
-def _explained(probe: ProbeVerdict, paint: Painter) -> list[str]:
+def _explained(probe: ProbeVerdict, paint: Painter, width: int) -> list[str]:
     word = probe.overall.upper()
-    first, *others = explain(probe)
+    first, *others = explain(probe, width)
     return [first.replace(f": {word}:", f": {paint(word, probe.overall)}:", 1), *others]
 
 

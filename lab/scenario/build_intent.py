@@ -101,6 +101,7 @@ def _send(shape: SendShape, protocol: Transport) -> Send:
         flows=shape.flows,
         payload=shape.payload,
         every=shape.every,
+        frame_to=(shape.frame_to or "").lower(),
     )
 
 

@@ -36,14 +36,20 @@ def _check(subject: Subject, expect: ExpectShape, place: Place) -> None:
     _check_http(subject, expect, place)
     check_source(expect.source, place["source"], inventory, problems)
     if expect.at is not None:
-        name = expect.at.partition("/")[0]
-        if name not in inventory.senders:
-            inventory.refuse(place["at"].spot, name, "a node", inventory.nodes, problems)
+        _check_end(expect, expect.at.partition("/")[0], place["at"], inventory, problems)
     if expect.conntrack is not None:
         check_conntrack(expect.conntrack, place["conntrack"], inventory, problems)
     _check_backends(subject, expect.backends or [], place["backends"])
     if expect.outcome is Outcome.DELIVERED and expect.spread is not None:
         _check_spread(subject, expect, place["spread"])
+
+
+def _check_end(expect: ExpectShape, name: str, place: Place, inventory: Inventory, problems: Problems) -> None:
+    if name not in inventory.senders:
+        inventory.refuse(place.spot, name, "a node, pod or host", inventory.senders, problems)
+    elif name not in inventory.nodes and expect.outcome is Outcome.REJECTED:
+        what = f"{name} is no node: it is the rules of nodes that reject"
+        problems.add(place.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
 
 
 def check_source(source: object, place: Place, inventory: Inventory, problems: Problems) -> None:

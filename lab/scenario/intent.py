@@ -102,7 +102,8 @@ class Send:
     """What is sent: ``flows`` flows, each with a 5-tuple of its own; ``payload`` in bytes beyond the identity.
 
     ``protocol`` is ``None`` where the target decides it (a service port's own protocol); ICMP is an echo request.
-    ``every`` is the time between two packets of a stream, in milliseconds.
+    ``every`` is the time between two packets of a stream, in milliseconds. ``frame_to`` names a place on the sender's
+    link, or is a MAC address; empty for the next hop.
     """
 
     protocol: Transport | None = None
@@ -110,6 +111,7 @@ class Send:
     flows: int = 1
     payload: int = 0
     every: int | None = None
+    frame_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

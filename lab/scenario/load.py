@@ -146,7 +146,7 @@ def _scenario(
         )
         moments = _course(parts, inventory, manifests, problems)
         if to_run:
-            refuse_missing(parts, inventory, configurations, problems)
+            refuse_missing(parts, configurations, problems)
     problems.raise_any()
     return build_scenario(file, parts, manifests, moments, configured)
 

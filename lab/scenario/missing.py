@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lab.scenario.document import Place
-from lab.scenario.inventory import Inventory
 from lab.scenario.model import Mode
-from lab.scenario.parts import Parts, ProbeParts
+from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
 
 __all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
@@ -76,12 +75,11 @@ MISSING: Final = (
 )
 
 
-def refuse_missing(parts: Parts, inventory: Inventory, configurations: Sequence[Place], problems: Problems) -> None:
+def refuse_missing(parts: Parts, configurations: Sequence[Place], problems: Problems) -> None:
     """Note everything in a scenario that cannot be run yet.
 
     Args:
         parts: the scenario's parts.
-        inventory: its names.
         configurations: the documents that configure proxies.
         problems: takes a line for each, with ``not yet``.
     """
@@ -95,11 +93,6 @@ def refuse_missing(parts: Parts, inventory: Inventory, configurations: Sequence[
     for place in configurations:
         if place["mode"].value == Mode.IPVS:
             _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
-    asked = [(parts.probes, spec["probes"])]
-    asked += [(step.probes, spec["steps"][number]["probes"]) for number, step in enumerate(parts.steps)]
-    for probes, place in asked:
-        for index, probe in enumerate(probes):
-            _refuse_names(probe, place[index], inventory, problems)
 
 
 def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
@@ -135,12 +128,3 @@ def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
 
 def _texts(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-
-
-def _refuse_names(probe: ProbeParts, place: Place, inventory: Inventory, problems: Problems) -> None:
-    if probe.expect is None:
-        return
-    at = place["expect"]["at"]
-    if probe.expect.at is not None and probe.expect.at.partition("/")[0] in inventory.backends:
-        what = "not yet: this version cannot prove that a flow ends at a pod or host"
-        problems.add(at.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")

@@ -94,7 +94,8 @@ def _target(target: Target) -> Data:
 def _send(send: Send) -> Data:
     protocol = send.protocol and str(send.protocol)
     every = f"{send.every}ms" if send.every else None
-    return {**given(protocol=protocol, as_=str(send.manner), flows=send.flows, every=every), "payload": send.payload}
+    printed = given(protocol=protocol, as_=str(send.manner), flows=send.flows, every=every, frameTo=send.frame_to)
+    return {**printed, "payload": send.payload}
 
 
 def _expect(expect: Expect) -> Data:

@@ -13,6 +13,7 @@ from lab.scenario.agreement import check_agreement
 from lab.scenario.document import Place
 from lab.scenario.echo import check_echo, is_echo
 from lab.scenario.expectations import check_expectations
+from lab.scenario.frames import check_frame
 from lab.scenario.model import Front
 from lab.scenario.parts import ProbeParts
 from lab.scenario.problems import Problems, listed, shown
@@ -57,6 +58,7 @@ def check_flow(subject: Subject) -> None:
     _check_sender(subject)
     _check_target(subject)
     check_echo(subject)
+    check_frame(subject)
 
 
 def _check_sender(subject: Subject) -> None:

@@ -78,7 +78,7 @@ def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterat
     """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token that stands beside it."""
     version = sender.address.version
     nowhere = type(sender.address)(0)
-    frame = bytes(_network_header(sender, nowhere) / _echo_request(version) / bytes(TOKEN_BYTES))
+    frame = bytes(_network_header(sender, nowhere, sender.next_hop_mac) / _echo_request(version) / bytes(TOKEN_BYTES))
     transport = _ETHERNET_BYTES + _IP_BYTES[version]
     checksum_at, token_at = transport + _ICMP_CHECKSUM_AT, transport + _PAYLOAD_AT
     template = _Template.of(frame, checksum_at if version == 6 else _IPV4_CHECKSUM_AT)
@@ -97,7 +97,7 @@ def _syns(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[
     options = [("MSS", _SEGMENT_SIZE[version])]
     header = inet.TCP(sport=0, dport=errand.port, seq=0, flags="S", window=_WINDOW, options=options)
     at = _ETHERNET_BYTES + _IP_BYTES[version]
-    frame = bytes(_network_header(errand.sender, errand.destination) / header)
+    frame = bytes(_network_header(errand.sender, errand.destination, errand.sender.framed_to) / header)
     template = _Template.of(frame, at + _TCP_CHECKSUM_AT)
     for flow, port in enumerate(ports):
         changes = ((at, _WORD.pack(port)), (at + _SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow))))
@@ -109,7 +109,7 @@ def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iter
     # The digits of the number are zero bytes in the template, so that changing them means adding them.
     payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
     header = inet.UDP(sport=0, dport=errand.port)
-    frame = bytes(_network_header(errand.sender, errand.destination) / header / payload)
+    frame = bytes(_network_header(errand.sender, errand.destination, errand.sender.framed_to) / header / payload)
     at = _ETHERNET_BYTES + _IP_BYTES[errand.destination.version]
     template = _Template.of(frame, at + _UDP_CHECKSUM_AT, zero=0xFFFF)
     for flow, port in enumerate(ports):
@@ -119,7 +119,9 @@ def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iter
 def _echoes(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
     version = errand.destination.version
     payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
-    frame = bytes(_network_header(errand.sender, errand.destination) / _echo_request(version) / payload)
+    frame = bytes(
+        _network_header(errand.sender, errand.destination, errand.sender.framed_to) / _echo_request(version) / payload
+    )
     at = _ETHERNET_BYTES + _IP_BYTES[version]
     template = _Template.of(frame, at + _ICMP_CHECKSUM_AT)
     for flow, port in enumerate(ports):
@@ -133,7 +135,7 @@ def _echo_request(version: int) -> Any:
 
 def _inits(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
     sender = errand.sender
-    macs = (packed(sender.mac), packed(sender.next_hop_mac))
+    macs = (packed(sender.mac), packed(sender.framed_to))
     for flow, port in enumerate(ports):
         packet = init(port, errand.port, identity.sequence(flow))
         yield enveloped(macs, (sender.address, errand.destination), errand.protocol_number, packet)
@@ -189,10 +191,10 @@ class _Template:
         return bytes(frame)
 
 
-def _network_header(sender: Sender, destination: IPAddress) -> object:
-    """Ethernet and IP up to the next hop, as the sender's own stack would write them for a routed destination."""
+def _network_header(sender: Sender, destination: IPAddress, mac: str) -> object:
+    """Ethernet and IP, as the sender's own stack would write them if it took ``mac`` for that of the next hop."""
     inet = _scapy()
-    ethernet = inet.Ether(dst=sender.next_hop_mac, src=sender.mac)
+    ethernet = inet.Ether(dst=mac, src=sender.mac)
     if destination.version == 6:
         return ethernet / _scapy6().IPv6(src=str(sender.address), dst=str(destination))
     return ethernet / inet.IP(src=str(sender.address), dst=str(destination), flags="DF")

@@ -9,13 +9,17 @@ dials what the probe dials is marked, by a table of the lab's own, and the repor
 that is better than a counter: it is about these packets and no others, and it says where a rule that has a choice sent
 each of them.
 
+The kernel tells packets apart by a number that is made of where a packet lies and which device it came by
+(trace_fill_id in net/netfilter/nf_tables_trace.c). A frame that a bridge hands up to its node gets another one on its
+way, after its translation. So a packet is followed by its source, which is translated last of all.
+
 The reports must be heard as fast as they come, or some are lost (ENOBUFS). Then the meter says so and counts nothing.
 """
 
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
@@ -150,27 +154,37 @@ def counted_reports(
     node: str, table: str, events: Iterable[NftEvent], rules: Iterable[ListedRule]
 ) -> Iterator[RuleCount]:
     """How many packets met each rule, in the order in which rules were first met."""
+    reports = list(events)
     texts = {rule.handle: rule.text for rule in rules}
-    packets: dict[int, list[NftEvent]] = {}
-    for event in events:
-        packets.setdefault(event.identity, []).append(event)
-    met: Counter[_Place] = Counter()
-    for reports in packets.values():
-        met.update(_met(table, reports, texts))
-    for place, count in met.items():
-        yield RuleCount(node, table, place.chain, place.text, count, place.target, place.destination, place.port)
-
-
-def _met(table: str, reports: list[NftEvent], texts: dict[int, str]) -> Iterator[_Place]:
-    for number, event in enumerate(reports):
+    met = Counter[_Place]()
+    for event, after in zip(reports, _headers_after(reports), strict=True):
         text = texts.get(event.handle)
         if event.table != table or event.kind != "rule" or text is None:
             continue
         target = _target(event, text)
-        # Headers are told where a base chain begins: what a translation came to is seen in the next one.
-        after = next((each.headers for each in reports[number + 1 :] if each.headers), b"")
         destination, port = _destination(after) if target == "DNAT" else (None, 0)
-        yield _Place(event.chain, text, target, destination, port)
+        met[_Place(event.chain, text, target, destination, port)] += 1
+    for place, count in met.items():
+        yield RuleCount(node, table, place.chain, place.text, count, place.target, place.destination, place.port)
+
+
+def _headers_after(reports: Sequence[NftEvent]) -> list[bytes]:
+    """For each report what the packet looked like when it came to its next base chain; empty if it came to none.
+
+    Headers are told where a base chain begins: what a translation came to is seen in the next one.
+    """
+    sources: list[bytes] = []
+    now: dict[int, bytes] = {}
+    for event in reports:
+        if event.headers:
+            now[event.identity] = _source(event.headers)
+        sources.append(now.get(event.identity, b""))
+    found, ahead = [], dict[bytes, bytes]()
+    for event, source in zip(reversed(reports), reversed(sources), strict=True):
+        found.append(ahead.get(source, b"") if source else b"")
+        if event.headers:
+            ahead[source] = event.headers
+    return found[::-1]
 
 
 def _target(event: NftEvent, text: str) -> str:
@@ -185,11 +199,21 @@ def _target(event: NftEvent, text: str) -> str:
 
 def _destination(headers: bytes) -> tuple[IPAddress | None, int]:
     """Destination address and port in a network header with a transport header behind it."""
-    if not headers:
+    if len(headers) < (transport := _transport(headers)) + 4:
         return None, 0
     start, length = ((16, 4), (24, 16))[headers[0] >> 4 == 6]
-    transport = 40 if length == 16 else (headers[0] & 0xF) * 4
-    if len(headers) < transport + 4:
-        return None, 0
     port = int.from_bytes(headers[transport + 2 : transport + 4], "big")
     return ip_address(headers[start : start + length]), port
+
+
+def _source(headers: bytes) -> bytes:
+    """What a packet keeps until it leaves: protocol, source address and source port."""
+    if headers[0] >> 4 == 6:
+        return headers[6:7] + headers[8:24] + headers[40:42]
+    transport = _transport(headers)
+    return headers[9:10] + headers[12:16] + headers[transport : transport + 2]
+
+
+def _transport(headers: bytes) -> int:
+    """Where the transport header begins."""
+    return 40 if not headers or headers[0] >> 4 == 6 else (headers[0] & 0xF) * 4

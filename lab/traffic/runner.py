@@ -205,7 +205,7 @@ class Runner:
         ports = self._source_ports(errand)
         turns = self._prepare(errand, identity, ports)
         tracing = self._armed(errand, identity) if trace else None
-        self._stacks.begin(errand.nodes)
+        self._stacks.begin((*errand.nodes, *errand.watched))
         unfinished = await self._take(turns, errand)
         losses = turns.losses()
         kernel = self._stacks.end()

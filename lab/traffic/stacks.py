@@ -15,7 +15,7 @@ __all__ = ["Stacks"]
 
 
 class Stacks:
-    """The stacks of a lab's nodes, and one run at a time."""
+    """The stacks that a run may end in, one run at a time."""
 
     def __init__(self, netns_by_name: Mapping[str, NetNs]) -> None:
         self._netns_by_name = netns_by_name
@@ -23,10 +23,10 @@ class Stacks:
         self._before: dict[str, dict[str, str]] = {}
         self._after: dict[str, dict[str, str]] = {}
 
-    def begin(self, nodes: Iterable[str]) -> None:
-        """Remember what the stacks of these nodes have counted so far."""
+    def begin(self, namespaces: Iterable[str]) -> None:
+        """Remember what the stacks of these namespaces have counted so far."""
         self._after = {}
-        self._before = {node: self._counters(node).read() for node in nodes}
+        self._before = {name: self._counters(name).read() for name in namespaces}
 
     def hold(self) -> None:
         """What is counted from now on is not the run's. Only the first time counts."""

@@ -15,7 +15,7 @@ from lab.verdict.evidence import HttpReport, TableEntry
 from lab.verdict.model import Verdict
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["judge_conntrack", "judge_http"]
+__all__ = ["expected_entries", "judge_conntrack", "judge_http"]
 
 _MOST_ENTRIES = 3
 
@@ -63,12 +63,12 @@ def _endpoints(number: int | None) -> str:
 def judge_conntrack(case: Case, wanted: ConntrackExpect) -> Verdict:
     """The tables hold an entry of the one kind, and none of the other."""
     findings = Findings()
-    nodes = (wanted.node,) if wanted.node is not None else case.errand.nodes
+    nodes = _nodes(case, wanted)
     where = listed(nodes, "or")
     if case.evidence.entries is None:
         findings.doubts_overall.append(f"the connection tracking of {where} was not read")
     entries = [entry for entry in case.evidence.entries or () if entry.node in nodes]
-    some = [] if wanted.some is None else [entry for entry in entries if _fits(case, entry, wanted.some)]
+    some = expected_entries(case, wanted)
     none = [] if wanted.none is None else [entry for entry in entries if _fits(case, entry, wanted.none)]
     if wanted.some is not None and not some:
         findings.missing_overall.append(f"no entry {_kind(wanted.some)} on {where}")
@@ -83,6 +83,19 @@ def judge_conntrack(case: Case, wanted: ConntrackExpect) -> Verdict:
         observed=", ".join(shown) + (f", {more:,} more" if more else "") if shown else "no such entry",
         witnesses=[f"the tables of {where} hold {amount(len(entries), 'entry').replace('entrys', 'entries')}"],
     )
+
+
+def expected_entries(case: Case, wanted: ConntrackExpect | None) -> list[TableEntry]:
+    """Those entries of which the author expects that there is one."""
+    if wanted is None or wanted.some is None:
+        return []
+    nodes = _nodes(case, wanted)
+    entries = [entry for entry in case.evidence.entries or () if entry.node in nodes]
+    return [entry for entry in entries if _fits(case, entry, wanted.some)]
+
+
+def _nodes(case: Case, wanted: ConntrackExpect) -> tuple[str, ...]:
+    return (wanted.node,) if wanted.node is not None else case.errand.nodes
 
 
 def _expected(wanted: ConntrackExpect) -> Iterator[str]:

@@ -21,7 +21,7 @@ _NARROWEST = 12
 """No column is made narrower than this; a single longer word stands out of its column instead of being cut."""
 
 
-def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
+def wrapped(text: str, first: str = "", rest: str | None = None, width: int = WIDTH) -> list[str]:
     """A sentence broken at spaces, with ``first`` before its first line and ``rest`` (by default blanks) before others.
 
     Words are never cut, so that an address or a path can be copied.
@@ -29,7 +29,7 @@ def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
     following = " " * len(first) if rest is None else rest
     return textwrap.wrap(
         text,
-        WIDTH,
+        width,
         initial_indent=first,
         subsequent_indent=following,
         break_long_words=False,
@@ -43,25 +43,28 @@ def width_of(rows: Sequence[Sequence[str]]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def table(rows: Sequence[Sequence[str]], indent: str = "  ", right: frozenset[int] = frozenset()) -> list[str]:
+def table(
+    rows: Sequence[Sequence[str]], indent: str = "  ", right: frozenset[int] = frozenset(), width: int = WIDTH
+) -> list[str]:
     """Rows in aligned columns. Where they are too wide, the widest columns are narrowed and their cells broken.
 
     Args:
         rows: cells, as many in each row.
         indent: before every line.
         right: the numbers of columns to align at the right.
+        width: of the lines, where words allow it.
     """
     widths = _widths(rows)
-    room = WIDTH - len(indent) - len(_GAP) * (len(widths) - 1)
+    room = width - len(indent) - len(_GAP) * (len(widths) - 1)
     while sum(widths) > room and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
     lines = []
     for row in rows:
-        cells = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        cells = [_broken(cell, room) for cell, room in zip(row, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
             padded = (
-                part.rjust(width) if column in right else part.ljust(width)
-                for column, (part, width) in enumerate(zip(parts, widths, strict=True))
+                part.rjust(room) if column in right else part.ljust(room)
+                for column, (part, room) in enumerate(zip(parts, widths, strict=True))
             )
             lines.append((indent + _GAP.join(padded)).rstrip())
     return lines

@@ -8,15 +8,16 @@ packets and of nothing that was sent to learn about them.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, KernelCount
 from lab.verdict.words import amount
 
-__all__ = ["COUNTERS", "KernelDrop", "kernel_drop", "policy_drop"]
+__all__ = ["COUNTERS", "KernelDrop", "drop_at", "kernel_drop", "policy_drop"]
 
 _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
@@ -70,13 +71,30 @@ def kernel_drop(errand: Errand, evidence: Evidence, packets: int, plan: Plan | N
     if not packets:
         return None
     for count in evidence.kernel:
-        if (
-            count.packets == packets
-            and count.counter in _REASONS
-            and _counts(count.counter, errand.destination.version)
-        ):
+        if count.node in errand.nodes and _tells(count, errand, packets):
             return KernelDrop(count.node, _REASONS[count.counter], packets, count.counter)
-    return _unrouted(errand, evidence, packets, plan)
+    return _unrouted(errand, evidence, evidence.counted, packets, plan)
+
+
+def drop_at(
+    errand: Errand, evidence: Evidence, namespace: str, packets: int, own: IPAddress | None
+) -> KernelDrop | None:
+    """The drop that accounts for exactly ``packets`` packets, if the stack of that pod or host made one.
+
+    ``own`` is an address of its own from which all of them came, which no stack takes from a wire.
+    """
+    for count in evidence.kernel:
+        if count.node == namespace and _tells(count, errand, packets):
+            return KernelDrop(namespace, _REASONS[count.counter], packets, count.counter)
+    unrouted = _unrouted(errand, evidence, (namespace,), packets, None)
+    if unrouted is None or own is None:
+        return unrouted
+    return replace(unrouted, by=f"its routing, since {namespace} itself has the source address {own}")
+
+
+def _tells(count: KernelCount, errand: Errand, packets: int) -> bool:
+    """Whether a counter tells of a drop, and of as many packets of the errand's IP version."""
+    return count.packets == packets and count.counter in _REASONS and _counts(count.counter, errand.destination.version)
 
 
 def _counts(counter: str, version: int) -> bool:
@@ -86,10 +104,12 @@ def _counts(counter: str, version: int) -> bool:
     return counter.startswith("Ip6") is (version == 6)
 
 
-def _unrouted(errand: Errand, evidence: Evidence, packets: int, plan: Plan | None) -> KernelDrop | None:
-    """A drop without a counter: the node received every packet, passed none on, and no rule and no counter took any."""
+def _unrouted(
+    errand: Errand, evidence: Evidence, places: Iterable[str], packets: int, plan: Plan | None
+) -> KernelDrop | None:
+    """A drop without a counter: the stack got every packet, passed none on, and no rule and no counter took any."""
     version = errand.destination.version
-    for node in evidence.counted:
+    for node in places:
         counts = {count.counter: count.packets for count in evidence.kernel if count.node == node}
         if counts.get(_RECEIVED[version]) != packets:
             continue

@@ -143,7 +143,10 @@ class RuleCount:
 
 @dataclass(frozen=True, slots=True)
 class KernelCount:
-    """How far one counter of a node's network stack moved before any fence was sent, by nstat's name for it."""
+    """How far one counter of a network stack moved before any fence was sent, by nstat's name for it.
+
+    ``node`` is the node, or the namespace of the pod or host that was watched.
+    """
 
     node: str
     counter: str

@@ -1,6 +1,6 @@
 """The words of a verdict: what was expected, what was seen, where it changed, why, and how to see it again.
 
-Owns: the order and the layout of an explanation, as plain lines of at most 80 columns.
+Owns: the order and the layout of an explanation, as plain lines of 80 columns, or as many as there are.
 Must not: colour anything, or say what the evidence does not show. Long rules and commands keep their words whole.
 
 The order is that of a reader who has to mend something: where in the file; what was sent; expected against observed;
@@ -9,7 +9,7 @@ sentence; the command.
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from lab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from lab.verdict.arrivals import due_shares, hits
@@ -20,7 +20,7 @@ from lab.verdict.model import Judgement, ProbeVerdict, Verdict
 from lab.verdict.way import brief, deeds, way
 from lab.verdict.words import amount, endpoint
 
-__all__ = ["briefly", "command", "explain", "summary"]
+__all__ = ["briefly", "command", "explain", "intent", "summary", "why"]
 
 _MOST_PODS = 12
 _INDENT = "  "
@@ -28,25 +28,29 @@ _INDENT = "  "
 _ABOUT_SHARES = frozenset({"backends", "spread"})
 
 
-def explain(verdict: ProbeVerdict) -> tuple[str, ...]:
+def explain(verdict: ProbeVerdict, width: int = WIDTH) -> tuple[str, ...]:
     """The explanation of a probe that is not a pass; of a pass, what it rests on.
+
+    Args:
+        verdict: with all that it rests on.
+        width: of the lines, where words allow it.
 
     Returns:
         Lines without line ends and without colour. The first begins with ``file:line:column``.
     """
     case = open_case(verdict.probe, verdict.errand, verdict.evidence)
     main = _main(verdict)
-    lines = [*_head(verdict, main, case), "", *_verdicts(verdict), *_reasons(verdict)]
+    lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *_reasons(verdict, width)]
     for section in (
-        way(case, verdict, main.example),
-        _shares(case, verdict),
-        deeds(case, verdict.traced),
-        _cause(case, verdict),
+        way(case, verdict, main.example, width),
+        _shares(case, verdict, width),
+        deeds(case, verdict.traced, width),
+        _cause(case, verdict, width),
     ):
         if section:
             lines += ["", *section]
     if verdict.overall is not Judgement.PASS:
-        lines += ["", *_reproduce(verdict)]
+        lines += ["", *_reproduce(verdict, width)]
         if verdict.bundle:
             lines.append(f"{_INDENT}evidence:  {verdict.bundle}")
     return tuple(lines)
@@ -79,11 +83,11 @@ def command(verdict: ProbeVerdict) -> tuple[str, str]:
     return f"proxylab run {shlex.quote(probe.position.file)}{told}", f"--probe {_quoted(probe.name)}"
 
 
-def _reproduce(verdict: ProbeVerdict) -> list[str]:
+def _reproduce(verdict: ProbeVerdict, width: int) -> list[str]:
     """The command in one line, or in two that a shell reads as one."""
     run, option = command(verdict)
     line = f"{_INDENT}reproduce: {run} {option}".rstrip()
-    return [line] if len(line) <= WIDTH or not option else [f"{_INDENT}reproduce: {run} \\", f"{_INDENT * 3}{option}"]
+    return [line] if len(line) <= width or not option else [f"{_INDENT}reproduce: {run} \\", f"{_INDENT * 3}{option}"]
 
 
 def _quoted(name: str) -> str:
@@ -95,12 +99,19 @@ def _main(verdict: ProbeVerdict) -> Verdict:
     return next(each for each in verdict.verdicts if each.judgement is verdict.overall)
 
 
-def _head(verdict: ProbeVerdict, main: Verdict, case: Case) -> Iterator[str]:
-    yield from wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.probe.name}", rest=_INDENT)
-    errand = case.errand
+def _head(verdict: ProbeVerdict, main: Verdict, width: int) -> Iterator[str]:
+    yield from wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.probe.name}", rest=_INDENT, width=width)
+    yield from wrapped(intent(verdict), _INDENT, width=width)
+
+
+def intent(verdict: ProbeVerdict) -> str:
+    """What was sent: by whom, to which target, dialling what, and how many flows."""
+    errand = verdict.errand
     sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
+    if errand.sender.frame_mac:
+        sent += f", in frames to {verdict.probe.send.frame_to}"
     way = f"{errand.sender.name} ({errand.sender.address}) to {_target(verdict.probe.target)}"
-    yield from wrapped(f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}", _INDENT)
+    return f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}"
 
 
 def _target(target: Target) -> str:
@@ -116,13 +127,13 @@ def _target(target: Target) -> str:
             return str(target.address)
 
 
-def _verdicts(verdict: ProbeVerdict) -> list[str]:
+def _verdicts(verdict: ProbeVerdict, width: int) -> list[str]:
     rows = [("", "", "expected", "observed")]
     rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
-    return table(rows, _INDENT)
+    return table(rows, _INDENT, width=width)
 
 
-def _reasons(verdict: ProbeVerdict) -> Iterator[str]:
+def _reasons(verdict: ProbeVerdict, width: int) -> Iterator[str]:
     """What the verdicts rest on: only those that decide the probe, since the others often follow from them."""
     deciding = [each for each in verdict.verdicts if each.judgement is verdict.overall]
     clauses = [
@@ -133,10 +144,10 @@ def _reasons(verdict: ProbeVerdict) -> Iterator[str]:
     if clauses:
         yield ""
     for expectation, clause in clauses:
-        yield from wrapped(clause, expectation)
+        yield from wrapped(clause, expectation, width=width)
 
 
-def _shares(case: Case, verdict: ProbeVerdict) -> list[str]:
+def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
     """How flows were shared out, where that is what failed: furthest from its due first, the rest only counted."""
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
     if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(_ABOUT_SHARES):
@@ -153,14 +164,18 @@ def _shares(case: Case, verdict: ProbeVerdict) -> list[str]:
     rows += [(name, f"{found[name]:,}", f"{found[name] / total:.1%}", f"{due.get(name, 0.0):.1%}") for name in shown]
     if case.probe.expect.spread is Spread.STICKY:
         rows = [row[:3] for row in rows]  # one of them is due all, and nobody says which
-    lines = table(rows, _INDENT, right=frozenset({1, 2, 3}))
+    lines = table(rows, _INDENT, right=frozenset({1, 2, 3}), width=width)
     if len(names) > len(shown):
         lines.append(f"{_INDENT}and {len(names) - len(shown):,} more, closer to their due")
     return lines
 
 
-def _cause(case: Case, verdict: ProbeVerdict) -> list[str]:
-    sentences: Sequence[str] = [
-        sentence for each in verdict.verdicts if (sentence := cause(case, each, verdict.plan, verdict.traced))
-    ]
-    return wrapped(sentences[0], f"{_INDENT}why: ") if sentences else []
+def why(case: Case, verdict: ProbeVerdict) -> str:
+    """The cause of a failure in one sentence; empty where the evidence shows none."""
+    sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
+    return next(filter(None, sentences), "")
+
+
+def _cause(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
+    sentence = why(case, verdict)
+    return wrapped(sentence, f"{_INDENT}why: ", width=width) if sentence else []

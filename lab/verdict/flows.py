@@ -144,7 +144,11 @@ def _column(by_flow: Mapping[int, list[Any]], flows: int) -> Sequence[tuple[Any,
 
 
 def hops(flow: Flow) -> tuple[Observation, ...]:
-    """Everything seen of a flow, in the order of time."""
+    """Everything seen of a flow, in the order of time.
+
+    In OUTPUT the kernel tells no time, so what a program answers bears that of the run's beginning: it comes behind
+    what the program got.
+    """
     kinds = (
         flow.departures,
         flow.passages,
@@ -156,7 +160,14 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
         flow.unreachables,
         flow.errors,
     )
-    return tuple(sorted((each for kind in kinds for each in kind), key=lambda observation: observation.at))
+    got = max((arrival.at for arrival in flow.arrivals), default=0)
+    return tuple(
+        sorted((each for kind in kinds for each in kind), key=lambda seen: max(seen.at, _not_before(seen, got)))
+    )
+
+
+def _not_before(seen: Observation, got: int) -> int:
+    return got if seen.device == STACK and seen.direction is Direction.OUT and seen.packet is not Packet.REQUEST else 0
 
 
 def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddress, int]]:

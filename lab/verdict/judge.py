@@ -1,21 +1,23 @@
 """The judge: recorded evidence against the expectations of one probe.
 
-Owns: ``judge``; the outcome, and the hop where a flow ended (``arrivals`` judges who was reached, as whom; ``replies``,
-``passing`` and ``beside`` what their names say).
+Owns: ``judge``, and the outcome (``arrivals`` judges who was reached, as whom; ``places`` where a flow ended; ``ends``
+what is dropped at a pod; ``replies``, ``passing`` and ``beside`` what their names say).
 Must not: pass what is not proven. ``case`` says how findings weigh.
 
 What each outcome needs, for every flow of the probe:
 
 * ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address. The
   reply is a verdict of its own: sent by that pod, and back at the sender from the address that was dialled. Where the
-  pod is not what was dialled, DNAT rules that lead to it counted every flow: else conntrack may have taken it there.
+  pod is not what was dialled, DNAT rules that lead to it counted every flow: else conntrack may have taken it there,
+  unless that is what the author says, by ``conntrack``: then the entry is the witness.
 * ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it; and rules that
   reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
 * ``refused``: a TCP reset at the sender, from the address that was dialled.
 * ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
   every packet of it; and fences that were sent after it are back, so that it is not merely late. Where no rule drops it
   and the author says at which hop it ends, it was seen last there. Or the stack of a node counted every packet as
-  dropped before any fence was sent (``drops``): then no packet is left to be late.
+  dropped before any fence was sent (``drops``): then no packet is left to be late. Where the author says that it ends
+  at a pod or host, it came in there, nothing answered it, and that stack's counters account for every packet.
 * ``untranslated``: a device of a node saw it leave under the address that was dialled, or somebody got it so; no pod
   saw it under its own, no device saw it under any other, no DNAT rule counted, and the sender heard nothing but that it
   cannot be delivered.
@@ -32,27 +34,22 @@ from lab.errors import InternalError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
-from lab.verdict.arrivals import hits, judge_backends, judge_source, judge_spread
-from lab.verdict.beside import judge_conntrack, judge_http
+from lab.verdict.arrivals import judge_backends, judge_source, judge_spread
+from lab.verdict.beside import expected_entries, judge_conntrack, judge_http
 from lab.verdict.case import Case, Findings, open_case
+from lab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow, counted_ends
 from lab.verdict.model import ProbeVerdict, Verdict
-from lab.verdict.passing import judge_last_hop, judge_untranslated
+from lab.verdict.passing import judge_untranslated
+from lab.verdict.places import FATE, TARGET, ending_rules, judge_place, went_no_further
 from lab.verdict.replies import judge_reply
-from lab.verdict.rules import Rule, ending, translations
+from lab.verdict.rules import translations
 from lab.verdict.telling import fates, nodes_of, packets, stack_drop, told
-from lab.verdict.whereabouts import hop, is_at, last_seen, unfollowed
+from lab.verdict.whereabouts import hop, last_seen
 from lab.verdict.words import amount, endpoint, listed, tally
 
 __all__ = ["judge"]
-
-_FATE = {
-    Outcome.DELIVERED: Fate.DELIVERED,
-    Outcome.REJECTED: Fate.REJECTED,
-    Outcome.REFUSED: Fate.REFUSED,
-    Outcome.DROPPED: Fate.LOST,
-}
 
 _UNDECIDED = {
     Outcome.DELIVERED: frozenset({Fate.CONTRADICTORY, Fate.UNEXPLAINED}),
@@ -61,8 +58,6 @@ _UNDECIDED = {
     Outcome.DROPPED: frozenset[Fate](),
 }
 """Fates that neither hold nor break an outcome: one witness is missing, or two speak against each other."""
-
-_TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 
 _ABOUT_ARRIVALS = ("backends", "source", "spread")
 
@@ -105,7 +100,7 @@ def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
     yield _judge_outcome(case)
     if expect.outcome is Outcome.DELIVERED:
         yield judge_reply(case, expect.reply or Reply.TRANSLATED)
-    if expect.outcome in _TARGET:
+    if expect.outcome in TARGET:
         yield from _beside_the_point(case)
     else:
         if expect.backends is not None:
@@ -115,7 +110,7 @@ def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
         if expect.spread is not None:
             yield judge_spread(case, expect.spread, expect.backends)
     if expect.at is not None:
-        yield _judge_place(case, expect.at)
+        yield judge_place(case, expect.at)
 
 
 def _resolved(errand: Errand, expect: Expect, source: IPAddress | None) -> IPAddress:
@@ -143,8 +138,10 @@ def _judge_outcome(case: Case) -> Verdict:
     outcome = case.probe.expect.outcome
     if outcome is Outcome.UNTRANSLATED:
         return judge_untranslated(case, _signs_of_translation(case))
-    observed = fates(case)
-    wanted = _FATE[outcome]
+    if ends_beyond_nodes(case):
+        return judge_drop_beyond_nodes(case)
+    observed = _ended_silently(case) or fates(case)
+    wanted = FATE[outcome]
     findings = Findings()
     for flow, fate in zip(case.flows, case.fates, strict=True):
         if flow.number in case.disagreements:
@@ -168,6 +165,13 @@ def _judge_outcome(case: Case) -> Verdict:
     )
 
 
+def _ended_silently(case: Case) -> str:
+    """Where flows were seen last that no rule and no stack says it dropped; empty for any others."""
+    if not went_no_further(case) or stack_drop(case) or set(case.fates) != {Fate.LOST}:
+        return ""
+    return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := last_seen(flow)))))}"
+
+
 def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
     """Why flows whose fate is as expected may not owe it to what is to be shown."""
     if outcome is Outcome.DELIVERED:
@@ -176,17 +180,8 @@ def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
         yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
     elif outcome is Outcome.DROPPED:
         yield from case.silence
-        if not _went_no_further(case):
+        if not went_no_further(case):
             yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
-
-
-def _went_no_further(case: Case) -> bool:
-    """Whether each flow was seen last where the author says that it ends, and no rule says otherwise."""
-    where = case.probe.expect.at
-    if where is None or _ending_rules(case, Outcome.DROPPED) or unfollowed(case):
-        return False
-    last = [last_seen(flow) for flow in case.flows]
-    return all(seen is not None and seen.place in case.errand.nodes and is_at(seen, where) for seen in last)
 
 
 def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
@@ -216,6 +211,8 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
     from before would go the old way, and no rule would be asked.
     """
+    wanted = case.probe.expect.conntrack
+    known = {(entry.reply_source, entry.reply_source_port) for entry in expected_entries(case, wanted)}
     if not set(case.errand.nodes) <= set(case.evidence.counted):
         return
     dialled = (case.errand.destination, case.errand.port)
@@ -224,7 +221,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     for rule in translations(case.evidence.counts):
         counted[rule.translates_to] += rule.count.packets
     for where, flows in got.items():
-        if where != dialled and counted[where] < flows:
+        if where not in (dialled, *known) and counted[where] < flows:
             yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
 
 
@@ -238,7 +235,7 @@ def _signs_of_translation(case: Case) -> Iterator[str]:
 def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
     """Why what was ``seen`` is not yet the work of rules: no counter accounts for every packet."""
     needed = packets(case)
-    rules = _ending_rules(case, outcome)
+    rules = ending_rules(case, outcome)
     counted = sum(rule.count.packets for rule in rules)
     if counted >= needed or (outcome is Outcome.DROPPED and stack_drop(case)):
         return
@@ -246,10 +243,6 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
     else:
         yield f"{seen}, but no rule says it {outcome} it"
-
-
-def _ending_rules(case: Case, outcome: Outcome) -> tuple[Rule, ...]:
-    return ending(case.errand, case.evidence.counts, _TARGET[outcome])
 
 
 def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
@@ -263,55 +256,9 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
         yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
     elif outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
         yield str(drop)
-    elif outcome is Outcome.DROPPED and _went_no_further(case):
+    elif outcome is Outcome.DROPPED and went_no_further(case):
         seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
         yield from tally((f"seen last at {hop(each)}, and the fences came back" for each in seen), len(case.flows))
-    if outcome in _TARGET:
-        for rule in _ending_rules(case, outcome):
+    if outcome in TARGET:
+        for rule in ending_rules(case, outcome):
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"
-
-
-def _judge_place(case: Case, expected: str) -> Verdict:
-    """``at``: the node whose rule or stack ended every flow, or the pod at which every flow arrived."""
-    outcome = case.probe.expect.outcome
-    findings = Findings()
-    if outcome is Outcome.UNTRANSLATED or (outcome is Outcome.DROPPED and _went_no_further(case)):
-        return judge_last_hop(case, expected)
-    if outcome not in _TARGET:
-        for flow in case.flows:
-            if not flow.places:
-                findings.missing.append((flow.number, "it arrived nowhere"))
-            elif flow.places != (expected,):
-                findings.wrong.append((flow.number, f"it arrived at {listed(flow.places)}"))
-        observed = listed(list(hits(case)))
-        return findings.settle(case, "at", expected=expected, observed=observed, silence=case.silence)
-    needed = packets(case)
-    counted = _counted_by_node(case, outcome)
-    here = counted[expected]
-    elsewhere = [node for node in counted if node != expected and counted[node]]
-    ended = sum(fate in (_FATE[outcome], Fate.UNSENT) for fate in case.fates)
-    if expected not in case.errand.nodes:
-        findings.doubts_overall.append(f"only rules on nodes are counted, and {expected} is no node of this lab")
-    elif ended < len(case.flows):
-        findings.doubts_overall.append(f"{ended:,} of {amount(len(case.flows), 'flow')} {_were(ended)} {outcome}")
-    elif here < needed and elsewhere:
-        findings.wrong_overall.append(
-            f"it was {outcome} by {'a rule' if _ending_rules(case, outcome) else 'the stack'} on {listed(elsewhere)}"
-        )
-    elif here < needed:
-        findings.doubts_overall.append(f"no rule on {expected} counted it as {outcome}")
-    return findings.settle(case, "at", expected=expected, observed=listed([*counted]) if counted else "not known")
-
-
-def _counted_by_node(case: Case, outcome: Outcome) -> Counter[str]:
-    """How many packets rules, or stacks, of each node ended in that way."""
-    counted = Counter[str]()
-    for rule in _ending_rules(case, outcome):
-        counted[rule.count.node] += rule.count.packets
-    if outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
-        counted[drop.node] += drop.packets
-    return counted
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"

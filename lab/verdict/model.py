@@ -147,6 +147,9 @@ class ScenarioResult:
         seconds: the whole scenario, from the first namespace to the last.
         skipped: what the machine lacks for it.
         fault: the error that ended it.
+        case: the id of its case, where it has a matrix.
+        tags: the scenario's.
+        description: the scenario's.
     """
 
     file: str
@@ -156,6 +159,9 @@ class ScenarioResult:
     seconds: float = 0.0
     skipped: Skip | None = None
     fault: Fault | None = None
+    case: str = ""
+    tags: tuple[str, ...] = ()
+    description: str = ""
 
     @property
     def overall(self) -> Judgement | None:

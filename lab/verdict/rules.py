@@ -53,13 +53,15 @@ class Rule:
     def speaks_of(self, errand: Errand) -> bool:
         """Whether its text names the protocol, address and port that the errand dials, and does not exclude it.
 
-        An echo request has no port, so a rule that names the address is about it, unless it asks for a protocol.
+        An echo request has no port, so a rule that names the address is about it, unless it asks for another protocol;
+        and so is one about whatever a probe sends to a loopback address, where nobody else in a lab sends anything.
         Of a rule whose packets the kernel has told one by one there is no question: they were the errand's.
         """
         if self.count.target:
             return True
         named = self.names(errand)
-        if errand.protocol is not Transport.ICMP and not {"-p", "--dport"} <= named:
+        portless = errand.protocol is Transport.ICMP or errand.destination.is_loopback
+        if not portless and not {"-p", "--dport"} <= named:
             return False
         return not named.isdisjoint({"-d", "--dst-type"})
 

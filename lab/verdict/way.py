@@ -10,15 +10,15 @@ from lab.ip import IPAddress
 from lab.scenario.model import Outcome, Reply
 from lab.verdict.case import Case
 from lab.verdict.columns import WIDTH, table, width_of
-from lab.verdict.deeds import MARKING, deed, short
+from lab.verdict.counted import telling, work
+from lab.verdict.deeds import short
+from lab.verdict.ends import ends_beyond_nodes
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow, hops
 from lab.verdict.model import ProbeVerdict
-from lab.verdict.phrases import rewriting
-from lab.verdict.rules import Rule, read_all
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["brief", "deeds", "way"]
+__all__ = ["brief", "deeds", "missing", "testimony", "way"]
 
 _MOST_HOPS = 16
 _MOST_DEEDS = 8
@@ -27,16 +27,11 @@ _INDENT = "  "
 _DITTO = ""
 _EXPECTED = "expected"
 _MISSING = "expected, not seen"
-_TELLING_TARGETS = frozenset({"DNAT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
-
-# Where in kube-proxy's chains a packet is when it meets them: from the front to the endpoint, and out.
-_STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPORTS", "KUBE-FW-", "KUBE-EXT-",
-           "KUBE-XLB-", "KUBE-SVL-", "KUBE-SVC-", "KUBE-SEP-", "KUBE-FORWARD", "POSTROUTING")  # fmt: skip
 
 _Row = tuple[str, str, str, str]
 
 
-def way(case: Case, probed: ProbeVerdict, example: int | None) -> list[str]:
+def way(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDTH) -> list[str]:
     """One packet, hop by hop, with a star where an address is not what it was at the hop before.
 
     Among many flows only one that shows what went wrong is worth the lines: ``example``.
@@ -50,10 +45,9 @@ def way(case: Case, probed: ProbeVerdict, example: int | None) -> list[str]:
     rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, probed, flow, seen[:_MOST_HOPS])]
     return [
         _INDENT + _which(case, flow),
-        *_aligned(rows),
+        *_aligned(rows, width),
         *_rest(seen, rows),
-        *_sockets(flow),
-        *_tracked(case, flow),
+        *(f"{_INDENT * 2}{clause}" for clause in testimony(case, flow)),
     ]
 
 
@@ -65,10 +59,10 @@ def _rest(seen: tuple[Observation, ...], rows: list[_Row]) -> Iterator[str]:
         yield f"{_INDENT * 2}nothing more was seen of it"
 
 
-def _aligned(rows: list[_Row]) -> list[str]:
-    if width_of(rows) <= WIDTH - 2 * len(_INDENT):
-        return table(rows, _INDENT * 2)
-    return table([(hop, packet, _way(*ends)) for hop, packet, *ends in rows], _INDENT * 2)
+def _aligned(rows: list[_Row], width: int) -> list[str]:
+    if width_of(rows) <= width - 2 * len(_INDENT):
+        return table(rows, _INDENT * 2, width=width)
+    return table([(hop, packet, _way(*ends)) for hop, packet, *ends in rows], _INDENT * 2, width=width)
 
 
 def _way(source: str, destination: str) -> str:
@@ -95,7 +89,7 @@ def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation,
         yield f"{each.place} {each.device} {each.direction}", what, source, destination
         yield from _otherwise(case, probed, flow, each)
     if len(seen) < _MOST_HOPS:
-        yield from _missing(case, probed, flow)
+        yield from missing(case, probed, flow)
 
 
 def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) -> Iterator[_Row]:
@@ -109,12 +103,18 @@ def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) 
             yield _EXPECTED, _DITTO, source, place
     elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
         yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
+    elif ends_beyond_nodes(case):
+        return
     elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
         yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
 
 
-def _missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[_Row]:
-    """What was expected and not seen, up to the first thing without which the rest cannot be."""
+def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
+    """What was expected and not seen, up to the first thing without which the rest cannot be.
+
+    Yields:
+        That it was expected, the packet, from where, and to where; the last two may be empty, or in words.
+    """
     expect, errand = case.probe.expect, case.errand
     dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
     match expect.outcome:
@@ -149,13 +149,19 @@ def _ends(seen: Observation) -> tuple[str, str]:
     return endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port)
 
 
+def testimony(case: Case, flow: Flow) -> Iterator[str]:
+    """What others than the taps say of a flow: the sockets, and connection tracking."""
+    yield from _sockets(flow)
+    yield from _tracked(case, flow)
+
+
 def _sockets(flow: Flow) -> Iterator[str]:
     """What the kernel's sockets said of a flow, beside what the taps saw."""
     for report in flow.reports:
         if report.error:
-            yield f"{_INDENT * 2}the sender's socket: {report.error}"
+            yield f"the sender's socket: {report.error}"
         elif report.peer is not None:
-            yield f"{_INDENT * 2}{report.backend} answered, and saw {endpoint(report.peer, report.peer_port)}"
+            yield f"{report.backend} answered, and saw {endpoint(report.peer, report.peer_port)}"
 
 
 def _tracked(case: Case, flow: Flow) -> Iterator[str]:
@@ -165,31 +171,22 @@ def _tracked(case: Case, flow: Flow) -> Iterator[str]:
         there = (entry.reply_source, entry.reply_source_port)
         back = endpoint(entry.reply_destination, entry.reply_destination_port)
         if there != sent or entry.reply_destination != case.errand.sender.address:
-            yield f"{_INDENT * 2}conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
+            yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
 
 
-def deeds(case: Case, traced: Evidence | None, most: int = _MOST_DEEDS) -> list[str]:
+def deeds(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
     """What the rules that counted did to the packets of the probe, node by node and in the order of the way."""
-    counted = read_all(case.evidence.counts)
-    telling = sorted((rule for rule in counted if _tells(rule, case)), key=lambda rule: _order(rule, case, traced))
-    if not telling:
+    rules = telling(case, traced)
+    if not rules:
         return []
     rows = [("on", "packets", "rule in", "what it did")]
     rows += [
-        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), _deed(rule, case))
-        for rule in telling[:most]
+        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), work(rule, case))
+        for rule in rules[:_MOST_DEEDS]
     ]
-    lines = table(rows, _INDENT, right=frozenset({1}))
-    others = len(case.evidence.counts) - min(len(telling), most)
+    lines = table(rows, _INDENT, right=frozenset({1}), width=width)
+    others = len(case.evidence.counts) - min(len(rules), _MOST_DEEDS)
     return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
-
-
-def _deed(rule: Rule, case: Case) -> str:
-    """What a rule did; to ask for masquerading is not to do it."""
-    did = deed(rule, case.errand)
-    if rule.target.endswith(MARKING) and not rewriting(case):
-        return did.replace("masquerades", "marks it for masquerading", 1)
-    return did
 
 
 def brief(case: Case, traced: Evidence | None) -> list[str]:
@@ -197,22 +194,6 @@ def brief(case: Case, traced: Evidence | None) -> list[str]:
     flow = case.flows[0]
     seen = [*flow.departures[:1], *flow.arrivals[:1]]
     lines = [", then ".join(f"{each.place} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
-    counted = read_all(case.evidence.counts)
-    changing = [rule for rule in counted if _tells(rule, case) and not rule.target.startswith("KUBE-S")]
-    changing.sort(key=lambda rule: _order(rule, case, traced))
-    lines += [
-        f"{rule.count.node}: {short(rule.count.chain)} {deed(rule, case.errand)}" for rule in changing[:_MOST_BRIEFLY]
-    ]
+    changing = [rule for rule in telling(case, traced) if not rule.target.startswith("KUBE-S")]
+    lines += [f"{rule.count.node}: {short(rule.count.chain)} {work(rule, case)}" for rule in changing[:_MOST_BRIEFLY]]
     return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines
-
-
-def _tells(rule: Rule, case: Case) -> bool:
-    return rule.target in _TELLING_TARGETS or rule.target.endswith(MARKING) or rule.speaks_of(case.errand)
-
-
-def _order(rule: Rule, case: Case, traced: Evidence | None) -> tuple[int, int]:
-    """By node as the traced packet came by, else as the errand names them; on a node by the stage of the chain."""
-    passed = [step.place for step in traced.steps if step.packet is Packet.REQUEST] if traced else []
-    nodes = list(dict.fromkeys([*passed, *case.errand.nodes, rule.count.node]))
-    stage = next((at for at, prefix in enumerate(_STAGES) if prefix in rule.count.chain), -1)
-    return nodes.index(rule.count.node), stage

@@ -15,7 +15,11 @@ __all__ = ["hop", "is_at", "last_seen", "left_as_it_was", "translated", "unfollo
 
 def last_seen(flow: Flow) -> Observation | None:
     """The last that was seen of a request."""
-    seen = [each for each in (*flow.departures, *flow.passages, *flow.strays) if each.packet is Packet.REQUEST]
+    seen = [
+        each
+        for each in (*flow.departures, *flow.passages, *flow.strays, *flow.arrivals)
+        if each.packet is Packet.REQUEST
+    ]
     # Of those at one time the later in the record: sorting keeps their order.
     return sorted(seen, key=lambda each: each.at)[-1] if seen else None
 

@@ -80,6 +80,7 @@ BREAKAGES = [
         "lambda scope, endpoint: ()",
         {
             "hairpin/on-a-bridge": {"a pod reaches itself through its Service"},
+            "hairpin/on-a-promiscuous-bridge": {"a pod reaches itself through its Service"},
             "wire/hairpin": {"a pod reaches itself through its Service"},
         },
     ),
@@ -114,6 +115,18 @@ BREAKAGES = [
         "to_address",
         "lambda protocol, address, port: f'-d {address}'",
         {"icmp/echo-requests": {"so is the cluster IP of one without endpoints"}},
+    ),
+    Breakage(
+        "no guard of loopback",
+        FIXED,
+        "loopback_guard",
+        "lambda: ()",
+        {
+            "bugs/92315-neighbours-reach-loopback": {
+                "a neighbour's frame does not",
+                "nor does its echo request",
+            }
+        },
     ),
     Breakage(
         "no external IPs",
@@ -315,6 +328,12 @@ BREAKAGES = [
 ]
 
 EDITS = [
+    Edit(
+        "hairpin/past-the-rule-for-what-is-invalid",
+        "hairpin: promiscuous-bridge",
+        "hairpin: hairpin-veth",
+        {"a pod that dials itself through its Service hears nothing"},
+    ),
     Edit(
         "health/a-node-about-to-go",
         "{taints: [ToBeDeletedByClusterAutoscaler]}",

@@ -108,6 +108,7 @@ class World:
             ),
             fences=tuple(Fence(name=name, address=self.address(name)) for name in ("node-a", *self.pods)),
             nodes=("node-a", "node-b"),
+            watched=tuple({(self.at or "").partition("/")[0]} & set(self.pods)),
         )
 
     @property
@@ -187,6 +188,29 @@ class World:
     def round_trip(self, flow: int, pod: str, source: IPAddress | None = None) -> tuple[Observation, ...]:
         """All four observations of a flow that went well, from ``source`` if somebody changed it."""
         return (self.leaves(flow), self.arrives(flow, pod, source), self.answers(flow, pod, source), self.hears(flow))
+
+    def crossing(self, flow: int, pod: str, source: IPAddress | None = None) -> tuple[Observation, ...]:
+        """A flow that went well, seen at every device of node-a, which translates it, and of node-b."""
+        sent, there = (self.client(flow), self.dialled), (self.as_seen(flow, source), (self.address(pod), 8080))
+        back, heard = there[::-1], sent[::-1]
+        way = (
+            ("debug", "eth0", Direction.OUT, Packet.REQUEST, sent),
+            ("node-a", "debug", Direction.IN, Packet.REQUEST, sent),
+            ("node-a", "eth0", Direction.OUT, Packet.REQUEST, there),
+            ("node-b", "eth0", Direction.IN, Packet.REQUEST, there),
+            ("node-b", pod, Direction.OUT, Packet.REQUEST, there),
+            (pod, "eth0", Direction.IN, Packet.REQUEST, there),
+            (pod, "eth0", Direction.OUT, Packet.REPLY, back),
+            ("node-b", pod, Direction.IN, Packet.REPLY, back),
+            ("node-b", "eth0", Direction.OUT, Packet.REPLY, back),
+            ("node-a", "eth0", Direction.IN, Packet.REPLY, back),
+            ("node-a", "debug", Direction.OUT, Packet.REPLY, heard),
+            ("debug", "eth0", Direction.IN, Packet.REPLY, heard),
+        )
+        return tuple(
+            replace(self.seen(flow, place, direction, packet, ends, 0), device=device, at=1000 + 10_000 * step)
+            for step, (place, device, direction, packet, ends) in enumerate(way)
+        )
 
     def report(self, flow: int, pod: str, source: IPAddress | None = None) -> ConnectReport:
         peer, peer_port = self.as_seen(flow, source)

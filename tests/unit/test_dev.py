@@ -37,6 +37,7 @@ class Clone:
     root: Path
     programs: Path
     journal: Path
+    path: str = "/usr/bin:/bin"
 
     def program(self, name: str, then: str = "exit 0", folder: Path | None = None) -> None:
         path = (folder or self.programs) / name
@@ -67,7 +68,7 @@ class Clone:
             stderr=subprocess.PIPE,
             text=True,
             cwd=cwd or self.root,
-            env={"PATH": f"{self.programs}:/usr/bin:/bin"},  # and no HOME
+            env={"PATH": f"{self.programs}:{self.path}"},  # and no HOME
         )
 
     def run(self, *arguments: str, through: Sequence[str] = (), cwd: Path | None = None) -> tuple[int, str, str]:
@@ -251,6 +252,41 @@ def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
     assert given == engines
     assert call.endswith(" -x")
     assert ("no kube-proxy can be had here" in errors) is (proxylab == "exit 4")
+
+
+@pytest.mark.parametrize(
+    ("package", "then", "told"),
+    [
+        ("exit 0", "exit 0", ["dev: installing Chromium, for the tests of a run's page"]),
+        ("exit 100", "exit 0", []),  # as on Ubuntu
+        ("exit 0", "echo no space left; exit 100", ["dev: going on without Chromium"]),
+    ],
+    ids=["a package", "only a snap", "no room"],
+)
+def test_tests_get_a_browser_where_there_is_one_to_be_had(
+    ready: Clone, tmp_path: Path, package: str, then: str, told: list[str]
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in Path("/usr/bin").iterdir():
+        if not tool.name.startswith("chromium"):
+            (tools / tool.name).symlink_to(tool)
+    ready.path = str(tools)
+    for name, does in (("proxylab", "exit 4"), ("pytest", "exit 0")):
+        ready.program(name, does, folder=ready.root / ".venv/bin")
+    for name, does in (
+        ("go", ""),
+        ("iptables-restore", ""),
+        ("apt-get", then),
+        ("apt-cache", package),
+        ("sudo", 'shift; exec "$@"'),
+    ):
+        ready.program(name, does)
+    code, _, errors = ready.run("test")
+    assert code == 0
+    assert [line for line in errors.splitlines() if "Chromium" in line][-1:] == told
+    installed = [call for call in ready.calls("apt-get") if "install" in call]
+    assert [call.endswith(" chromium") for call in installed] == [True] * (package == "exit 0")
 
 
 def test_a_kube_proxy_that_cannot_be_obtained_is_a_failure(ready: Clone) -> None:

@@ -15,7 +15,7 @@ from lab.engines.kubeproxy.metrics import SyncState
 from lab.errors import EngineError
 from lab.ip import Family
 from lab.kernel.running import Running
-from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen
 
 __all__ = ["KubeProxyEngine", "Station"]
 
@@ -33,15 +33,17 @@ class Station:
     Attributes:
         prepare: has the API server listen in the node, and sees that what kube-proxy needs is there.
         launch: starts kube-proxy; takes what to do with each line that it says.
-        holds: whether the rules of a family bear that name.
+        reached: how far the rules of a family have come (``lab.engines.barrier.reached``).
         state: what kube-proxy says of its synchronisations; ``None`` while it says nothing.
+        zone: where the API says that the node is, empty if it does not say; ``None`` if it does not know the node.
         dump: the rules.
     """
 
     prepare: Callable[[], Awaitable[None]]
     launch: Callable[[Callable[[str], None]], Awaitable[Running]]
-    holds: Callable[[Family, str], bool]
+    reached: Callable[[Family], int]
     state: Callable[[], Awaitable[SyncState | None]]
+    zone: Callable[[], str | None]
     dump: Callable[[], Awaitable[str]]
 
 
@@ -63,6 +65,9 @@ class KubeProxyEngine:
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._running: Running | None = None
         self._synced = False
+        self._before_flush: SyncState | None = None
+        self._before_nodes: SyncState | None = None
+        self._zone = ""
 
     async def start(self) -> None:
         """Start kube-proxy, which then follows the cluster.
@@ -80,15 +85,37 @@ class KubeProxyEngine:
         kube-proxy runs one synchronisation after the other. Rules are not the last thing that one does: it then opens
         and closes health-check node ports and deletes the conntrack entries of UDP flows that have lost their endpoint.
         So when there are flows that this may concern, which is after the first time, the barrier is raised once more:
-        rules for its second name mean that the synchronisation before is over.
+        rules for its second name mean that the synchronisation before is over. At the beginning that holds for a node
+        with a zone: the Node comes by a third stream, before the others by all that is seen.
+
+        Of a Node kube-proxy takes up its zone, and then it synchronises fully; that a Node is gone is nothing to it. So
+        it does when rules are missing: in mode iptables its monitor finds that out within the sync period, in mode
+        nftables the next synchronisation fails and is made up for after that time; the barrier sees to it that there
+        is one.
 
         Raises:
             EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
         """
-        await self._wait_for(self._barrier.after(revision), deadline)
-        if self._synced:
+        number = self._barrier.after(revision)
+        flushed, nodes = self._before_flush, self._before_nodes
+        self._before_flush = self._before_nodes = None
+        if flushed is not None:
+            await self._wait_for_full(flushed, deadline)
+        known, self._zone = self._zone, self._zone if (zone := self._station.zone()) is None else zone
+        if nodes is not None and self._zone != known:
+            await self._wait_for_full(nodes, deadline)
+        await self._wait_for(number, deadline)
+        if self._synced or self._zone:
             await self._wait_for(self._barrier.again(), deadline)
         self._synced = True
+
+    async def note(self, *, flush: bool) -> None:
+        """Note how far it has come: Nodes are about to change, or its rules to be removed."""
+        state = await self._station.state() or SyncState()
+        if flush:
+            self._before_flush = state
+        else:
+            self._before_nodes = self._before_nodes or state
 
     async def dump(self) -> str:
         """The rules of every family, as the kernel holds them."""
@@ -108,13 +135,13 @@ class KubeProxyEngine:
         if self._running is not None:
             await self._running.kill()
 
-    async def _wait_for(self, name: str, deadline: Deadline) -> None:
+    async def _wait_for(self, number: int, deadline: Deadline) -> None:
         running = self._running
         if running is None:
             raise EngineError(self._node, "does not run, so it cannot synchronise", "")
 
         def is_over() -> bool:
-            return running.has_ended or all(self._station.holds(family, name) for family in self._families)
+            return running.has_ended or all(self._station.reached(family) >= number for family in self._families)
 
         failures = await self._failures()
         while not is_over():
@@ -129,6 +156,20 @@ class KubeProxyEngine:
                 raise EngineError(self._node, "kube-proxy could not load its rules", self._last_lines())
         if running.has_ended:
             await self._report_end(running)
+
+    async def _wait_for_full(self, before: SyncState, deadline: Deadline) -> None:
+        running = self._running
+
+        async def look() -> bool:
+            if running is None or running.has_ended:
+                return True
+            state = await self._station.state()
+            return state is not None and state.is_full_since(before, len(self._families))
+
+        try:
+            await wait_until_seen(look, deadline, "kube-proxy to look at all rules anew")
+        except DeadlineExceededError as late:
+            raise EngineError(self._node, str(late), self._last_lines()) from late
 
     async def _failures(self) -> int:
         state = await self._station.state()

@@ -4,14 +4,14 @@ Owns: ``make_kube_proxy``: by what the kernel is read, in each mode and for each
 Must not: wait for anything.
 """
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from lab.cluster.objects import ZONE_LABEL, Key, Node
 from lab.control.apiserver import API_ADDRESS, API_PORT
 from lab.control.ask import fetch
-from lab.engines.barrier import BARRIER
+from lab.engines.barrier import reached
 from lab.engines.ground import Cluster, Place
 from lab.engines.kubeproxy.configuration import configuration, script
 from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
@@ -21,9 +21,8 @@ from lab.engines.protocol import EngineChoice
 from lab.errors import InternalError
 from lab.ip import Family
 from lab.kernel.nft import NftTool
-from lab.kernel.programmed import iptables_nft_holds, nft_table_holds, xtables_hold
+from lab.kernel.programmed import iptables_nft_rules, nft_chains, xtables_rules
 from lab.kernel.running import Running
-from lab.kernel.xtables import TableReader
 from lab.timing import Deadline
 
 __all__ = ["make_kube_proxy"]
@@ -56,45 +55,36 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
             return None
         return read_metrics(page) if status == 200 else None
 
+    def zone() -> str | None:
+        known = cluster.store.get(Key("Node", "", node))
+        return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
+
     async def prepare() -> None:
         if mode == "nftables":
             await NftTool(place.launcher, place.netns, place.name).version()
         await cluster.api.listen(place.netns)
 
-    holds, dump = (_holds_nftables, _dump_nftables) if mode == "nftables" else (_holds_iptables, _dump_iptables)
+    rules, dump = (_nftables, _dump_nftables) if mode == "nftables" else (_iptables, _dump_iptables)
     station = Station(
         prepare=prepare,
         launch=launch,
-        holds=holds(place),
+        reached=lambda family: reached(rules(place, family)),
         state=state,
+        zone=zone,
         dump=partial(dump, place, choice.families),
     )
     return KubeProxyEngine(node, cluster.barrier, choice.families, station)
 
 
-def _holds_iptables(place: Place) -> Callable[[Family, str], bool]:
+def _iptables(place: Place, family: Family) -> list[bytes]:
     # Of the tables that kube-proxy writes nat is the last, so what is there is everywhere.
-    table = "nat"
-    if place.tool.variant.name == "legacy":
-
-        def xtables(family: Family, name: str) -> bool:
-            reader = TableReader(place.netns, family)
-            try:
-                return xtables_hold(reader, table, f"{BARRIER}:{name}")
-            finally:
-                reader.close()
-
-        return xtables
-    return lambda family, name: iptables_nft_holds(place.netns, family, table, f"{BARRIER}:{name}")
+    read = xtables_rules if place.tool.variant.name == "legacy" else iptables_nft_rules
+    return read(place.netns, family, "nat")
 
 
-def _holds_nftables(place: Place) -> Callable[[Family, str], bool]:
-    def holds(family: Family, name: str) -> bool:
-        # A Service without endpoints has no chain of its own, in any version.
-        chain = re.compile(rf"service-[A-Z2-7]+-{BARRIER}/tcp/{name}\0".encode())
-        return nft_table_holds(place.netns, family, NFT_TABLE, chain)
-
-    return holds
+def _nftables(place: Place, family: Family) -> list[bytes]:
+    # A Service without endpoints has no chain of its own, in any version.
+    return nft_chains(place.netns, family, NFT_TABLE)
 
 
 async def _dump_iptables(place: Place, families: tuple[Family, ...]) -> str:

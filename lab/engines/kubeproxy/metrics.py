@@ -4,7 +4,9 @@ Owns: ``SyncState``.
 Must not: fetch the page.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 __all__ = ["SyncState", "read_metrics"]
@@ -19,24 +21,32 @@ _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds_count"
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """How far it has come: synchronisations that failed, and full ones that were done, over all families."""
+    """How far it has come.
+
+    Attributes:
+        failures: synchronisations that failed, over all families.
+        full: full ones that are over, by family, as ``IPv4``; all under an empty word where the version does not say.
+    """
 
     failures: int = 0
-    full: int = 0
+    full: Mapping[str, int] = field(default_factory=dict)
+
+    def is_full_since(self, before: "SyncState", families: int) -> bool:
+        """Whether each of so many families was fully synchronised since ``before``."""
+        grown = {family: count - before.full.get(family, 0) for family, count in self.full.items()}
+        return grown.get("", 0) >= families or sum(count > 0 for count in grown.values()) >= families
 
 
 def read_metrics(page: bytes) -> SyncState:
-    """Read the page (https://prometheus.io/docs/instrumenting/exposition_formats/).
-
-    Versions before 1.33 or so have no ``ip_family`` label; sums are the same for all.
-    """
+    """Read the page (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - for those who ask
 
-    wanted = (*_FAILURES, _FULL)
-    lines = [line for line in page.decode(errors="replace").splitlines() if line.startswith(wanted)]
-    sums = dict.fromkeys(wanted, 0.0)
+    lines = [line for line in page.decode(errors="replace").splitlines() if line.startswith((*_FAILURES, _FULL))]
+    failures, full = 0.0, Counter[str]()
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
-            if sample.name in sums:
-                sums[sample.name] += sample.value
-    return SyncState(failures=int(sum(sums[name] for name in _FAILURES)), full=int(sums[_FULL]))
+            if sample.name in _FAILURES:
+                failures += sample.value
+            elif sample.name == _FULL:
+                full[sample.labels.get("ip_family", "")] += int(sample.value)
+    return SyncState(int(failures), full)

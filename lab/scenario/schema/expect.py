@@ -74,7 +74,7 @@ SeenSource = Annotated[
 def _at(text: str) -> str:
     node, slash, device = text.partition("/")
     if not node or (slash and (not device or len(device) > _MOST_DEVICE or "/" in device or not device.isprintable())):
-        raise refused(f"{shown(text)} is not a place", allowed="allowed: NODE or NODE/DEVICE")
+        raise refused(f"{shown(text)} is not a place", allowed="allowed: PLACE or PLACE/DEVICE")
     return text
 
 
@@ -176,8 +176,9 @@ class ExpectShape(ScenarioShape):
     )
     at: Annotated[str, AfterValidator(_at)] | None = Field(
         default=None,
-        description="Where the flow ends, as NODE or NODE/DEVICE, when it is not delivered.",
-        examples=["node-a"],
+        description="Where the flow ends, when it is not delivered: a node, or a pod or host that got it and did not "
+        "take it; or one device of it, as PLACE/DEVICE.",
+        examples=["node-a", "node-a/cni0", "echo"],
     )
     reply: Annotated[Reply, BeforeValidator(word_of(Reply))] | None = Field(
         default=None,

@@ -4,6 +4,7 @@ Owns: the shapes of one probe, but for its expectation.
 Must not: look up names (``lab.scenario.probes`` does).
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ __all__ = [
 
 MOST_PAYLOAD = 8000
 _MOST_NAME = 200
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 
 
 def _probe_name(text: str) -> str:
@@ -66,6 +68,13 @@ class SourceShape(ScenarioShape):
     loopback: bool = Field(default=False, description="Whether a node dials from its loopback address, to its own.")
 
 
+def _frame_target(text: str) -> str:
+    if ":" in text and not _MAC.fullmatch(text):
+        raise refused(f"{shown(text)} is not a MAC address", allowed="write it as 02:00:00:00:00:01, or name a place")
+    return text
+
+
+FrameTarget = Annotated[str, AfterValidator(_frame_target)]
 ProbeName = Annotated[str, AfterValidator(_probe_name)]
 Sender = Annotated[SourceShape, BeforeValidator(_source_of_name, json_schema_input_type=str | SourceShape)]
 
@@ -183,6 +192,12 @@ class SendShape(ScenarioShape):
         default=0,
         description="Bytes to send beyond those by which the lab knows the flow. A datagram above the MTU is sent in "
         "fragments.",
+    )
+    frame_to: FrameTarget | None = Field(
+        default=None,
+        description="With packet, whom the frame is for, on the sender's own link, whatever routing would say: a node, "
+        "pod or outside host, or a MAC address. Without it, the next hop on the way to the destination.",
+        examples=["node-a", "02:00:00:00:00:01"],
     )
     every: Duration | None = Field(
         default=None, description="The time between two packets of a stream.", examples=["20ms"]

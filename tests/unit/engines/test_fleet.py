@@ -36,6 +36,9 @@ class Recorder:
     async def kill(self) -> None:
         self._journal.append((self._node, "kill"))
 
+    async def note(self, *, flush: bool) -> None:
+        self._journal.append((self._node, "note a flush" if flush else "note"))
+
 
 def recorded(*actions: dict[str, EngineAction]) -> Journal:
     journal: Journal = []
@@ -63,7 +66,7 @@ def recorded(*actions: dict[str, EngineAction]) -> Journal:
         (EngineAction.KILL, ["kill"]),
         (EngineAction.STOP, ["stop"]),
         (EngineAction.RESTART, ["stop", "start", "synced 7", "stop"]),
-        (EngineAction.FLUSH, ["flush", "synced 7", "stop"]),
+        (EngineAction.FLUSH, ["note a flush", "flush", "synced 7", "stop"]),
     ],
 )
 def test_what_is_done_to_one_engine_leaves_the_other_alone(action: EngineAction, done: list[str]) -> None:
@@ -80,3 +83,21 @@ def test_an_engine_that_was_killed_can_be_started() -> None:
 def test_no_engine_is_started_twice() -> None:
     with pytest.raises(InternalError, match="runs already"):
         recorded({"a": EngineAction.START})
+
+
+def test_those_that_run_note_how_far_they_have_come() -> None:
+    journal: Journal = []
+
+    async def flush(node: str) -> None:
+        journal.append((node, "flush"))
+
+    async def main() -> None:
+        fleet = Fleet(("a", "b"), lambda node: Recorder(node, journal), flush)
+        await fleet.start()
+        await fleet.take_down({"a": EngineAction.STOP})
+        journal.clear()
+        await fleet.note()
+        await fleet.take_down({"a": EngineAction.FLUSH})
+        assert journal == [("b", "note"), ("a", "flush")]
+
+    asyncio.run(main())

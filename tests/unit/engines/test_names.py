@@ -4,7 +4,7 @@ import pytest
 
 from lab.engines.catalogue import _MAKERS
 from lab.engines.names import ABOUT, ENGINES, version_of
-from lab.engines.protocol import EngineChoice
+from lab.engines.protocol import EngineChoice, Upstream
 
 
 def test_every_name_has_its_maker_and_every_maker_its_name() -> None:
@@ -22,11 +22,28 @@ def test_the_first_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("engine", "version"),
     [
-        ("embedded/iptables", (1, 36)),
+        ("embedded/iptables", (1, 37)),
         ("embedded@v1.23/iptables", (1, 23)),
         ("embedded@v1.34/iptables", (1, 34)),
         ("kube-proxy@v1.29.3/nftables", (1, 29)),
+        ("kube-proxy/nftables", (1, 37)),
     ],
 )
 def test_every_engine_behaves_like_some_version(engine: str, version: tuple[int, int]) -> None:
     assert version_of(engine) == version
+
+
+@pytest.mark.parametrize(
+    ("engine", "found", "version"),
+    [
+        ("kube-proxy/iptables", "v1.35.4", (1, 35)),
+        ("kube-proxy/iptables", "v1.38.0-alpha.1", (1, 38)),
+        ("kube-proxy@v1.34/iptables", "v1.34.4", (1, 34)),
+        ("embedded@v1.34/iptables", "", (1, 34)),
+    ],
+)
+def test_without_a_version_in_its_name_it_is_the_one_that_was_found(
+    engine: str, found: str, version: tuple[int, int]
+) -> None:
+    upstream = Upstream("/kube-proxy", found) if found else None
+    assert EngineChoice(engine, upstream=upstream).version == version

@@ -87,6 +87,7 @@ def test_probes_streams_and_steps() -> None:
     assert health.expect.conntrack == ConntrackExpect(node="node-a", some=Entries(original_from="outside", port=80))
     assert echo.target == HostTarget(host="outside", port=None)
     assert (echo.send.protocol, echo.send.manner) == (Transport.ICMP, Manner.PACKET)
+    assert echo.send.frame_to == "node-b"
     assert itself.source.loopback
     assert SCENARIO.streams[0].send.every == 20
     assert SCENARIO.dns

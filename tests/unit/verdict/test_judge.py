@@ -641,6 +641,28 @@ def test_the_tables_hold_what_they_must_and_nothing_that_they_must_not(
     assert unread.judgement is INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("wanted", "judgement"),
+    [
+        (None, INCONCLUSIVE),
+        (ConntrackExpect(some=Entries(reply_from="echo-1")), PASS),
+        (ConntrackExpect(some=Entries(reply_from="echo-2")), INCONCLUSIVE),
+        (ConntrackExpect(none=Entries(reply_from="echo-2")), INCONCLUSIVE),
+    ],
+)
+def test_an_entry_that_the_author_expects_stands_for_the_rule_that_nobody_asked(
+    wanted: ConntrackExpect | None, judgement: Judgement
+) -> None:
+    world = DELIVERED
+    names = {name: (world.address(name),) for name in ("echo-1", "echo-2")}
+    probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
+    errand = replace(world.errand, tables=True, addresses=names)
+    entry = replace(ENTRY, reply_source_port=8080)
+    evidence = world.evidence(world.round_trip(0, "echo-1"), entries=(entry,), counted=("node-a", "node-b"), counts=())
+    (verdict,) = [each for each in judge(probe, errand, None, evidence).verdicts if each.expectation == "outcome"]
+    assert verdict.judgement is judgement, verdict.reasons
+
+
 # What devices of nodes see.
 
 ALONE = World(outcome=Outcome.UNTRANSLATED, at="node-a/eth0")

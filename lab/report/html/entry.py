@@ -1,0 +1,147 @@
+"""One probe as a report shows it.
+
+Owns: ``Entry``, and the body of a probe.
+Must not: know the page around it. An entry is text alone: a worker of pytest hands it to its controller.
+"""
+
+from dataclasses import dataclass
+
+from lab.report.html.ladder import ladder
+from lab.report.html.markup import Markup, joined, tag
+from lab.report.html.rules import rules, traced
+from lab.report.html.shares import shares
+from lab.verdict.case import open_case
+from lab.verdict.explain import command, intent, summary, why
+from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, Verdict
+
+__all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """Where an entry stands: the run of a scenario, or of one case of it, on an engine."""
+
+    file: str
+    engine: str
+    case: str = ""
+    scenario: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A probe, or what kept a scenario from being judged.
+
+    Attributes:
+        heading: where it stands.
+        name: of the probe, without its case.
+        judgement: the worst of its verdicts.
+        seconds: how long it took.
+        summary: what was seen, in a line.
+        body: HTML.
+    """
+
+    heading: Heading
+    name: str
+    judgement: Judgement
+    seconds: float
+    summary: str
+    body: str
+
+
+def entries_of(result: ScenarioResult) -> list[Entry]:
+    """The entries of a scenario's run: its probes, and what kept others from being judged."""
+    heading = Heading(
+        file=result.file,
+        engine=result.engine,
+        case=result.case,
+        scenario=result.name,
+        description=result.description,
+        tags=result.tags,
+    )
+    found = [entry(heading, probe) for probe in result.probes]
+    if result.skipped is not None:
+        lack = f"needs {result.skipped.missing}; {result.skipped.cure}"
+        found.append(message(heading, "skipped", Judgement.SKIP, lack, result.seconds))
+    if result.fault is not None:
+        found.append(message(heading, "ended by an error", Judgement.FAIL, result.fault.message, result.seconds))
+    return found
+
+
+def message(heading: Heading, name: str, judgement: Judgement, text: str, seconds: float = 0.0) -> Entry:
+    """What there is to say where nothing was sent, or nothing judged."""
+    first, _, more = text.partition("\n")
+    body = tag("pre", text, tabindex=0) if more else tag("p", text)
+    return Entry(heading=heading, name=name, judgement=judgement, seconds=seconds, summary=first, body=str(body))
+
+
+def entry(heading: Heading, probed: ProbeVerdict) -> Entry:
+    """The entry of a probe that was judged."""
+    name = probed.probe.name.removesuffix(f"[{heading.case}]") if heading.case else probed.probe.name
+    return Entry(
+        heading=heading,
+        name=name,
+        judgement=probed.overall,
+        seconds=probed.evidence.seconds,
+        summary=_reason(probed) or summary(probed),
+        body=str(_body(probed)),
+    )
+
+
+def _reason(probed: ProbeVerdict) -> str:
+    """Of what is not a pass, the first reason."""
+    if probed.overall is Judgement.PASS:
+        return ""
+    deciding = (each for each in probed.verdicts if each.judgement is probed.overall)
+    return next((reason for each in deciding for reason in each.reasons), "")
+
+
+def _body(probed: ProbeVerdict) -> Markup:
+    case = open_case(probed.probe, probed.errand, probed.evidence)
+    cause = why(case, probed)
+    shown = next((each.example for each in probed.verdicts if each.judgement is probed.overall), None)
+    return joined(
+        tag("p", intent(probed), class_="intent"),
+        tag("p", tag("b", "Why: "), cause, class_="why") if cause else None,
+        _verdicts(probed),
+        ladder(case, probed, shown or 0),
+        shares(case),
+        rules(case, probed),
+        traced(probed),
+        _again(probed),
+    )
+
+
+def _verdicts(probed: ProbeVerdict) -> Markup:
+    head = tag("tr", [tag("th", word, scope="col") for word in ("", "expectation", "expected", "observed")])
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("thead", head),
+            tag("tbody", [_verdict(each) for each in probed.verdicts]),
+            class_="verdicts",
+        ),
+        class_="scroll",
+    )
+
+
+def _verdict(verdict: Verdict) -> Markup:
+    notes = verdict.witnesses if verdict.judgement is Judgement.PASS else verdict.reasons
+    word = str(verdict.judgement)
+    return tag(
+        "tr",
+        tag("td", tag("span", word, class_=f"judgement {word}")),
+        tag("th", verdict.expectation, scope="row"),
+        tag("td", verdict.expected),
+        tag("td", verdict.observed, [tag("span", note, class_="note") for note in notes]),
+    )
+
+
+def _again(probed: ProbeVerdict) -> Markup:
+    """Where it stands, how to see it again, and where its evidence is."""
+    rows = [("written at", str(probed.probe.position)), ("run again", " ".join(command(probed)).rstrip())]
+    if probed.bundle:
+        rows.append(("evidence", probed.bundle))
+    return tag("dl", [joined(tag("dt", word), tag("dd", tag("code", text))) for word, text in rows], class_="again")

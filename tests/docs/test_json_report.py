@@ -1,0 +1,36 @@
+"""The page of ``-o json`` names every key that a report has, and no other."""
+
+import json
+import re
+from typing import Any
+
+from documents import ROOT
+from ruamel.yaml import YAML
+
+from lab.report import document
+
+PAGE = ROOT / "docs" / "reference" / "run-report.md"
+REPORT = ROOT / "tests" / "golden" / "report" / "run.json"
+
+
+def shape(value: Any) -> dict[str, Any]:
+    """What keys there are; of an entry of a list those of all its entries."""
+    found: dict[str, Any] = {}
+    for entry in value if isinstance(value, list) else [value]:
+        for key, each in entry.items() if isinstance(entry, dict) else ():
+            found[key] = found.get(key) or shape(each)
+    return found
+
+
+def test_the_page_shows_what_the_module_says() -> None:
+    assert document.__doc__ is not None
+    said = re.search(r"::\n\n(.*)\Z", document.__doc__, re.DOTALL)
+    assert said is not None
+    lines = [line.removeprefix("    ").rstrip() for line in said[1].rstrip().splitlines()]
+    assert "\n".join(["```yaml", *lines, "```"]) in PAGE.read_text()
+
+
+def test_every_key_of_a_report_is_on_the_page() -> None:
+    block = re.search(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    assert shape(YAML(typ="safe").load(block[1])) == shape(json.loads(REPORT.read_text()))

@@ -1,0 +1,44 @@
+"""What a scenario asserts of mode nftables alone, it can only be shown to lose on upstream's proxy."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sandboxed import ROOT
+
+from lab.binaries.binary import Binary
+
+# By file: the text that is replaced, by what, and the probes that are red then.
+EDITS = {
+    "steps/a-table-is-deleted": (
+        "    change: {engines: {node-a: flush}}\n    until: {rules: {node-a: absent}, elapsed: 2s}\n",
+        "",
+        {"its table is deleted: nobody has put it back"},
+    ),
+}
+
+
+@pytest.mark.parametrize("file", EDITS)
+def test_it_turns_red_without_what_it_is_about(file: str, kube_proxy: Binary, tmp_path: Path) -> None:
+    text, becomes, red = EDITS[file]
+    written = (ROOT / "scenarios" / f"{file}.lab.yaml").read_text()
+    assert text in written
+    edited = tmp_path / "edited.lab.yaml"
+    edited.write_text(written.replace(text, becomes))
+    command = ["run", "--no-bundles", "-o", "json", "--engine", "kube-proxy/nftables", "--kube-proxy"]
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", *command, str(kube_proxy.path), str(edited)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout, done.stderr
+    (case,) = json.loads(done.stdout)["scenarios"]
+    assert case["fault"] is None
+    found = {probe["name"].partition("[")[0] for probe in case["probes"] if probe["judgement"] != "pass"}
+    assert found == red

@@ -1,0 +1,217 @@
+"""Probes as they were recorded and judged, one for each way in which a probe comes out; and a run of some of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import ip_address
+
+from recorded import FILE, World
+
+from lab.errors import ExitCode
+from lab.scenario.model import Manner, NodeDevice, Outcome, Preserved, Shares, Spread
+from lab.verdict.evidence import Direction, Evidence, FenceReport, TapLoss
+from lab.verdict.judge import judge
+from lab.verdict.model import Fault, ProbeVerdict, ScenarioResult, Skip
+
+__all__ = ["CASES", "ECHOES", "NODE_A", "RUN", "judged"]
+
+ECHOES = ("echo-1", "echo-2", "echo-3")
+NODE_A = ip_address("172.18.0.2")
+GATEWAY = ip_address("10.244.1.1")
+
+PLAIN = World(backends=ECHOES, source=Preserved())
+MANY = World(flows=2000, backends=ECHOES, spread=Spread.EVEN, name="flows are shared evenly")
+
+
+def judged(world: World, evidence: Evidence, source: object = None) -> ProbeVerdict:
+    return judge(world.probe, world.errand, source, evidence)  # type: ignore[arg-type]
+
+
+def passed() -> ProbeVerdict:
+    return judged(PLAIN, PLAIN.evidence(PLAIN.round_trip(0, "echo-1"), counts=(PLAIN.balanced(),)))
+
+
+def masqueraded() -> ProbeVerdict:
+    """The client stands outside the pod network, so the cluster IP's own rule masquerades it."""
+    world = replace(PLAIN, addresses={"debug": ip_address("203.0.113.10")}, name="an outside client keeps its address")
+    counts = (world.balanced(), world.marked(), world.translated("echo-1"), world.masqueraded())
+    return judged(world, world.evidence(world.round_trip(0, "echo-1", NODE_A), counts=counts))
+
+
+def not_masqueraded() -> ProbeVerdict:
+    world = World(pods=(), backends=("debug",), source=NodeDevice("node-a", "pods"), name="a pod reaches itself")
+    counts = (world.balanced(), world.translated("debug"))
+    return judged(world, world.evidence(world.round_trip(0, "debug"), counts=counts), GATEWAY)
+
+
+def hairpin_masqueraded() -> ProbeVerdict:
+    world = World(pods=(), backends=("debug",), source=Preserved(), name="a pod reaches itself")
+    chain = "KUBE-SEP-DEBUGAAAAAAAAAAA"
+    marked = world.marked(test="-s 10.244.1.2/32", chain=chain)
+    counts = (world.balanced(), marked, world.translated("debug"), world.masqueraded())
+    return judged(world, world.evidence(world.round_trip(0, "debug", GATEWAY), counts=counts))
+
+
+def no_translation() -> ProbeVerdict:
+    return judged(PLAIN, PLAIN.evidence([PLAIN.leaves(0)], counts=(PLAIN.balanced(),)))
+
+
+def strayed() -> ProbeVerdict:
+    stray = replace(PLAIN.leaves(0), place="outside", direction=Direction.IN, at=1001)
+    return judged(PLAIN, PLAIN.evidence([PLAIN.leaves(0), stray]))
+
+
+def dead_backend() -> ProbeVerdict:
+    """Translated to a pod that never sees it."""
+    counts = (PLAIN.balanced(), PLAIN.translated("echo-2"))
+    return judged(PLAIN, PLAIN.evidence([PLAIN.leaves(0)], counts=counts))
+
+
+def rejected_instead() -> ProbeVerdict:
+    world = replace(PLAIN, manner=Manner.CONNECT)
+    seen, said = [world.leaves(0), world.hears_icmp(0)], (world.failed(0, "ECONNREFUSED"),)
+    return judged(world, world.evidence(seen, connects=said, counts=(world.rejected(),)))
+
+
+def refused_instead() -> ProbeVerdict:
+    seen = [PLAIN.leaves(0), PLAIN.arrives(0, "echo-1"), PLAIN.hears_reset(0)]
+    return judged(PLAIN, PLAIN.evidence(seen, counts=(PLAIN.balanced(), PLAIN.translated("echo-1"))))
+
+
+def silent_responder() -> ProbeVerdict:
+    return judged(PLAIN, PLAIN.evidence([PLAIN.leaves(0), PLAIN.arrives(0, "echo-1")]))
+
+
+def reply_untranslated() -> ProbeVerdict:
+    pod = (PLAIN.address("echo-1"), 8080)
+    return judged(PLAIN, PLAIN.evidence([*PLAIN.round_trip(0, "echo-1")[:3], PLAIN.hears(0, pod)]))
+
+
+def never_chosen() -> ProbeVerdict:
+    seen = [each for flow in range(2000) for each in MANY.round_trip(flow, f"echo-{flow % 2 + 1}")]
+    counts = (MANY.balanced(2000), MANY.translated("echo-1", 1000), MANY.translated("echo-2", 1000))
+    return judged(MANY, MANY.evidence(seen, counts=counts))
+
+
+def uneven() -> ProbeVerdict:
+    seen = [each for flow in range(2000) for each in MANY.round_trip(flow, f"echo-{min(flow % 4, 2) + 1}")]
+    return judged(MANY, MANY.evidence(seen))
+
+
+def many_backends() -> ProbeVerdict:
+    pods = tuple(f"echo-{number}" for number in range(1, 33))
+    world = World(pods=pods, flows=1000, backends=pods, name="thirty-two endpoints")
+    seen = [each for flow in range(1000) for each in world.round_trip(flow, pods[flow % 31])]
+    return judged(world, world.evidence(seen))
+
+
+def some_lost() -> ProbeVerdict:
+    world = World(flows=200, source=Preserved(), name="two hundred flows")
+    seen = [
+        each for flow in range(200) for each in world.round_trip(flow, "echo-1") if flow % 20 != 7 or each.at % 10 == 0
+    ]
+    return judged(world, world.evidence(seen))
+
+
+def dropped() -> ProbeVerdict:
+    world = World(outcome=Outcome.DROPPED, at="node-a", name="no local endpoint drops")
+    return judged(world, world.evidence([world.leaves(0)], counts=(world.dropped(),)))
+
+
+def dropped_elsewhere() -> ProbeVerdict:
+    world = World(outcome=Outcome.DROPPED, at="node-b", name="no local endpoint drops")
+    return judged(world, world.evidence([world.leaves(0)], counts=(world.dropped(),)))
+
+
+def delivered_instead_of_dropped() -> ProbeVerdict:
+    world = World(outcome=Outcome.DROPPED, at="node-a", name="no local endpoint drops")
+    counts = (world.balanced(), world.translated("echo-1"))
+    return judged(world, world.evidence(world.round_trip(0, "echo-1"), counts=counts))
+
+
+def no_witness() -> ProbeVerdict:
+    world = World(outcome=Outcome.DROPPED, at="node-a", name="no local endpoint drops")
+    return judged(world, world.evidence([world.leaves(0)]))
+
+
+def broken_way() -> ProbeVerdict:
+    world = World(outcome=Outcome.DROPPED, at="node-a", name="no local endpoint drops")
+    fences = (FenceReport("node-a", False), *world.fences[1:])
+    return judged(world, world.evidence([world.leaves(0)], fences=fences, counts=(world.dropped(),)))
+
+
+def lossy_tap() -> ProbeVerdict:
+    return judged(PLAIN, PLAIN.evidence(PLAIN.round_trip(0, "echo-1"), losses=(TapLoss("echo-3", "eth0", 12),)))
+
+
+def disagreement_ipv6() -> ProbeVerdict:
+    world = replace(PLAIN, manner=Manner.CONNECT, ipv6=True)
+    node = world.address("node-a")
+    evidence = world.evidence(world.round_trip(0, "echo-2", node), connects=(world.report(0, "echo-2"),))
+    return judged(world, evidence)
+
+
+def not_sticky() -> ProbeVerdict:
+    world = World(flows=6, backends=ECHOES, spread=Spread.STICKY, name="a client stays where it was")
+    seen = [each for flow in range(6) for each in world.round_trip(flow, "echo-2" if flow == 4 else "echo-1")]
+    return judged(world, world.evidence(seen))
+
+
+def wrong_shares() -> ProbeVerdict:
+    shares = Shares({"echo-1": 0.4, "echo-2": 0.6})
+    world = World(flows=2000, backends=ECHOES[:2], spread=shares, name="the other pod gets most")
+    seen = [each for flow in range(2000) for each in world.round_trip(flow, "echo-1" if flow % 4 else "echo-2")]
+    return judged(world, world.evidence(seen))
+
+
+CASES: dict[str, Callable[[], ProbeVerdict]] = {
+    case.__name__.replace("_", "-"): case
+    for case in (
+        passed,
+        masqueraded,
+        not_masqueraded,
+        hairpin_masqueraded,
+        no_translation,
+        strayed,
+        dead_backend,
+        rejected_instead,
+        refused_instead,
+        silent_responder,
+        reply_untranslated,
+        not_sticky,
+        wrong_shares,
+        never_chosen,
+        uneven,
+        many_backends,
+        some_lost,
+        dropped,
+        dropped_elsewhere,
+        delivered_instead_of_dropped,
+        no_witness,
+        broken_way,
+        lossy_tap,
+        disagreement_ipv6,
+    )
+}
+
+RUN = (
+    ScenarioResult(
+        file=FILE,
+        name="cluster-ip",
+        engine="embedded/iptables",
+        probes=(passed(), dropped(), masqueraded(), no_witness()),
+        seconds=0.314,
+    ),
+    ScenarioResult(
+        file="scenarios/ipvs.lab.yaml",
+        name="ipvs",
+        engine="embedded/ipvs",
+        seconds=0.002,
+        skipped=Skip("IPVS in the kernel", "an administrator can type: modprobe ip_vs"),
+    ),
+    ScenarioResult(
+        file="scenarios/broken.lab.yaml",
+        name="broken",
+        engine="embedded/iptables",
+        fault=Fault(ExitCode.FAILED, "engine on node-b: the rules were refused\niptables-restore: line 4 failed"),
+    ),
+)

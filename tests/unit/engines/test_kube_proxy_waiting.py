@@ -1,0 +1,201 @@
+"""What is waited for before a kube-proxy has taken up a change, by one that does what the test says."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from lab.cluster.objects import Service
+from lab.cluster.store import Store
+from lab.engines.barrier import Barrier, reached
+from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
+from lab.engines.kubeproxy.metrics import SyncState, read_metrics
+from lab.errors import EngineError
+from lab.ip import Family
+from lab.kernel.running import Running
+from lab.timing import Deadline, wait_until
+
+PAGE = b"""\
+# TYPE kubeproxy_sync_full_proxy_rules_duration_seconds histogram
+kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} 2
+kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv6"} 1
+kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"} 3
+kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 4
+"""
+
+
+class Alive:
+    """A process that goes on."""
+
+    has_ended = False
+
+
+@dataclass
+class Proxy:
+    """A kube-proxy of one family, and what its node and its metrics show."""
+
+    store: Store
+    barrier: Barrier
+    programmed: int = 0
+    full: int = 1
+    failures: int = 0
+    zone: str | None = ""
+    seen: list[int] = field(default_factory=list)
+
+    def engine(self) -> KubeProxyEngine:
+        async def nothing() -> None:
+            return None
+
+        async def launch(_heard: Callable[[str], None]) -> Running:
+            return Alive()  # type: ignore[return-value]  # all that is asked of it
+
+        async def state() -> SyncState:
+            return SyncState(self.failures, {"IPv4": self.full})
+
+        async def dump() -> str:
+            return ""
+
+        station = Station(
+            prepare=nothing,
+            launch=launch,
+            reached=lambda _family: self.programmed,
+            state=state,
+            zone=lambda: self.zone,
+            dump=dump,
+        )
+        return KubeProxyEngine("node-a", self.barrier, (Family.IPV4,), station)
+
+    @property
+    def wanted(self) -> int:
+        """The barrier's number in the store."""
+        (service,) = self.store.list(Service)
+        return int(service.ports[0].name[1:])
+
+
+def tell(story: Callable[[Proxy, KubeProxyEngine], Awaitable[None]]) -> None:
+    async def main() -> None:
+        store = Store()
+        proxy = Proxy(store, Barrier(store, (Family.IPV4,)))
+        engine = proxy.engine()
+        await engine.start()
+        await story(proxy, engine)
+
+    asyncio.run(main())
+
+
+async def follow(proxy: Proxy) -> None:
+    """Program whatever the store holds, as soon as it does."""
+    while True:
+        proxy.programmed = proxy.wanted
+        await asyncio.sleep(0)
+
+
+async def is_waiting(task: "asyncio.Task[None]") -> bool:
+    for _ in range(50):
+        await asyncio.sleep(0.001)
+    return not task.done()
+
+
+def synced(engine: KubeProxyEngine, proxy: Proxy, seconds: float = 5) -> "asyncio.Task[None]":
+    return asyncio.create_task(engine.wait_synced(proxy.store.revision, Deadline.after(seconds)))
+
+
+def test_one_that_goes_from_a_name_to_the_next_but_one_has_caught_up_with_the_first() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting)
+        proxy.barrier.again()  # since another node's proxy was quicker
+        proxy.programmed = proxy.barrier.again()
+        await waiting
+
+    tell(story)
+
+
+def test_after_the_first_time_the_synchronisation_must_be_over_too() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        proxy.programmed = 2
+        await synced(engine, proxy)
+        before = proxy.wanted
+        waiting = synced(engine, proxy)
+        await wait_until(lambda: proxy.wanted == before + 1, Deadline.after(5), "the first number")
+        proxy.programmed = before + 1
+        assert await is_waiting(waiting)
+        assert proxy.wanted == before + 2
+        proxy.programmed = before + 2
+        await waiting
+
+    tell(story)
+
+
+@pytest.mark.parametrize("noted", ["a flush", "a node in another zone"])
+def test_some_changes_are_taken_up_by_a_full_synchronisation_only(noted: str) -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        following = asyncio.create_task(follow(proxy))
+        await synced(engine, proxy)
+        await engine.note(flush=noted == "a flush")
+        proxy.zone = "" if noted == "a flush" else "zone-b"
+        proxy.failures += 1  # to load a part into tables that are not there
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting)
+        proxy.full += 1
+        await waiting
+        await synced(engine, proxy)
+        following.cancel()
+
+    tell(story)
+
+
+@pytest.mark.parametrize("zone", ["", None], ids=["other labels", "no Node"])
+def test_of_a_node_only_its_zone_matters(zone: str | None) -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        following = asyncio.create_task(follow(proxy))
+        await synced(engine, proxy)
+        await engine.note(flush=False)
+        proxy.zone = zone
+        await synced(engine, proxy)
+        following.cancel()
+
+    tell(story)
+
+
+def test_a_full_synchronisation_that_does_not_come_is_told() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        await engine.note(flush=True)
+        with pytest.raises(EngineError, match="gave up waiting: kube-proxy to look at all rules anew"):
+            await synced(engine, proxy, 0.02)
+
+    tell(story)
+
+
+def test_metrics_are_told_apart_by_family() -> None:
+    state = read_metrics(PAGE)
+    assert (state.failures, dict(state.full)) == (7, {"IPv4": 2, "IPv6": 1})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_full"),
+    [
+        ({"IPv4": 1, "IPv6": 1}, {"IPv4": 2, "IPv6": 2}, True),
+        ({"IPv4": 1, "IPv6": 1}, {"IPv4": 3, "IPv6": 1}, False),
+        ({"": 2}, {"": 3}, False),
+        ({"": 2}, {"": 4}, True),
+    ],
+)
+def test_every_family_must_have_been_synchronised(before: dict[str, int], now: dict[str, int], is_full: bool) -> None:
+    assert SyncState(full=now).is_full_since(SyncState(full=before), 2) is is_full
+
+
+@pytest.mark.parametrize(
+    ("rules", "number"),
+    [
+        ([b"\1\2/* proxylab/barrier:b000012 cluster IP */", b"proxylab/barrier:b000011"], 12),
+        (
+            [b"service-ABC234-proxylab/barrier/tcp/b000003", b"endpoint-XYZ-proxylab/barrier/tcp/b000004__192.0.0.9/1"],
+            4,
+        ),
+        ([b"service-ABC234-default/echo/tcp/http"], 0),
+    ],
+)
+def test_the_highest_number_is_what_rules_have_reached(rules: list[bytes], number: int) -> None:
+    assert reached(rules) == number

@@ -1,0 +1,57 @@
+"""Whom a frame is for: anybody on the sender's own link, by name or by MAC."""
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+from scenario_cases import host, node, pods, probe, scenario
+
+from lab.errors import ScenarioError
+from lab.plan.errand import Errand
+from lab.plan.errands import resolve
+from lab.plan.model import Plan
+from lab.plan.topology import draw
+from lab.scenario.model import AddressTarget, Manner, Send
+
+LOOPBACK = AddressTarget(address=ip_address("127.0.0.1"), port=9)
+
+
+def framed(name: str, frame_to: str) -> tuple[Errand, Plan]:
+    asked = probe("p", name, LOOPBACK, Send(manner=Manner.PACKET, frame_to=frame_to))
+    case = scenario(
+        [node("node-a"), node("node-b")],
+        groups=[pods("echo", "node-b")],
+        hosts=[host("neighbour", segment="nodes"), host("outside")],
+        probes=[asked],
+    )
+    plan = draw(case)
+    return resolve(case, plan, ())[0], plan
+
+
+def test_a_frame_to_a_node_bears_the_address_of_its_device_on_the_link() -> None:
+    by_host, plan = framed("neighbour", "node-b")
+    assert by_host.sender.framed_to == plan.end("node-b", "eth0").mac
+    assert by_host.sender.next_hop_mac != by_host.sender.framed_to, "fences go where routing says"
+    assert "node-b" in [fence.name for fence in by_host.fences]
+    by_pod, plan = framed("echo", "node-b")
+    assert by_pod.sender.framed_to == plan.peer("echo", "eth0").mac
+
+
+def test_a_frame_may_be_for_any_address_and_is_for_the_next_hop_if_nobody_chooses() -> None:
+    assert framed("neighbour", "02:aa:00:00:00:01")[0].sender.framed_to == "02:aa:00:00:00:01"
+    left_alone = framed("neighbour", "")[0].sender
+    assert left_alone.framed_to == left_alone.next_hop_mac
+
+
+@pytest.mark.parametrize(("name", "there"), [("outside", "router"), ("echo", "node-b")])
+def test_nobody_is_framed_who_is_on_another_link(name: str, there: str) -> None:
+    with pytest.raises(ScenarioError, match=f"send.frameTo: node-a is not on the link of {name}/eth0; there: {there}"):
+        framed(name, "node-a")
+
+
+def test_the_place_where_a_flow_is_said_to_end_is_watched_unless_it_is_a_node() -> None:
+    asked = probe("p", "echo", LOOPBACK, Send(manner=Manner.PACKET))
+    case = scenario([node("node-a")], groups=[pods("echo", "node-a")], hosts=[host("outside")], probes=[])
+    for at, watched in (("echo/eth0", ("echo",)), ("outside", ("outside",)), ("node-a/eth0", ()), (None, ())):
+        now = replace(case, probes=(replace(asked, expect=replace(asked.expect, at=at)),))
+        assert resolve(now, draw(now), ())[0].watched == watched

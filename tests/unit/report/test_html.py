@@ -1,0 +1,173 @@
+"""The page of a run, as text: it is whole, it needs nobody, and nothing in it can become anything else."""
+
+import re
+from base64 import b64encode
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+
+import pytest
+from probed import CASES, ECHOES, RUN
+from recorded import World
+
+from lab.errors import ExitCode
+from lab.report.html import Entry, Heading, entries_of, entry, message, page
+from lab.report.html.ladder import MOST_PLACES
+from lab.report.html.markup import Markup, tag
+from lab.scenario.model import Preserved
+from lab.verdict.evidence import Direction, RuleCount
+from lab.verdict.judge import judge
+from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult
+
+HOSTILE = "</script></style><img src=x onerror=alert(1)>\"'<svg onload=alert(2)>"
+VOID = {"meta", "input"}
+
+
+class Reader(HTMLParser):
+    """Reads a page as a browser would, and notes what a browser would make of it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str]] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def all(self, attribute: str) -> list[str]:
+        return [value for name, value in self.attributes if name == attribute]
+
+
+def entries() -> list[Entry]:
+    found = [each for result in RUN for each in entries_of(result)]
+    heading = Heading(file="scenarios/all.lab.yaml", engine="kube-proxy/nftables", case="ipv6", tags=("snat", "slow"))
+    return [*found, *(entry(heading, make()) for make in CASES.values())]
+
+
+def hostile() -> ProbeVerdict:
+    world = World(name=HOSTILE, backends=ECHOES, source=Preserved(), addresses={})
+    count = RuleCount("node-a", "nat", "KUBE-SEP-X", f"-A KUBE-SEP-X -m comment --comment '{HOSTILE[:60]}' -j DROP", 1)
+    seen = [replace(each, place=HOSTILE, device=HOSTILE) for each in world.crossing(0, "echo-1")[1:3]]
+    evidence = world.evidence([world.leaves(0), *seen], counts=(count, world.dropped()))
+    return replace(judge(world.probe, world.errand, None, evidence), bundle=HOSTILE, options=(HOSTILE,))
+
+
+def test_a_page_is_whole_and_its_ids_are_its_own() -> None:
+    read = Reader(page(entries(), {"kernel": "6.1"}))
+    assert read.elements["details"] >= len(CASES)
+    ids = read.all("id")
+    assert len(ids) == len(set(ids))
+    assert {link.removeprefix("#") for link in read.all("href")} <= set(ids)
+
+
+def test_a_page_asks_nobody_and_runs_only_its_own() -> None:
+    text = page(entries(), {})
+    read = Reader(text)
+    assert read.elements["script"] == read.elements["style"] == 1
+    assert not {"link", "img", "iframe", "object", "base"} & set(read.elements)
+    assert not [name for name, _ in read.attributes if name in ("src", "style", "srcset") or name.startswith("on")]
+    assert "url(" not in text
+    (policy,) = [value for value in read.all("content") if "default-src" in value]
+    assert policy.startswith("default-src 'none'; ")
+    for element, word in (("style", "style-src"), ("script", "script-src")):
+        found = re.search(f"<{element}>(.*?)</{element}>", text, re.DOTALL)
+        assert found is not None
+        digest = b64encode(sha256(found[1].encode()).digest()).decode()
+        assert f"{word} 'sha256-{digest}'" in policy
+
+
+def test_names_cannot_become_anything_else() -> None:
+    """Whoever writes a scenario, an engine's comments or an error may write what they like."""
+    heading = Heading(
+        file=HOSTILE, engine=HOSTILE, case=HOSTILE, scenario=HOSTILE, description=HOSTILE, tags=(HOSTILE,)
+    )
+    fault = Fault(ExitCode.FAILED, f"{HOSTILE}\n{HOSTILE}")
+    broken = ScenarioResult(file=HOSTILE, name=HOSTILE, engine=HOSTILE, fault=fault)
+    every = [
+        entry(heading, hostile()),
+        *entries_of(broken),
+        message(heading, HOSTILE, Judgement.SKIP, HOSTILE),
+    ]
+    read = Reader(page(every, {HOSTILE: HOSTILE}, HOSTILE))
+    assert read.elements["script"] == 1
+    assert read.elements["img"] == 0
+    assert not [name for name, _ in read.attributes if name.startswith("on")]
+    assert read.words.count("<img src=x onerror=alert(1)>") > 12
+
+
+def test_text_is_escaped_and_markup_is_not() -> None:
+    assert tag("b", "<&>", Markup("<i></i>"), title='"<') == '<b title="&quot;&lt;">&lt;&amp;&gt;<i></i></b>'
+    assert tag("p", None, ["a", ("b",)], class_="", hidden=False, open=True) == "<p open>ab</p>"
+
+
+def test_a_scenario_has_a_row_and_an_engine_a_column() -> None:
+    first = RUN[0]
+    again = replace(first, engine="kube-proxy/nftables", probes=first.probes[:1])
+    read = Reader(page([each for result in (*RUN, again) for each in entries_of(result)], {}))
+    assert read.all("data-file") == [result.file for result in RUN]
+    labels = read.all("aria-label")
+    assert "4 probes: 1 failed, 1 inconclusive, 2 passed" in labels
+    assert "1 probe: 1 passed" in labels
+    assert "1 probe: 1 skipped" in labels
+
+
+def test_a_name_stands_without_its_case() -> None:
+    verdict = CASES["passed"]()
+    named = replace(verdict, probe=replace(verdict.probe, name="it holds[ipv6]"))
+    assert entry(Heading(file="f", engine="e", case="ipv6"), named).name == "it holds"
+    assert entry(Heading(file="f", engine="e"), named).name == "it holds[ipv6]"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("masqueraded", "between debug and echo-1: DNAT10.96.0.10:80 becomes "),
+        ("uneven", "p = "),
+        ("dropped", "dropped on node-a by KUBE-SERVICES: “default/echo has no local endpoints”"),
+        ("strayed", "expected, not seen"),
+        ("reply-untranslated", "Why: "),
+    ],
+)
+def test_a_body_says_what_a_reader_looks_for(name: str, said: str) -> None:
+    body = Reader(entry(Heading(file="f", engine="e"), CASES[name]()).body).words
+    assert said in body
+
+
+def test_more_places_than_columns_stand_below_each_other() -> None:
+    world = World()
+    ways = (("eth0", Direction.IN), ("eth1", Direction.OUT))
+    devices = [
+        replace(world.leaves(0), place=f"node-{node}", device=device, direction=direction, at=1001 + 2 * node + step)
+        for node in range(MOST_PLACES)
+        for step, (device, direction) in enumerate(ways)
+    ]
+    errand = replace(world.errand, nodes=tuple(f"node-{number}" for number in range(MOST_PLACES)))
+    verdict = judge(world.probe, errand, None, world.evidence([world.leaves(0), *devices]))
+    assert 'class="ladder flat"' in entry(Heading(file="f", engine="e"), verdict).body
+
+
+def test_a_packet_in_a_circle_takes_one_rung() -> None:
+    world = World()
+    circle = [
+        replace(world.leaves(0), place="node-a", direction=direction, at=1001 + number)
+        for number, direction in enumerate([Direction.IN, Direction.OUT] * 30)
+    ]
+    verdict = judge(world.probe, world.errand, None, world.evidence([world.leaves(0), *circle]))
+    body = entry(Heading(file="f", engine="e"), verdict).body
+    assert "it came back 29 times, by eth0" in body
+    assert body.count("<li") < 8

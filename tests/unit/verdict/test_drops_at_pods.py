@@ -1,0 +1,88 @@
+"""Drops at a pod: it came in there, nothing answered it, and the pod's stack accounts for every packet."""
+
+from dataclasses import replace
+
+import pytest
+from recorded import World
+
+from lab.scenario.model import Manner, Outcome
+from lab.verdict.evidence import Direction, Evidence, KernelCount
+from lab.verdict.explain import explain
+from lab.verdict.judge import judge
+from lab.verdict.model import Judgement, Verdict
+
+FAIL, INCONCLUSIVE, PASS = Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS
+ENDS = World(flows=2, outcome=Outcome.DROPPED, at="echo-1")
+OWN = ENDS.address("echo-1")
+
+
+def came(world: World = ENDS, **changes: object) -> Evidence:
+    """Both flows come in at echo-1, from its own address, and its stack passes neither on."""
+    seen = [each for flow in range(2) for each in (world.leaves(flow), world.arrives(flow, "echo-1", OWN))]
+    told = {"kernel": (KernelCount("echo-1", "IpInReceives", 2),), "fences": (), **changes}
+    return world.evidence(seen, **told)
+
+
+def judged(evidence: Evidence, world: World = ENDS) -> dict[str, Verdict]:
+    return {each.expectation: each for each in judge(world.probe, world.errand, None, evidence).verdicts}
+
+
+@pytest.mark.parametrize("at", ["echo-1", "echo-1/eth0"])
+def test_a_stack_that_received_every_packet_and_passed_none_on_is_the_witness(at: str) -> None:
+    world = replace(ENDS, at=at)
+    verdicts = judged(came(world), world)
+    assert {each.judgement for each in verdicts.values()} == {PASS}
+    outcome = verdicts["outcome"]
+    assert outcome.observed == f"dropped at echo-1 by its routing, since echo-1 itself has the source address {OWN}"
+    assert "IpInReceives counted 2 packets" in outcome.witnesses[0]
+    assert verdicts["at"].observed == "echo-1/eth0"
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        (),
+        (KernelCount("echo-1", "IpInReceives", 3),),
+        (KernelCount("echo-2", "IpInReceives", 2),),
+        (KernelCount("echo-1", "IpInReceives", 2), KernelCount("echo-1", "IpInDelivers", 1)),
+    ],
+)
+def test_a_stack_that_does_not_account_for_every_packet_proves_nothing(kernel: tuple[KernelCount, ...]) -> None:
+    outcome = judged(came(kernel=kernel))["outcome"]
+    assert outcome.judgement is INCONCLUSIVE
+    assert "it came to echo-1, and no counter says that echo-1 dropped it" in outcome.reasons[0]
+
+
+def test_what_is_answered_did_not_end() -> None:
+    evidence = came()
+    for more in (ENDS.answers(1, "echo-1"), ENDS.hears(1)):
+        verdicts = judged(replace(evidence, observations=(*evidence.observations, more)))
+        assert {each.judgement for each in verdicts.values()} == {FAIL}
+        assert "1 of 2 flows: echo-1 answered it" in verdicts["outcome"].reasons
+
+
+def test_what_came_in_elsewhere_did_not_end_there() -> None:
+    evidence = came()
+    stray = replace(ENDS.leaves(1), place="outside", direction=Direction.IN)
+    verdicts = judged(replace(evidence, observations=(*evidence.observations[:3], stray)))
+    assert verdicts["outcome"].judgement is FAIL
+    assert verdicts["at"].reasons == ("1 of 2 flows: it was seen at outside/eth0",)
+
+
+def test_what_was_not_seen_to_come_is_missing_only_where_silence_is_proven() -> None:
+    evidence = replace(came(), observations=(ENDS.leaves(0), ENDS.leaves(1)))
+    assert judged(evidence)["outcome"].judgement is INCONCLUSIVE
+    assert judged(replace(evidence, fences=ENDS.fences))["outcome"].judgement is FAIL
+
+
+def test_a_socket_that_says_otherwise_is_a_doubt() -> None:
+    world = replace(ENDS, manner=Manner.CONNECT)
+    silent = tuple(world.failed(flow, "timeout") for flow in range(2))
+    assert judged(came(world, connects=silent), world)["outcome"].judgement is PASS
+    refused = (silent[0], world.failed(1, "ECONNREFUSED"))
+    assert judged(came(world, connects=refused), world)["outcome"].judgement is INCONCLUSIVE
+
+
+def test_an_arrival_that_was_expected_is_not_shown_as_one_that_was_not() -> None:
+    verdict = judge(ENDS.probe, ENDS.errand, None, came(kernel=()))
+    assert not any("dropped before" in line for line in explain(verdict))
