@@ -78,7 +78,7 @@ def run_shell(line: Line, place: str) -> int:
     terminal = os.isatty(0) and os.isatty(1)
     bash = shutil.which("bash")
     shell = [bash, "--norc", "--noprofile"] if bash else ["sh"]
-    prompt = {"PS1": f"{place}:\\w# " if bash else f"{place}# ", "HISTFILE": ""}
+    prompt = {"PS1": f"{place}:\\W# " if bash else f"{place}# ", "HISTFILE": ""}
     return run_attached(
         line, place, [*shell, "-i"] if terminal else shell, interactive=True, terminal=terminal, environment=prompt
     )

@@ -5,14 +5,9 @@ Must not: judge, or know how a lab is made; ``lab.session`` does both for pytest
 """
 
 import time
-<<<<<<< HEAD
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing
-=======
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
->>>>>>> main
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,16 +19,14 @@ from lab.cli.color import COLOR
 from lab.cli.engine import choices_of, engines_options
 from lab.cli.files import FILES, load_all
 from lab.cli.progress import Progress
+from lab.doors import Door
 from lab.engines.names import mode_of, version_of
+from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
-<<<<<<< HEAD
 from lab.keeping import Keeping
-from lab.report import exit_code, run_lines, to_json
-=======
 from lab.pages import Begun, write_page
 from lab.report import closing_lines, exit_code, to_json
 from lab.report.html import entries_of
->>>>>>> main
 from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario
 from lab.session import OpenLab, Session
@@ -72,16 +65,13 @@ _COLOURS: Final = {
     help="Where the evidence of each probe that did not pass is kept; `proxylab judge` reads it.",
 )
 @click.option("--no-bundles", is_flag=True, help="Keep no evidence.")
-<<<<<<< HEAD
 @click.option("--keep", is_flag=True, help="Let the lab of a probe that did not pass stay; `proxylab ps` lists it.")
-=======
 @click.option(
     "--report",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write the run as a page for a browser, too: one HTML file, with the way of every probe's packet.",
 )
->>>>>>> main
 @click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -98,11 +88,8 @@ def command(
     seed: int,
     bundle_dir: Path,
     no_bundles: bool,
-<<<<<<< HEAD
     keep: bool,
-=======
     report: Path | None,
->>>>>>> main
     verbose: bool,
     quiet: bool,
     output: str,
@@ -115,8 +102,7 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    begun = Begun.now(seed)
-    written = load_all(files)
+    begun, written = Begun.now(seed), load_all(files)
     runs = _runs(written, {engine: version_of(engine) for engine in engines})
     if not list(_choose(runs, names)):
         click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
@@ -125,43 +111,35 @@ def command(
     chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
     progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
-    shelf = None if no_bundles else Shelf(bundle_dir)
-<<<<<<< HEAD
-    keeping = Keeping() if keep else None
-    door = keeping.door if keeping else None
-    with (make_session or Session)(choice_of(engine, **of_engine), seed, door) as session:
-        for scenario, probes in chosen:
-            _tell(scenario, probes)
-            results.append(_run(session, engine, scenario, probes, trace=trace, shelf=shelf, keeping=keeping))
-        # Before the session is closed, which may find something left: no reason to keep what was judged to oneself.
-=======
+    shelf, keeping = None if no_bundles else Shelf(bundle_dir), Keeping() if keep else None
     results = []
     with ExitStack() as stack:
-        opened = _opened(choices, make_session or Session, seed, stack)
+        opened = _opened(choices, make_session or Session, (seed, keeping and keeping.door), stack)
         for run, probes in chosen:
             _announce(progress, run.scenario, probes)
-            results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf))
+            results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf, keeping=keeping))
             progress.over(results[-1])
         # Before sessions are closed, which may find something left: no reason to keep what was judged to oneself.
->>>>>>> main
         if output == "json":
             progress.tell([to_json(results)])
         else:
-            width = progress.width
-            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=width))
+            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=progress.width))
         _write(report, results, begun, progress)
     return exit_code(results)
 
 
 def _opened(
-    choices: Mapping[str, EngineChoice], make_session: SessionMaker, seed: int, stack: ExitStack
+    choices: Mapping[str, EngineChoice],
+    make_session: SessionMaker,
+    given: tuple[int, Callable[[], Door] | None],
+    stack: ExitStack,
 ) -> Callable[[str], Session]:
     """The session on an engine, opened when it is first asked for, and closed with the stack."""
     sessions: dict[str, Session] = {}
 
     def on(engine: str) -> Session:
         if engine not in sessions:
-            sessions[engine] = stack.enter_context(make_session(choices[engine], seed))
+            sessions[engine] = stack.enter_context(make_session(choices[engine], *given))
         return sessions[engine]
 
     return on
@@ -246,25 +224,18 @@ def _run(
     judged: list[ProbeVerdict] = []
     skipped, fault = None, None
     try:
-<<<<<<< HEAD
         with ExitStack() as stack:
             lab: OpenLab | None = None
             for probe in probes:
+                progress.at(f"{scenario.file} [{run.engine}] {probe.name}")
                 if lab is None or not lab.stands:
                     lab = stack.enter_context(closing(session.open(scenario)))
-                    if lab.built.reused:
-                        click.echo(f"{scenario.file}: on the wire of the lab before it, made as new", err=True)
-=======
-        with closing(session.open(scenario)) as lab:
-            for probe in probes:
-                progress.at(f"{scenario.file} [{run.engine}] {probe.name}")
->>>>>>> main
                 verdict = lab.probe(probe, trace=trace)
                 if shelf is not None:
                     verdict = shelf.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)
                 judged.append(verdict)
                 if keeping is not None and verdict.overall in UNRESOLVED:
-                    click.echo("\n".join([f"{probe.name}:", *keeping.keep(lab, probe)]), err=True)
+                    progress.note("\n".join([f"{probe.name}:", *keeping.keep(lab, probe)]))
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.errors import LabError
+from lab.pytest_plugin.desk_options import is_kept, is_paused, shell_place
 from lab.pytest_plugin.items import ProbeItem
-from lab.pytest_plugin.options import is_kept, is_paused, shell_place
 from lab.pytest_plugin.stash import OPEN
 
 if TYPE_CHECKING:

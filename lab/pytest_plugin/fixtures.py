@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
-<<<<<<< HEAD
-from lab.pytest_plugin.options import DESK, bundle_directory, has_pcap, iptables, kube_proxy, pcap_directory, seed
-from lab.pytest_plugin.stash import OPEN
-=======
+from lab.pytest_plugin.desk_options import DESK, has_pcap, pcap_directory
 from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
 from lab.pytest_plugin.showing import show_of_file
->>>>>>> main
+from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Probe
 
 if TYPE_CHECKING:
@@ -113,13 +110,9 @@ def lab_open(request: pytest.FixtureRequest, lab_sessions: "Callable[[str], Sess
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
-<<<<<<< HEAD
+        item.run.settle(lab_sessions(item.run.engine).engine.version)
         lab = item.stash[OPEN] = lab_of_file.of(item.run, item.probe)
         return lab
-=======
-        item.run.settle(lab_sessions(item.run.engine).engine.version)
-        return lab_of_file.of(item.run, item.probe)
->>>>>>> main
 
 
 @pytest.fixture(scope="session")
@@ -144,12 +137,9 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
             evidence = partial(lab_open.bundle, verdict)
             verdict = lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
     record(item, lab_open, item.run.engine, verdict)
-<<<<<<< HEAD
     if has_pcap(item.config):
         leave_pcap(item, lab_open, verdict)
-=======
     show_of_file(item, item.scenario, item.run.engine, verdict)
->>>>>>> main
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

@@ -17,15 +17,11 @@ import pytest
 
 from lab.engines.names import ENGINES, mode_of
 from lab.errors import ScenarioError
-<<<<<<< HEAD
+from lab.pytest_plugin.desk_options import has_pcap
 from lab.pytest_plugin.fixtures import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
-from lab.pytest_plugin.options import engines, has_pcap
-from lab.pytest_plugin.stash import OPEN
-=======
-from lab.pytest_plugin.fixtures import explanation, in_its_own_words, record, warn, why_skipped
 from lab.pytest_plugin.options import engines
 from lab.pytest_plugin.showing import show_of_test
->>>>>>> main
+from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Position, Scenario
 
 if TYPE_CHECKING:
@@ -107,12 +103,9 @@ class Lab:
             self._stands.add(probe)
             verdict = self._settled(self._stands.probe(probe))
         record(self._item, self._stands, self._engine, verdict)
-<<<<<<< HEAD
         if has_pcap(self._item.config):
             leave_pcap(self._item, self._stands, verdict, self._probes)
-=======
         show_of_test(self._item, self.scenario, self._engine, verdict)
->>>>>>> main
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
         if check and verdict.overall is not Judgement.PASS:

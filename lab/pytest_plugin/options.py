@@ -16,35 +16,14 @@ import pytest
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 
 __all__ = [
-<<<<<<< HEAD
-    "DESK",
     "add_options",
     "bundle_directory",
     "engines",
-    "has_pcap",
-    "iptables",
-    "is_kept",
-    "is_paused",
-    "is_required",
-    "kube_proxy",
-    "pcap_directory",
-    "repeats",
-    "seed",
-    "shell_place",
-]
-
-DESK: Final = "proxylab-desk"
-"""Under this name the plugin is registered that looks after failed items."""
-
-_BUNDLES: Final = ".proxylab/bundles"
-_PCAPS: Final = ".proxylab/pcap"
-=======
-    "add_options",
-    "bundle_directory",
-    "engines",
+    "flag",
     "iptables",
     "is_required",
     "kube_proxy",
+    "one",
     "repeats",
     "report",
     "seed",
@@ -63,7 +42,6 @@ _INI: Final[Mapping[str, Literal["string", "bool"]]] = {
 }
 """The keys of an ini file that are like their options."""
 
->>>>>>> main
 _MOST_REPEATS: Final = 10_000
 
 
@@ -111,47 +89,8 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
-<<<<<<< HEAD
-    parser.addini("lab_iptables", "as --lab-iptables", type="string")
-    parser.addini("lab_kube_proxy", "as --lab-kube-proxy", type="string")
-    parser.addini("lab_repeat", "as --lab-repeat", type="string")
-    parser.addini("lab_seed", "as --lab-seed", type="string")
-    parser.addini("lab_bundle_dir", "as --lab-bundle-dir", type="string")
-    parser.addini("lab_no_bundles", "as --lab-no-bundles", type="bool")
-    parser.addini("lab_required", "as --lab-required", type="bool")
-    _add_options_of_desk(parser, group)
-
-
-def _add_options_of_desk(parser: pytest.Parser, group: pytest.OptionGroup) -> None:
-    """Those for somebody who wants to look at what failed, or at every frame."""
-    group.addoption(
-        "--lab-keep",
-        action="store_true",
-        default=None,
-        help="let the lab of a failed item stay (see `proxylab ps`)",
-    )
-    group.addoption(
-        "--lab-pause-on-fail",
-        action="store_true",
-        default=None,
-        help="wait after a failed item, with its lab standing for other terminals, until Enter is pressed",
-    )
-    group.addoption("--lab-shell", metavar="PLACE", help="open a shell in this node, pod or host after a failed item")
-    group.addoption(
-        "--lab-pcap", action="store_true", default=None, help="leave the frames of every item as a pcapng file"
-    )
-    group.addoption(
-        "--lab-pcap-dir", metavar="DIRECTORY", help="where they are left (default: .proxylab/pcap below rootdir)"
-    )
-    parser.addini("lab_keep", "as --lab-keep", type="bool")
-    parser.addini("lab_pause_on_fail", "as --lab-pause-on-fail", type="bool")
-    parser.addini("lab_shell", "as --lab-shell", type="string")
-    parser.addini("lab_pcap", "as --lab-pcap", type="bool")
-    parser.addini("lab_pcap_dir", "as --lab-pcap-dir", type="string")
-=======
     for name, kind in _INI.items():
         parser.addini(f"lab_{name}", f"as --lab-{name.replace('_', '-')}", type=kind)
->>>>>>> main
 
 
 def engines(config: pytest.Config) -> tuple[str, ...]:
@@ -167,7 +106,7 @@ def engines(config: pytest.Config) -> tuple[str, ...]:
 
 def iptables(config: pytest.Config) -> str:
     """The variant of iptables that was asked for, or nothing. Raises ``UsageError`` for a name that is none."""
-    given = _one(config, "iptables")
+    given = one(config, "iptables")
     if given and given not in IPTABLES:
         raise pytest.UsageError(f"--lab-iptables: {given!r} is no variant; there are {', '.join(IPTABLES)}")
     return given
@@ -175,12 +114,12 @@ def iptables(config: pytest.Config) -> str:
 
 def kube_proxy(config: pytest.Config) -> str:
     """Where the real kube-proxy is to be taken from, or nothing."""
-    return _one(config, "kube_proxy")
+    return one(config, "kube_proxy")
 
 
 def repeats(config: pytest.Config) -> int:
     """How many times each probe runs. Raises ``UsageError`` for what is no such number."""
-    given = _one(config, "repeat") or "1"
+    given = one(config, "repeat") or "1"
     if not given.isdecimal() or not 1 <= int(given) <= _MOST_REPEATS:
         raise pytest.UsageError(f"--lab-repeat: {given!r} is not a number from 1 to {_MOST_REPEATS}")
     return int(given)
@@ -188,12 +127,12 @@ def repeats(config: pytest.Config) -> int:
 
 def is_required(config: pytest.Config) -> bool:
     """Whether a run that could run nothing must fail."""
-    return _flag(config, "required")
+    return flag(config, "required")
 
 
 def seed(config: pytest.Config) -> int:
     """What orders source ports and payloads. Raises ``UsageError`` for what is no number."""
-    given = _one(config, "seed") or "0"
+    given = one(config, "seed") or "0"
     if not given.isdecimal():
         raise pytest.UsageError(f"--lab-seed: {given!r} is not a number from 0 on")
     return int(given)
@@ -201,52 +140,20 @@ def seed(config: pytest.Config) -> int:
 
 def bundle_directory(config: pytest.Config) -> Path | None:
     """Where evidence is kept; ``None`` where nobody wants any."""
-    if _flag(config, "no_bundles"):
+    if flag(config, "no_bundles"):
         return None
-    given = _one(config, "bundle_dir")
+    given = one(config, "bundle_dir")
     return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
 
 
-<<<<<<< HEAD
-def is_kept(config: pytest.Config) -> bool:
-    """Whether the lab of a failed item stays."""
-    return _flag(config, "keep")
-
-
-def is_paused(config: pytest.Config) -> bool:
-    """Whether the run waits after a failed item. Raises ``UsageError`` where nobody could end the wait."""
-    return _flag(config, "pause_on_fail") and _at_a_terminal(config, "--lab-pause-on-fail")
-
-
-def shell_place(config: pytest.Config) -> str:
-    """Where a shell is opened after a failed item, or nothing. Raises ``UsageError`` likewise."""
-    place = _one(config, "shell")
-    return place if place and _at_a_terminal(config, "--lab-shell") else ""
-
-
-def has_pcap(config: pytest.Config) -> bool:
-    """Whether every item leaves its frames."""
-    return _flag(config, "pcap")
-
-
-def pcap_directory(config: pytest.Config) -> Path:
-    """Where they are left."""
-    return Path(os.path.relpath(_one(config, "pcap_dir") or config.rootpath / _PCAPS))
-
-
-def _at_a_terminal(config: pytest.Config, option: str) -> bool:
-    if hasattr(config, "workerinput") or config.getoption("numprocesses", None):
-        raise pytest.UsageError(f"{option}: the workers of xdist have no terminal; leave -n out, or use --lab-keep")
-    return True
-=======
 def report(config: pytest.Config) -> Path | None:
     """Where the page of the run is to be written, below where pytest was called; ``None`` where nobody wants one."""
-    given = _one(config, "report")
+    given = one(config, "report")
     return config.invocation_params.dir / given if given else None
->>>>>>> main
 
 
-def _flag(config: pytest.Config, name: str) -> bool:
+def flag(config: pytest.Config, name: str) -> bool:
+    """Whether an option is set that is one or not, in whichever way."""
     given = config.getoption(f"lab_{name}")
     variable = f"LAB_{name.upper()}"
     if given is None and variable in os.environ:
@@ -254,7 +161,8 @@ def _flag(config: pytest.Config, name: str) -> bool:
     return bool(given or config.getini(f"lab_{name}"))
 
 
-def _one(config: pytest.Config, name: str) -> str:
+def one(config: pytest.Config, name: str) -> str:
+    """The one value of an option, in whichever way it is given; or nothing."""
     return str(
         config.getoption(f"lab_{name}") or os.environ.get(f"LAB_{name.upper()}") or config.getini(f"lab_{name}") or ""
     )

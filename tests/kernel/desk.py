@@ -96,10 +96,10 @@ def lives(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
+def wait_for(condition: Callable[[], bool], what: str, meanwhile: Callable[[], str] = lambda: "nothing more") -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"waited for {what}"
+        assert time.monotonic() < deadline, f"waited for {what}; there was {meanwhile()}"
         time.sleep(0.005)
 
 

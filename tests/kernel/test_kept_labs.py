@@ -67,19 +67,20 @@ def test_pytest_keeps_the_lab_of_a_failed_item(desk: Desk, failing: Path) -> Non
 def test_pytest_waits_with_the_lab_standing_and_opens_a_shell_in_it(desk: Desk, failing: Path) -> None:
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
+    subprocess.run(["stty", "cols", "200"], stdin=theirs, check=True)  # a prompt is cut where a terminal is narrow
     run = subprocess.Popen(
         pytest_command(str(failing), "--lab-pause-on-fail", "--lab-shell", "echo-1", "--lab-no-bundles"),
         env={**environment(), "TERM": "dumb"}, cwd=failing.parent, stdin=theirs, stdout=theirs, stderr=theirs,
     )  # fmt: skip
     said = Heard(ours)
-    wait_for(lambda: "echo-1:" in said.so_far(), "the prompt of the shell")
+    wait_for(lambda: "echo-1:" in said.so_far(), "the prompt of the shell", said.so_far)
     os.write(ours, b"hostname; exit\r")
-    wait_for(lambda: "Enter goes on, and ends the lab" in said.so_far(), "the run to wait")
+    wait_for(lambda: "Enter goes on, and ends the lab" in said.so_far(), "the run to wait", said.so_far)
     assert "the lab stands as killed; try" in said.so_far()
     assert "with its maker" in desk.type("ps").output
     assert desk.type("probe", "client", "echo").status == 0
     os.write(ours, b"\r")
-    wait_for(lambda: "1 failed, 2 passed" in said.so_far(), "the run to end")
+    wait_for(lambda: "1 failed, 2 passed" in said.so_far(), "the run to end", said.so_far)
     assert run.wait(30) == 1
     assert desk.type("ps", "-o", "name").output == ""
     for each in (ours, theirs):
