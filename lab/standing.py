@@ -4,6 +4,7 @@ Owns: the order store, engines, synced, responders; and the way back.
 Must not: judge, speak to the client, know more than one lab, or make the wire that it stands on (``lab.wire`` does).
 """
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -112,10 +113,11 @@ class Lab:
                 for name, tool in tools.items()
             }
             fleet = await _run_engines(request, places, store, stack)
-            health_checks = await _follow_health(wiring, store, stack)
+            stillness = asyncio.Lock()
+            health_checks = await _follow_health(wiring, store, stillness, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            runner = await _open_runner(request, wire, places, stack)
+            runner = await _open_runner(request, wire, places, stillness, stack)
             stages.append(_Mark("open responders", time.monotonic()))
             return cls(
                 number,
@@ -238,7 +240,9 @@ def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str
     return {name: IptablesTool(launcher, namespaces[name], f"{wire.number}/{name}", variant) for name in nodes}
 
 
-async def _open_runner(request: Build, wire: Wire, places: Mapping[str, Place], stack: AsyncExitStack) -> Runner:
+async def _open_runner(
+    request: Build, wire: Wire, places: Mapping[str, Place], stillness: asyncio.Lock, stack: AsyncExitStack
+) -> Runner:
     """The traffic of the lab, with a meter for the rules of each node and family."""
     namespaces = wire.wiring.namespaces
     meters = {
@@ -246,7 +250,8 @@ async def _open_runner(request: Build, wire: Wire, places: Mapping[str, Place], 
         for name, place in places.items()
         for family in request.engine.families
     }
-    runner = Runner(namespaces, request.plan, meters, request.seed, served=_served(request), watch=wire.watch)
+    served = _served(request)
+    runner = Runner(namespaces, request.plan, meters, request.seed, served, wire.watch, stillness)
     stack.callback(runner.close)
     await runner.open()
     return runner
@@ -287,13 +292,15 @@ async def _run_engines(request: Build, places: Mapping[str, Place], store: Store
     return fleet
 
 
-async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:
+async def _follow_health(
+    wiring: Wiring, store: Store, stillness: asyncio.Lock, stack: AsyncExitStack
+) -> HealthChecks | None:
     """Let the plan's balancers follow the health of their nodes; ``None`` where none does."""
     balancers = wiring.plan.balancers
     if not any(balancer.health_checked for balancer in balancers):
         return None
     indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
-    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store)
+    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store, stillness)
     stack.push_async_callback(checks.close)
     await checks.start()
     return checks
