@@ -114,7 +114,7 @@ def command(
     shelf, keeping = None if no_bundles else Shelf(bundle_dir), Keeping() if keep else None
     results = []
     with ExitStack() as stack:
-        opened = _opened(choices, make_session or Session, (seed, keeping and keeping.door), stack)
+        opened = _opened(choices, make_session or Session, (seed, keeping.door if keeping else None), stack)
         for run, probes in chosen:
             _announce(progress, run.scenario, probes)
             results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf, keeping=keeping))
