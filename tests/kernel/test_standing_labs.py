@@ -88,6 +88,23 @@ def test_nothing_is_left_whoever_is_killed(desk: Desk, role: str) -> None:
     desk.up()
 
 
+@pytest.mark.parametrize("moment", ["at once", "when the name is taken", "when there is a lab process"])
+def test_nothing_is_left_of_a_lab_whose_maker_is_killed(desk: Desk, moment: str) -> None:
+    maker = desk.start("up", str(ROOT / "tests/kernel/killed.lab.yaml"), stdout=subprocess.DEVNULL)
+    pids: set[int] = set()
+
+    def is_due() -> bool:
+        pids.update(descendants(maker.pid))
+        named = moment != "when the name is taken" or (desk.doors.folder / "killed.sock").exists()
+        return named and len(pids) >= (5 if moment == "when there is a lab process" else 1)
+
+    wait_for(is_due, moment)
+    maker.kill()
+    maker.wait()
+    wait_for(lambda: not any(map(lives, pids)), "every process to end")
+    assert desk.type("ps", "-o", "name").output == ""
+
+
 def test_a_lab_that_hangs_is_ended_by_force(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.down._ASK_SECONDS", 0.3)
     monkeypatch.setattr("lab.cli.ps._SECONDS", 0.3)
