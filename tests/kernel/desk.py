@@ -14,6 +14,9 @@ from sandboxed import ROOT
 
 from lab.cli import main
 from lab.doors import Doors
+from lab.line import Visit
+from lab.timing import Deadline
+from lab.visits import Greet, Greeted
 
 SCENARIO = "tests/kernel/killed.lab.yaml"
 PATIENCE = 30.0
@@ -75,6 +78,11 @@ class Desk:
             timeout=60,
         )
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+    def greeting(self, name: str) -> Greeted:
+        """What a lab says of itself."""
+        with Visit(self.doors.connect(name), name) as line:
+            return line.request(Greet(), Greeted, Deadline.after(PATIENCE))
 
     def keeper(self, name: str) -> int:
         return int(self.doors.keeper_file(name).read_text().split()[0])
