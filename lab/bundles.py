@@ -16,11 +16,12 @@ from lab.report.bundle import CASE
 from lab.report.step_bundle import STEP
 from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 
-__all__ = ["Shelf"]
+__all__ = ["Shelf", "pcap_file"]
 
 _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 
 _LONGEST_NAME: Final = 60
+_LONGEST_FILE: Final = 150
 _SUFFIX: Final = ".lab.yaml"
 
 
@@ -93,6 +94,20 @@ class Shelf:
 
 def _name_of(verdict: ProbeVerdict | StepVerdict) -> str:
     return verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
+
+
+def pcap_file(directory: Path, name: str, frames: bytes) -> Path:
+    """Leave a capture under a name, which may be a pytest item's id, and return its file. Raises ``OSError``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ignored = directory / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("# Frames of probes, kept by proxylab.\n*\n", encoding="ascii")
+    slug = _slug(name)
+    if len(slug) > _LONGEST_FILE:
+        slug = f"{slug[:_LONGEST_FILE]}-{sha256(name.encode()).hexdigest()[:6]}"
+    file = directory / f"{slug}.pcapng"
+    file.write_bytes(frames)
+    return file
 
 
 def _slug(name: str) -> str:

@@ -1,7 +1,7 @@
 """The lab process: an event loop that does what its client asks, in the lab that stands.
 
 Owns: the conversation with the client, and the reasons to end.
-Must not: judge, read files of the user, or outlive its client.
+Must not: judge, read files of the user, or outlive its client unless that has told it to stay.
 """
 
 import asyncio

@@ -48,7 +48,7 @@ from lab.report.bundle import NodeState, bundle
 from lab.report.step_bundle import step_bundle
 from lab.scenario.model import Manner, Probe, Scenario, Step
 from lab.timing import Deadline
-from lab.verdict.evidence import Evidence, Lookup
+from lab.verdict.evidence import Capture, Evidence, Lookup
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 from lab.verdict.naming import address_of
@@ -188,6 +188,11 @@ class OpenLab:
     def line(self) -> Line:
         """To its lab process, for what lasts (``lab.visits.Stream``)."""
         return self._process
+
+    @property
+    def stands(self) -> bool:
+        """Whether it may still be asked from here."""
+        return not self._given_back and not self._process.closed
 
     def is_past(self, judged: Probe | Step) -> bool:
         """Whether a step was made that comes after the probe, or the step ended already: it needs a new lab then."""
@@ -344,6 +349,11 @@ class OpenLab:
         capture = recalled.capture
         return bundle(verdict, circumstances=circumstances, plan=plan, capture=capture, nodes=nodes, scenario=scenario)
 
+    def capture(self, verdict: ProbeVerdict) -> Capture:
+        """The frames of the probe that was judged last."""
+        recalled = self._recalled[1] if self._recalled and self._recalled[0] is verdict.probe else self._recall()
+        return recalled.capture
+
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel holds them, by its name."""
         return {each.name: self.rules_of(each.name) for each in self.scenario.nodes}
@@ -384,6 +394,7 @@ class OpenLab:
         if not isinstance(self._process, LabProcess):
             raise InternalError(f"the lab {name} stays already")
         self._process.stay(self.memory(name), seconds)
+        self._given_back = seconds is not None
 
     def close(self) -> None:
         """Give the lab back: it is asked nothing more. The lab process takes it down once the next one stands."""

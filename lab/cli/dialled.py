@@ -89,7 +89,7 @@ def probe_of(
     if len(words) != 2:
         raise click.UsageError(f"FROM and TO: name a place and what it dials, as in `proxylab {verb} client echo`")
     sender, target = words
-    check_place(scenario, sender)
+    check_place(scenario, sender, "FROM")
     place = Position(f"proxylab {verb} {sender} {target}", 1, 1)
     protocol = Transport(sent) if sent else None
     return Probe(

@@ -1,14 +1,14 @@
 """``proxylab exec``: a command in a node, pod or host.
 
 Owns: the verb's options.
-Must not: know how a command comes by its streams (``lab.cli.attach`` does).
+Must not: know how a command comes by its streams (``lab.attached`` does).
 """
 
 from typing import Any
 
 import click
 
-from lab.cli.attach import run_attached
+from lab.attached import run_attached
 from lab.cli.places import check_place, complete_places
 from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
 

@@ -40,7 +40,7 @@ def command(
         raise click.UsageError("NODE: name one node")
     with the_lab(make_session, file, name, **of_lab) as lab:
         (node,) = rest
-        check_place(lab.scenario, node, only_nodes=True)
+        check_place(lab.scenario, node, "NODE")
         lab.line.begin(Log(node, follow), Deadline.after(_BEGIN_SECONDS))
         with ending_on_interrupt(lab.line):
             while isinstance(said := lab.line.heard(Deadline.after(_A_DAY)), Lines):

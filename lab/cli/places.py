@@ -28,12 +28,11 @@ def places_of(scenario: Scenario) -> list[str]:
     return [*(node.name for node in scenario.nodes), *pods, *(host.name for host in scenario.hosts)]
 
 
-def check_place(scenario: Scenario, place: str, *, only_nodes: bool = False) -> None:
-    """Raise ``UsageError`` for a place that the scenario has not."""
-    known = [node.name for node in scenario.nodes] if only_nodes else places_of(scenario)
+def check_place(scenario: Scenario, place: str, word: str = "PLACE") -> None:
+    """Raise ``UsageError`` for a place that the scenario has not; ``NODE`` may only be a node."""
+    known = [node.name for node in scenario.nodes] if word == "NODE" else places_of(scenario)
     if place not in known:
-        kind = "NODE" if only_nodes else "PLACE"
-        raise click.UsageError(f"{kind}: there is no {place!r}; there are {', '.join(known)}")
+        raise click.UsageError(f"{word}: there is no {place!r}; there are {', '.join(known)}")
 
 
 def _remembered(ctx: click.Context) -> Memory | None:

@@ -62,7 +62,7 @@ def command(
     chosen = rest[0] if rest else node
     with the_lab(make_session, None, name, engine=engine, case_id=case_id, **of_engine) as lab:
         if chosen is not None:
-            check_place(lab.scenario, chosen, only_nodes=True)
+            check_place(lab.scenario, chosen, "NODE")
         click.echo(lab.rules_of(chosen or lab.scenario.nodes[0].name), nl=False)
 
 

@@ -19,21 +19,23 @@ from lab.cli.color import COLOR
 from lab.cli.engine import choices_of, engines_options
 from lab.cli.files import FILES, load_all
 from lab.cli.progress import Progress
+from lab.doors import Door
 from lab.engines.names import mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
+from lab.keeping import Keeping
 from lab.pages import Begun, write_page
 from lab.report import closing_lines, exit_code, to_json
 from lab.report.html import entries_of
 from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario, Step
 from lab.session import OpenLab, Session
-from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
+from lab.verdict.model import UNRESOLVED, Fault, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
 
 __all__ = ["command", "paint"]
 
 _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
-SessionMaker = Callable[[EngineChoice, int], Session]
+SessionMaker = Callable[..., Session]
 
 _COLOURS: Final = {
     Judgement.PASS: "green",
@@ -66,6 +68,7 @@ _COLOURS: Final = {
     help="Where the evidence of each probe that did not pass is kept; `proxylab judge` reads it.",
 )
 @click.option("--no-bundles", is_flag=True, help="Keep no evidence.")
+@click.option("--keep", is_flag=True, help="Let the lab of a probe that did not pass stay; `proxylab ps` lists it.")
 @click.option(
     "--report",
     metavar="FILE",
@@ -88,6 +91,7 @@ def command(
     seed: int,
     bundle_dir: Path,
     no_bundles: bool,
+    keep: bool,
     report: Path | None,
     verbose: bool,
     quiet: bool,
@@ -101,8 +105,7 @@ def command(
 
     Example: proxylab run scenarios --probe 'every backend gets its share'
     """
-    begun = Begun.now(seed)
-    written = load_all(files)
+    begun, written = Begun.now(seed), load_all(files)
     runs = _runs(written, {engine: version_of(engine) for engine in engines})
     if not list(_choose(runs, names)):
         click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
@@ -111,33 +114,35 @@ def command(
     chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
     progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
-    shelf = None if no_bundles else Shelf(bundle_dir)
+    shelf, keeping = None if no_bundles else Shelf(bundle_dir), Keeping() if keep else None
     results = []
     with ExitStack() as stack:
-        opened = _opened(choices, make_session or Session, seed, stack)
+        opened = _opened(choices, make_session or Session, (seed, keeping.door if keeping else None), stack)
         for run, probes in chosen:
             _announce(progress, run.scenario, probes)
-            results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf))
+            results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf, keeping=keeping))
             progress.over(results[-1])
         # Before sessions are closed, which may find something left: no reason to keep what was judged to oneself.
         if output == "json":
             progress.tell([to_json(results)])
         else:
-            width = progress.width
-            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=width))
+            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=progress.width))
         _write(report, results, begun, progress)
     return exit_code(results)
 
 
 def _opened(
-    choices: Mapping[str, EngineChoice], make_session: SessionMaker, seed: int, stack: ExitStack
+    choices: Mapping[str, EngineChoice],
+    make_session: SessionMaker,
+    given: tuple[int, Callable[[], Door] | None],
+    stack: ExitStack,
 ) -> Callable[[str], Session]:
     """The session on an engine, opened when it is first asked for, and closed with the stack."""
     sessions: dict[str, Session] = {}
 
     def on(engine: str) -> Session:
         if engine not in sessions:
-            sessions[engine] = stack.enter_context(make_session(choices[engine], seed))
+            sessions[engine] = stack.enter_context(make_session(choices[engine], *given))
         return sessions[engine]
 
     return on
@@ -215,6 +220,7 @@ def _run(
     *,
     trace: bool,
     shelf: Shelf | None,
+    keeping: Keeping | None,
 ) -> ScenarioResult:
     """One scenario from its first namespace to its last, whatever happens in it."""
     scenario = run.scenario
@@ -223,13 +229,20 @@ def _run(
     steps: list[StepVerdict] = []
     skipped, fault = None, None
     try:
-        with closing(session.open(scenario)) as lab:
+        with ExitStack() as stack:
+            lab: OpenLab | None = None
             for each in chosen:
                 progress.at(f"{scenario.file} [{run.engine}] {each.name}")
+                if lab is None or not lab.stands:
+                    lab = stack.enter_context(closing(session.open(scenario)))
                 if isinstance(each, Step):
-                    steps.append(_kept(lab, lab.conclude(each), run, shelf, progress))
+                    step = _settled(lab, lab.conclude(each), run, shelf, progress)
+                    steps.append(step)
+                    _keep(lab, step.overall, None, keeping, progress)
                 else:
-                    probes.append(_kept(lab, lab.probe(each, trace=trace), run, shelf, progress))
+                    probe = _settled(lab, lab.probe(each, trace=trace), run, shelf, progress)
+                    probes.append(probe)
+                    _keep(lab, probe.overall, each, keeping, progress)
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:
@@ -249,7 +262,14 @@ def _run(
     )
 
 
-def _kept(lab: OpenLab, verdict: _Verdict, run: _Run, shelf: Shelf | None, progress: Progress) -> _Verdict:
+def _settled(lab: OpenLab, verdict: _Verdict, run: _Run, shelf: Shelf | None, progress: Progress) -> _Verdict:
     if shelf is None:
         return verdict
     return shelf.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)
+
+
+def _keep(lab: OpenLab, overall: Judgement, probe: Probe | None, keeping: Keeping | None, progress: Progress) -> None:
+    """Let the lab stay in which something did not hold, if somebody wants that."""
+    if keeping is not None and overall in UNRESOLVED:
+        title = "a step" if probe is None else probe.name
+        progress.note("\n".join([f"{title}:", *keeping.keep(lab, probe)]))

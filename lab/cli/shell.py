@@ -1,16 +1,14 @@
 """``proxylab shell``: a shell in a node, pod or host.
 
-Owns: the verb's options, and the prompt.
-Must not: touch the user's history or start-up files.
+Owns: the verb's options.
+Must not: know which shell (``lab.attached`` does).
 """
 
-import shutil
-import sys
 from typing import Any
 
 import click
 
-from lab.cli.attach import run_attached
+from lab.attached import run_shell
 from lab.cli.places import check_place, complete_places
 from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
 
@@ -32,19 +30,6 @@ def command(make_session: SessionMaker | None, /, *, words: tuple[str, ...], nam
     if len(rest) != 1:
         raise click.UsageError("PLACE: name one node, pod or host")
     (place,) = rest
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with the_lab(make_session, file, name, **of_lab) as lab:
         check_place(lab.scenario, place)
-        shell, prompt = _shell(terminal), _prompt(place)
-        return run_attached(lab.line, place, shell, interactive=True, terminal=terminal, environment=prompt)
-
-
-def _shell(terminal: bool) -> list[str]:
-    """Bash, without start-up files that would set another prompt, or whatever is called sh."""
-    bash = shutil.which("bash")
-    plain = [bash, "--norc", "--noprofile"] if bash else ["sh"]
-    return [*plain, "-i"] if terminal else plain
-
-
-def _prompt(place: str) -> dict[str, str]:
-    return {"PS1": f"{place}:\\w# " if shutil.which("bash") else f"{place}# ", "HISTFILE": ""}
+        return run_shell(lab.line, place)

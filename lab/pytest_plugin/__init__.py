@@ -25,6 +25,8 @@ from typing import Final
 import pytest
 
 from lab.pytest_plugin.annotations import Annotations
+from lab.pytest_plugin.desk import AtTheDesk
+from lab.pytest_plugin.desk_options import DESK, add_desk_options, is_kept, is_paused, shell_place
 from lab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_shelf, lab_verdict
 from lab.pytest_plugin.gathering import Gathering, Telling
 from lab.pytest_plugin.in_python import Lab, LabFactory, lab, lab_engine, lab_factory, parametrize_engines
@@ -58,6 +60,7 @@ _ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the lab, all of which begin with ``--lab-``."""
     add_options(parser)
+    add_desk_options(parser)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
@@ -77,6 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for option in (engines, iptables, repeats, seed):
         option(config)
     register(config)
+    if any((is_kept(config), is_paused(config), shell_place(config))):
+        config.pluginmanager.register(AtTheDesk(config), DESK)
     if report(config) is not None:
         config.pluginmanager.register(Telling(), "proxylab-telling")
     if hasattr(config, "workerinput"):

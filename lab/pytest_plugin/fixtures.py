@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
+from lab.pytest_plugin.desk_options import DESK, has_pcap, pcap_directory
 from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
 from lab.pytest_plugin.showing import show_of_file
+from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Probe, Step
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ __all__ = [
     "lab_sessions",
     "lab_shelf",
     "lab_verdict",
+    "leave_pcap",
     "record",
     "warn",
     "why_skipped",
@@ -49,6 +52,8 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
     from lab.engines.protocol import EngineChoice  # noqa: PLC0415
     from lab.session import Session  # noqa: PLC0415
 
+    desk = pytestconfig.pluginmanager.get_plugin(DESK)
+    door = None if desk is None else desk.keeping.door
     with ExitStack() as stack:
         sessions: dict[str, Session] = {}
 
@@ -56,7 +61,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
             if engine not in sessions:
                 upstream = upstream_for(engine, kube_proxy(pytestconfig), _tell)
                 choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
-                sessions[engine] = stack.enter_context(Session(choice, seed(pytestconfig)))
+                sessions[engine] = stack.enter_context(Session(choice, seed(pytestconfig), door))
             return sessions[engine]
 
         yield on
@@ -77,7 +82,7 @@ class _Labs:
 
     def of(self, run: "Run", judged: Probe | Step) -> "OpenLab":
         """The lab of a run, not past a probe or step; what keeps it from being opened is told to each of its items."""
-        if self._lab is not None and self._run is run and not self._lab.is_past(judged):
+        if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(judged):
             return self._lab
         self.close()
         if run in self._failed:
@@ -110,7 +115,8 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
-        return lab_of_file.of(item.run, item.judged)
+        lab = item.stash[OPEN] = lab_of_file.of(item.run, item.judged)
+        return lab
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +131,7 @@ def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
 @pytest.fixture
 def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: "Shelf | None") -> "Judged":
     """The verdict on the probe or step, unless there is none that could be held against the expectation."""
-    from lab.verdict.model import Judgement  # noqa: PLC0415
+    from lab.verdict.model import Judgement, ProbeVerdict  # noqa: PLC0415
 
     item: ProbeItem = request.node
     verdict: Judged
@@ -135,6 +141,8 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
         else:
             verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_shelf)
     record(item, lab_open, item.run.engine, verdict)
+    if has_pcap(item.config) and isinstance(verdict, ProbeVerdict):
+        leave_pcap(item, lab_open, verdict)
     show_of_file(item, item.scenario, item.run.engine, verdict)
     match verdict.overall:
         case Judgement.SKIP:
@@ -202,3 +210,17 @@ def in_its_own_words(place: str) -> Iterator[None]:
     except (EngineError, ScenarioError) as error:
         # What is said is all of the error; beside it pytest would print the one that it comes from.
         raise pytest.fail.Exception(f"{place}: {error}" if place else str(error), pytrace=False) from None
+
+
+def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "ProbeVerdict", number: int = 0) -> None:
+    """Leave the frames of an item's probe as a file, and say in the reports where."""
+    from lab.bundles import pcap_file  # noqa: PLC0415 - a run's own rooms
+    from lab.report.pcapng import pcapng  # noqa: PLC0415
+
+    name = f"{item.nodeid} {number}" if number else item.nodeid
+    try:
+        file = pcap_file(pcap_directory(item.config), name, pcapng(lab_open.capture(verdict).frames))
+    except OSError as error:
+        warn(item, f"no frames are kept of {name!r}: {error}")
+    else:
+        item.user_properties.append(("pcap", str(file)))

@@ -19,9 +19,11 @@ import pytest
 
 from lab.engines.names import ENGINES, mode_of
 from lab.errors import ScenarioError
-from lab.pytest_plugin.fixtures import explanation, in_its_own_words, record, warn, why_skipped
+from lab.pytest_plugin.desk_options import has_pcap
+from lab.pytest_plugin.fixtures import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from lab.pytest_plugin.options import engines
 from lab.pytest_plugin.showing import show_of_test
+from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Position, Scenario
 
 if TYPE_CHECKING:
@@ -105,6 +107,8 @@ class Lab:
             self._stands.add(probe)
             verdict = self._settled(self._stands.probe(probe))
         record(self._item, self._stands, self._engine, verdict)
+        if has_pcap(self._item.config):
+            leave_pcap(self._item, self._stands, verdict, self._probes)
         show_of_test(self._item, self.scenario, self._engine, verdict)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
@@ -275,6 +279,7 @@ def lab_factory(
                 session, written = lab_sessions(lab_engine), _parsed(text, file)
                 stands = session.open(_case(written, session.engine, case), text)
             stack.enter_context(closing(stands))
+            request.node.stash[OPEN] = stands
             return Lab(stands, text, engine=lab_engine, item=request.node, shelf=lab_shelf, case=case)
 
         yield build

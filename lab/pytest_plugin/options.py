@@ -19,9 +19,11 @@ __all__ = [
     "add_options",
     "bundle_directory",
     "engines",
+    "flag",
     "iptables",
     "is_required",
     "kube_proxy",
+    "one",
     "repeats",
     "report",
     "seed",
@@ -104,7 +106,7 @@ def engines(config: pytest.Config) -> tuple[str, ...]:
 
 def iptables(config: pytest.Config) -> str:
     """The variant of iptables that was asked for, or nothing. Raises ``UsageError`` for a name that is none."""
-    given = _one(config, "iptables")
+    given = one(config, "iptables")
     if given and given not in IPTABLES:
         raise pytest.UsageError(f"--lab-iptables: {given!r} is no variant; there are {', '.join(IPTABLES)}")
     return given
@@ -112,12 +114,12 @@ def iptables(config: pytest.Config) -> str:
 
 def kube_proxy(config: pytest.Config) -> str:
     """Where the real kube-proxy is to be taken from, or nothing."""
-    return _one(config, "kube_proxy")
+    return one(config, "kube_proxy")
 
 
 def repeats(config: pytest.Config) -> int:
     """How many times each probe runs. Raises ``UsageError`` for what is no such number."""
-    given = _one(config, "repeat") or "1"
+    given = one(config, "repeat") or "1"
     if not given.isdecimal() or not 1 <= int(given) <= _MOST_REPEATS:
         raise pytest.UsageError(f"--lab-repeat: {given!r} is not a number from 1 to {_MOST_REPEATS}")
     return int(given)
@@ -125,12 +127,12 @@ def repeats(config: pytest.Config) -> int:
 
 def is_required(config: pytest.Config) -> bool:
     """Whether a run that could run nothing must fail."""
-    return _flag(config, "required")
+    return flag(config, "required")
 
 
 def seed(config: pytest.Config) -> int:
     """What orders source ports and payloads. Raises ``UsageError`` for what is no number."""
-    given = _one(config, "seed") or "0"
+    given = one(config, "seed") or "0"
     if not given.isdecimal():
         raise pytest.UsageError(f"--lab-seed: {given!r} is not a number from 0 on")
     return int(given)
@@ -138,19 +140,20 @@ def seed(config: pytest.Config) -> int:
 
 def bundle_directory(config: pytest.Config) -> Path | None:
     """Where evidence is kept; ``None`` where nobody wants any."""
-    if _flag(config, "no_bundles"):
+    if flag(config, "no_bundles"):
         return None
-    given = _one(config, "bundle_dir")
+    given = one(config, "bundle_dir")
     return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
 
 
 def report(config: pytest.Config) -> Path | None:
     """Where the page of the run is to be written, below where pytest was called; ``None`` where nobody wants one."""
-    given = _one(config, "report")
+    given = one(config, "report")
     return config.invocation_params.dir / given if given else None
 
 
-def _flag(config: pytest.Config, name: str) -> bool:
+def flag(config: pytest.Config, name: str) -> bool:
+    """Whether an option is set that is one or not, in whichever way."""
     given = config.getoption(f"lab_{name}")
     variable = f"LAB_{name.upper()}"
     if given is None and variable in os.environ:
@@ -158,7 +161,8 @@ def _flag(config: pytest.Config, name: str) -> bool:
     return bool(given or config.getini(f"lab_{name}"))
 
 
-def _one(config: pytest.Config, name: str) -> str:
+def one(config: pytest.Config, name: str) -> str:
+    """The one value of an option, in whichever way it is given; or nothing."""
     return str(
         config.getoption(f"lab_{name}") or os.environ.get(f"LAB_{name.upper()}") or config.getini(f"lab_{name}") or ""
     )

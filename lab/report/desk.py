@@ -31,9 +31,10 @@ def standing_lines(
         alone: no other lab stands, so no command need name it.
     """
     plan, scenario = layout.plan, layout.scenario
-    case = f" [{scenario.case.id}]" if scenario.case.id else ""
-    yield f"{name}{case} stands, with {engine}, for {left}"
+    yield f"{name} stands, with {engine}, for {left}"
     yield ""
+    if scenario.case.id:
+        yield f"  case      {scenario.case.id}"
     nodes = [each.name for each in plan.namespaces if each.role is Role.NODE]
     hosts = [each.name for each in plan.namespaces if each.role is Role.HOST]
     yield fitting("  nodes     ", nodes, width)

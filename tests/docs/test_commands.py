@@ -50,6 +50,7 @@ def test_every_command_prints_what_the_page_says(page: Path, folder: Path) -> No
         environment = {
             "PATH": f"{bin_folder}:{os.environ['PATH']}",
             "COLUMNS": "80",
+            "XDG_RUNTIME_DIR": str(folder),
             "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:randomly",
         }
         done = play(step, folder, environment)

@@ -14,6 +14,9 @@ from sandboxed import ROOT
 
 from lab.cli import main
 from lab.doors import Doors
+from lab.line import Visit
+from lab.timing import Deadline
+from lab.visits import Greet, Greeted
 
 SCENARIO = "tests/kernel/killed.lab.yaml"
 PATIENCE = 30.0
@@ -76,6 +79,11 @@ class Desk:
         )
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
+    def greeting(self, name: str) -> Greeted:
+        """What a lab says of itself."""
+        with Visit(self.doors.connect(name), name) as line:
+            return line.request(Greet(), Greeted, Deadline.after(PATIENCE))
+
     def keeper(self, name: str) -> int:
         return int(self.doors.keeper_file(name).read_text().split()[0])
 
@@ -96,8 +104,23 @@ def lives(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
+def wait_for(condition: Callable[[], bool], what: str, meanwhile: Callable[[], str] = lambda: "nothing more") -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"waited for {what}"
+        assert time.monotonic() < deadline, f"waited for {what}; there was {meanwhile()}"
         time.sleep(0.005)
+
+
+class Heard:
+    """What has come out of a terminal."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._text = b""
+
+    def so_far(self) -> str:
+        try:
+            self._text += os.read(self._terminal, 4096)
+        except BlockingIOError:
+            pass
+        return self._text.decode(errors="replace")

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from desk import Desk, Typed, lives, wait_for
+from desk import Desk, Heard, Typed, lives, wait_for
 from machine import descendants
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of
 
@@ -88,6 +88,23 @@ def test_nothing_is_left_whoever_is_killed(desk: Desk, role: str) -> None:
     desk.up()
 
 
+@pytest.mark.parametrize("moment", ["at once", "when the name is taken", "when there is a lab process"])
+def test_nothing_is_left_of_a_lab_whose_maker_is_killed(desk: Desk, moment: str) -> None:
+    maker = desk.start("up", str(ROOT / "tests/kernel/killed.lab.yaml"), stdout=subprocess.DEVNULL)
+    pids: set[int] = set()
+
+    def is_due() -> bool:
+        pids.update(descendants(maker.pid))
+        named = moment != "when the name is taken" or (desk.doors.folder / "killed.sock").exists()
+        return named and len(pids) >= (5 if moment == "when there is a lab process" else 1)
+
+    wait_for(is_due, moment)
+    maker.kill()
+    maker.wait()
+    wait_for(lambda: not any(map(lives, pids)), "every process to end")
+    assert desk.type("ps", "-o", "name").output == ""
+
+
 def test_a_lab_that_hangs_is_ended_by_force(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.down._ASK_SECONDS", 0.3)
     monkeypatch.setattr("lab.cli.ps._SECONDS", 0.3)
@@ -145,6 +162,16 @@ def test_clients_that_go_in_the_midst_of_something_harm_nobody(desk: Desk) -> No
     line.close()
     assert desk.type("probe", "client", "echo").status == 0
     nonsense.close()
+
+
+def test_what_a_killed_client_has_begun_is_brought_to_its_end(desk: Desk) -> None:
+    desk.up()
+    killed = Visit(desk.doors.connect("killed"), "killed")
+    killed._channel.send(Execute("client", ("sleep", "3")), Asked, Deadline.after(5))
+    wait_for(lambda: desk.greeting("killed").busy, "the lab to be busy with it")
+    killed.close()
+    assert desk.greeting("killed").busy
+    assert desk.type("probe", "client", "echo").status == 0
 
 
 def test_a_command_ends_with_the_client_that_wanted_it(desk: Desk) -> None:
@@ -234,21 +261,6 @@ def test_a_command_gets_a_terminal_as_large_as_the_user_s(desk: Desk) -> None:
     assert client.wait(30) == 0
     for each in (ours, theirs):
         os.close(each)
-
-
-class Heard:
-    """What has come out of a terminal."""
-
-    def __init__(self, terminal: int) -> None:
-        self._terminal = terminal
-        self._text = b""
-
-    def so_far(self) -> str:
-        try:
-            self._text += os.read(self._terminal, 4096)
-        except BlockingIOError:
-            pass
-        return self._text.decode(errors="replace")
 
 
 @AS_ROOT

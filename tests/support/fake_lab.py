@@ -15,7 +15,7 @@ from lab.ip import Transport
 from lab.messages import Built
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Probe, Scenario, Step
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Capture, Evidence
 from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
 from lab.verdict.pulses import StepEvidence
 
@@ -104,7 +104,7 @@ def step_verdict_on(step: Step, number: int) -> StepVerdict:
 class FakeSession:
     """Keeps the interface of ``lab.session.Session``, and writes every call to a journal."""
 
-    def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0) -> None:
+    def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0, door: object = None) -> None:
         self._journal = journal
         self._left = False
         self.engine = choice = engine or EngineChoice()
@@ -144,10 +144,22 @@ class FakeLab:
         self._session = session
         self.engine = session.engine
         self.scenario = scenario
-        self.engine = session.engine
         self.built = Built("iptables v1.8.9 (fake)")
         self._made = 0
         self._concluded = False
+        self.stands = True
+
+    @property
+    def line(self) -> "FakeLab":
+        return self
+
+    def stay(self, name: str, seconds: float | None) -> None:
+        self._session.note(f"stay {name}" + ("" if seconds is None else f" {seconds:.0f}"))
+        self.stands = seconds is None
+
+    def capture(self, verdict: ProbeVerdict) -> Capture:
+        self._session.note(f"capture {verdict.probe.name}")
+        return Capture()
 
     def is_past(self, judged: Probe | Step) -> bool:
         before = self.scenario.steps_before(judged)
@@ -185,4 +197,5 @@ class FakeLab:
         return {"case.json": b"{}", "rules/node-a.txt": b""}
 
     def close(self) -> None:
+        self.stands = False
         self._session.note(f"close {self.scenario.name}")

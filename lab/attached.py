@@ -12,6 +12,7 @@ import fcntl
 import os
 import pty
 import select
+import shutil
 import signal
 import sys
 import termios
@@ -26,7 +27,7 @@ from lab.line import Line
 from lab.timing import Deadline
 from lab.visits import Attach, Ended
 
-__all__ = ["run_attached"]
+__all__ = ["run_attached", "run_shell"]
 
 _BEGIN_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 10.0
@@ -67,6 +68,20 @@ def run_attached(
         else:
             status = _on_own_streams(line, request, awake, stack, interactive=interactive)
     return status if status >= 0 else _SIGNALLED - status
+
+
+def run_shell(line: Line, place: str) -> int:
+    """Open a shell in a place, on a terminal of its own if this process has one; its prompt names the place.
+
+    Bash without start-up files, which would set another prompt, and without the user's history; or what is called sh.
+    """
+    terminal = os.isatty(0) and os.isatty(1)
+    bash = shutil.which("bash")
+    shell = [bash, "--norc", "--noprofile"] if bash else ["sh"]
+    prompt = {"PS1": f"{place}:\\W# " if bash else f"{place}# ", "HISTFILE": ""}
+    return run_attached(
+        line, place, [*shell, "-i"] if terminal else shell, interactive=True, terminal=terminal, environment=prompt
+    )
 
 
 def _on_own_streams(line: Line, request: Attach, awake: int, stack: ExitStack, *, interactive: bool) -> int:

@@ -1,0 +1,144 @@
+"""Visitors of a lab that stays: they take no harm from each other, nor the lab from them."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lab.channel import AsyncChannel
+from lab.conversation import receive_visitors
+from lab.messages import Dump, Dumped, Failed
+from lab.visits import Asked, Ended, Lines, Log, Signal, Stream, Told
+
+
+class Desk:
+    """Answers ``Dump`` when it is let, fails with ``Dump("broken")``, and streams until a signal comes."""
+
+    def __init__(self) -> None:
+        self.let = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.finished: list[str] = []
+
+    async def answer(self, request: Asked) -> Told:
+        assert isinstance(request, Dump)
+        self.begun.set()
+        if request.node == "broken":
+            raise RuntimeError("nobody thought of that")
+        await self.let.wait()
+        self.finished.append(request.node)
+        return Dumped(request.node)
+
+    async def stream(
+        self, request: Stream, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
+    ) -> AsyncGenerator[Told, None]:
+        try:
+            yield Lines((f"{len(descriptors)} came along",))
+            yield Ended((await signals.get()).number)
+        finally:
+            self.finished.append("stream")
+            for each in descriptors:
+                os.close(each)
+
+
+def visited(tmp_path: Path, script: Callable[[Desk, Callable[[], socket.socket]], Awaitable[None]]) -> Desk:
+    """Let visitors come to a desk, as the script has it."""
+
+    async def play() -> Desk:
+        desk = Desk()
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(str(tmp_path / "door"))
+            door.listen()
+
+            def connect() -> socket.socket:
+                connection = socket.socket(socket.AF_UNIX)
+                connection.connect(str(tmp_path / "door"))
+                return connection
+
+            receiving = asyncio.create_task(receive_visitors(door, desk))
+            try:
+                async with asyncio.timeout(10):
+                    await script(desk, connect)
+            finally:
+                receiving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await receiving
+        return desk
+
+    return asyncio.run(play())
+
+
+def test_what_a_visitor_has_begun_is_finished_when_it_goes(tmp_path: Path) -> None:
+    async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
+        visitor = AsyncChannel(connect())
+        await visitor.send(Dump("node-a"), Asked)
+        await desk.begun.wait()
+        visitor.close()
+        for _ in range(50):  # turns of the loop: enough to hear of it, and to drop what is under way
+            await asyncio.sleep(0)
+        desk.let.set()
+        other = AsyncChannel(connect())
+        await other.send(Dump("node-b"), Asked)
+        assert await other.receive(Told) == Dumped("node-b")
+        other.close()
+
+    assert visited(tmp_path, script).finished == ["node-a", "node-b"]
+
+
+def test_a_mistake_of_ours_is_told_to_whom_it_meets_and_ends_nothing(tmp_path: Path) -> None:
+    async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
+        desk.let.set()
+        visitor = AsyncChannel(connect())
+        await visitor.send(Dump("broken"), Asked)
+        failed = await visitor.receive(Told)
+        assert isinstance(failed, Failed)
+        assert "nobody thought of that" in failed.fault.words[0]
+        await visitor.send(Dump("node-a"), Asked)
+        assert await visitor.receive(Told) == Dumped("node-a")
+        visitor.close()
+
+    visited(tmp_path, script)
+
+
+@pytest.mark.parametrize("goes", [True, False], ids=["goes", "says so"])
+def test_a_stream_ends_with_its_visitor_or_by_a_signal(tmp_path: Path, *, goes: bool) -> None:
+    async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
+        connection = connect()
+        from lab.channel import Channel
+        from lab.timing import Deadline
+
+        with open(os.devnull) as nothing:
+            Channel(connection).send(Log("node-a"), Asked, Deadline.after(5), (nothing.fileno(), nothing.fileno()))
+        visitor = AsyncChannel(connection)
+        assert await visitor.receive(Told) == Lines(("2 came along",))
+        if not goes:
+            await visitor.send(Signal(15), Asked)
+            assert await visitor.receive(Told) == Ended(15)
+        visitor.close()
+        while not desk.finished:
+            await asyncio.sleep(0.001)
+
+    assert visited(tmp_path, script).finished == ["stream"]
+
+
+def test_what_is_no_message_ends_only_the_line_that_it_comes_by(tmp_path: Path) -> None:
+    async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
+        desk.let.set()
+        for nonsense in (b"\0\0\0\4null", b'\0\0\0\6{"is":', b"\xff\xff\xff\xff", b"\0"):
+            rude = connect()
+            rude.sendall(nonsense)
+            if len(nonsense) < 4:
+                rude.close()
+                continue
+            rude.setblocking(False)
+            assert await asyncio.get_running_loop().sock_recv(rude, 1) == b""
+            rude.close()
+        visitor = AsyncChannel(connect())
+        await visitor.send(Dump("node-a"), Asked)
+        assert await visitor.receive(Told) == Dumped("node-a")
+        visitor.close()
+
+    visited(tmp_path, script)
