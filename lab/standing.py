@@ -4,6 +4,7 @@ Owns: the order store, engines, synced, responders; and the way back.
 Must not: judge, speak to the client, know more than one lab, or make the wire that it stands on (``lab.wire`` does).
 """
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -26,7 +27,7 @@ from lab.cluster.objects import (
 from lab.cluster.store import Store
 from lab.control.apiserver import API_PORT, ApiServer
 from lab.control.balancers import HealthChecks
-from lab.engines.barrier import Barrier, is_barrier, without_barrier
+from lab.engines.barrier import NAMESPACE, Barrier, is_barrier, without_barrier
 from lab.engines.catalogue import make_engine
 from lab.engines.fleet import Fleet
 from lab.engines.ground import Cluster, Place
@@ -46,14 +47,15 @@ from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
 from lab.plan.dialogue import Dialogue
-from lab.plan.errand import Errand
+from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
+from lab.traffic.responder import Names
 from lab.traffic.runner import Runner
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.segments import Spoken
 from lab.visits import Attach
 from lab.wire import Wire
@@ -112,10 +114,11 @@ class Lab:
                 for name, tool in tools.items()
             }
             fleet = await _run_engines(request, places, store, stack)
-            health_checks = await _follow_health(wiring, store, stack)
+            stillness = asyncio.Lock()
+            health_checks = await _follow_health(wiring, store, stillness, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            runner = await _open_runner(request, wire, places, stack)
+            runner = await _open_runner(request, wire, places, store, stillness, stack)
             stages.append(_Mark("open responders", time.monotonic()))
             return cls(
                 number,
@@ -153,6 +156,12 @@ class Lab:
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
         return await self.runner.run(errand, trace=trace)
+
+    async def ask(self, place: str, query: Query, deadline: Deadline) -> Lookup:
+        """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
+        from lab.control.resolver import ask  # noqa: PLC0415 - DNS messages, for those who have names
+
+        return await ask(self.netns(place), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
@@ -238,15 +247,31 @@ def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str
     return {name: IptablesTool(launcher, namespaces[name], f"{wire.number}/{name}", variant) for name in nodes}
 
 
-async def _open_runner(request: Build, wire: Wire, places: Mapping[str, Place], stack: AsyncExitStack) -> Runner:
-    """The traffic of the lab, with a meter for the rules of each node and family."""
+async def _open_runner(
+    request: Build,
+    wire: Wire,
+    places: Mapping[str, Place],
+    store: Store,
+    stillness: asyncio.Lock,
+    stack: AsyncExitStack,
+) -> Runner:
+    """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
     namespaces = wire.wiring.namespaces
     meters = {
         (name, family): _meter(request.engine.name, place, family)
         for name, place in places.items()
         for family in request.engine.families
     }
-    runner = Runner(namespaces, request.plan, meters, request.seed, served=_served(request), watch=wire.watch)
+    runner = Runner(
+        namespaces,
+        request.plan,
+        meters,
+        request.seed,
+        served=_served(request),
+        watch=wire.watch,
+        stillness=stillness,
+        names=_names(request.plan, store),
+    )
     stack.callback(runner.close)
     await runner.open()
     return runner
@@ -287,13 +312,24 @@ async def _run_engines(request: Build, places: Mapping[str, Place], store: Store
     return fleet
 
 
-async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:
+def _names(plan: Plan, store: Store) -> Names | None:
+    """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
+    if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
+        return None
+    from lab.control.naming import NameService  # noqa: PLC0415
+
+    return NameService(store, hidden=NAMESPACE).respond
+
+
+async def _follow_health(
+    wiring: Wiring, store: Store, stillness: asyncio.Lock, stack: AsyncExitStack
+) -> HealthChecks | None:
     """Let the plan's balancers follow the health of their nodes; ``None`` where none does."""
     balancers = wiring.plan.balancers
     if not any(balancer.health_checked for balancer in balancers):
         return None
     indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
-    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store)
+    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store, stillness)
     stack.push_async_callback(checks.close)
     await checks.start()
     return checks

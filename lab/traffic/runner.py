@@ -38,7 +38,7 @@ from lab.traffic.memory import Memory
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
-from lab.traffic.responder import Responders
+from lab.traffic.responder import Names, Responders
 from lab.traffic.stacks import Stacks
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
@@ -66,6 +66,8 @@ class Runner:
         seed: int = 0,
         served: Iterable[int] = (),
         watch: Watch | None = None,
+        stillness: asyncio.Lock | None = None,
+        names: Names | None = None,
     ) -> None:
         """A runner; ``open`` it before the first run.
 
@@ -76,6 +78,8 @@ class Runner:
             seed: orders source ports, and stands in every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: taps that stand already and outlive the runner; without them it opens its own.
+            stillness: held by each run, and by whoever sends anything of his own into the lab.
+            names: answers for the plan's name servers.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
@@ -84,8 +88,9 @@ class Runner:
         taken.update(served)
         self._ports = PortDealer(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
-        self._lock = asyncio.Lock()
+        self._stillness = stillness or asyncio.Lock()
         self._given = watch
+        self._names = names
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
@@ -103,7 +108,7 @@ class Runner:
         """
         self._watch = self._given or Watch(self._netns_by_name, self._plan)
         try:
-            self._responders = Responders(self._netns_by_name, self._plan)
+            self._responders = Responders(self._netns_by_name, self._plan, self._names)
         except InternalError:
             self.close()
             raise
@@ -161,7 +166,7 @@ class Runner:
         """
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
-        async with self._lock:
+        async with self._stillness:
             with uncollected():
                 return await self._run(errand, trace=trace)
 
@@ -177,7 +182,7 @@ class Runner:
         errand = dialogue.there
         family = Family.of(errand.destination)
         meters = {node: self._meters[node, family] for node in errand.nodes}
-        async with self._lock:
+        async with self._stillness:
             await together(meter.begin(errand) for meter in meters.values())
             (port,) = self._source_ports(errand)
             self._dialogues += 1
@@ -228,6 +233,7 @@ class Runner:
             tracked=tracked,
             entries=entries,
             kernel=kernel,
+            held_at=self._stacks.held_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
             unfinished=unfinished,

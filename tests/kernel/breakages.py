@@ -1,7 +1,6 @@
-"""What is broken, and which probes of the scenarios turn red by it.
+"""What is broken in the rules, and which probes of the scenarios turn red by it.
 
-Owns: two tables: one takes a rule out of the renderer, or changes how it chooses; the other takes a setting out of a
-scenario file, or puts one in.
+Owns: the table that takes a rule out of the renderer, or changes how it chooses; ``edits`` has what changes in a file.
 Must not: run anything.
 
 One run breaks one thing for all the files that are about it, since to start a lab process costs more than a scenario.
@@ -9,7 +8,7 @@ One run breaks one thing for all the files that are about it, since to start a l
 
 from dataclasses import dataclass
 
-__all__ = ["BREAKAGES", "EDITS", "Breakage", "Edit"]
+__all__ = ["BREAKAGES", "Breakage"]
 
 BODIES = "lab.engines.embedded.iptables.bodies"
 FIXED = "lab.engines.embedded.iptables.fixed"
@@ -17,6 +16,7 @@ FRONTS = "lab.engines.embedded.iptables.fronts"
 SCOPE = "lab.engines.embedded.iptables.scope"
 CATEGORIES = "lab.engines.embedded.categories"
 PORTS = "lab.engines.embedded.ports"
+NAMES = "lab.cluster.names"
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,6 @@ class Breakage:
     attribute: str
     becomes: str
     red: dict[str, set[str]]
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A text of a scenario file, what it becomes, and the probes that then do not pass in some case."""
-
-    file: str
-    text: str
-    becomes: str
-    red: set[str]
 
 
 BREAKAGES = [
@@ -106,6 +96,61 @@ BREAKAGES = [
             "affinity/shared-by-all-fronts": {
                 "a client that never came is sent to any of them",
                 "the cluster IP then leads there too",
+            },
+            "affinity/a-hundred-clients-an-endpoint": {"the others are ready: few clients all come back to it"},
+            "affinity/of-each-port": {
+                "the others are ready: by the second port each of them is led to any pod, and stays there",
+                "the others are ready: they come back to it",
+            },
+            "affinity/timeout-slides": {
+                "the timeout is over since the first time, and another is ready: who came again belongs there still"
+            },
+            "affinity/while-others-come-and-go": {
+                "others are ready, in front and behind: with others ready they stay",
+                "the first is gone: with the first gone they stay",
+                "the last one terminates, and the first is back: with the first one back they stay",
+            },
+        },
+    ),
+    Breakage(
+        "a memory by the place among the endpoints",
+        BODIES,
+        "remembered",
+        "lambda scope, chain, endpoint, seconds, rule=module.remembered, chains=lambda scope, endpoint, others:"
+        " (scope.endpoint_chains[endpoint.name],"
+        " scope.endpoint_chains[others[(others.index(endpoint) + 1) % len(others)].name]):"
+        " rule(scope, chain, endpoint, seconds).replace(*chains(scope, endpoint, scope.endpoints.cluster), 1)",
+        {
+            "affinity/while-others-come-and-go": {
+                "others are ready, in front and behind: with others ready they stay",
+                "the first is gone: with the first gone they stay",
+                "the last one terminates, and the first is back: with the first one back they stay",
+            }
+        },
+    ),
+    Breakage(
+        "a memory that nothing renews",
+        BODIES,
+        "translation",
+        "lambda scope, endpoint, make=module.translation: ("
+        "(lambda chain: f'-A {chain} -m recent --name {chain} ! --rcheck -m recent --name {chain} --set')"
+        "(scope.endpoint_chains[endpoint.name]), "
+        "make(scope, endpoint)[0].replace(f' -m recent --name {scope.endpoint_chains[endpoint.name]} --set', ''))",
+        {
+            "affinity/timeout-slides": {
+                "the timeout is over since the first time, and another is ready: who came again belongs there still"
+            }
+        },
+    ),
+    Breakage(
+        "a mark that nothing clears",
+        FIXED,
+        "postrouting",
+        "lambda settings, whole=module.postrouting: tuple(rule for rule in whole(settings) if 'xor' not in str(rule))",
+        {
+            "masquerade/once-through-a-tunnel": {
+                "a node's own datagram",
+                "a stranger's, by a node without endpoint",
             }
         },
     ),
@@ -252,6 +297,7 @@ BREAKAGES = [
         "lambda scope, endpoint: ()",
         {
             "bugs/74839-segment-out-of-window": {"a sound connection is carried"},
+            "bugs/117924-segment-out-of-window-at-a-node": {"a sound connection of a node is carried"},
             "clusterip/headless": {"the Service beside it translates"},
             "clusterip/one-port-over-tcp-and-udp": {
                 "a query over UDP is answered",
@@ -325,95 +371,35 @@ BREAKAGES = [
             },
         },
     ),
-]
-
-EDITS = [
-    Edit(
-        "hairpin/past-the-rule-for-what-is-invalid",
-        "hairpin: promiscuous-bridge",
-        "hairpin: hairpin-veth",
-        {"a pod that dials itself through its Service hears nothing"},
-    ),
-    Edit(
-        "health/a-node-about-to-go",
-        "{taints: [ToBeDeletedByClusterAutoscaler]}",
-        "{}",
-        {"one that the autoscaler is about to remove is not"},
-    ),
-    Edit(
-        "detect-local/node-cidr",
-        "detectLocalMode: NodeCIDR",
-        'clusterCIDR: ""',
-        {"a pod is short-circuited past the policy Local", "a stranger is masqueraded"},
-    ),
-    Edit(
-        "detect-local/bridge-interface",
-        "bridgeInterface: cni0",
-        "bridgeInterface: cni1",
-        {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
-    ),
-    Edit(
-        "detect-local/interface-name-prefix",
-        "interfaceNamePrefix: cli",
-        "interfaceNamePrefix: pod",
-        {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
-    ),
-    Edit(
-        "detect-local/without-a-network",
-        'clusterCIDR: ""',
-        "",
+    Breakage(
+        "headless Services without a name",
+        NAMES,
+        "_headless",
+        "lambda name, slices: ()",
         {
-            "a pod is not short-circuited past the policy Local",
-            "a stranger is not masqueraded, and answered by somebody it never dialled",
+            "dns/headless-by-name": {
+                "a pod that is behind the name dials it as well",
+                "a port that pods do not have is not translated",
+                "the name gives the ready pods",
+                "whoever is not ready is given where that is asked for",
+            },
         },
     ),
-    Edit(
-        "detect-local/another-nodes-pod-by-cluster-cidr",
-        "Mode: ClusterCIDR",
-        "Mode: NodeCIDR",
-        {"the answer comes from a pod that was never dialled"},
-    ),
-    Edit(
-        "detect-local/another-nodes-pod-by-node-cidr",
-        "Mode: NodeCIDR",
-        "Mode: ClusterCIDR",
-        {"the second node drops it, as it would drop a stranger's"},
-    ),
-    Edit(
-        "masquerade/all",
-        "masqueradeAll: true",
-        "masqueradeAll: false",
-        {"a backend elsewhere sees the node", "a backend of the node sees the pods' gateway"},
-    ),
-    Edit(
-        "nodeport/node-port-addresses",
-        "nodePortAddresses: [172.18.0.0/16]",
-        "nodePortAddresses: []",
-        {"another one has none", "loopback has none"},
-    ),
-    Edit(
-        "nodeport/not-on-loopback",
-        "localhostNodePorts: false",
-        "localhostNodePorts: true",
-        {"a program there keeps its port", "loopback has no node port"},
-    ),
-    Edit(
-        "manifests/status-addresses",
-        "address: 172.18.0.77",
-        "address: 172.18.0.78",
-        {"the node masquerades as the address of its status"},
-    ),
-    Edit("wire/daemons", "kubelet: {port: 10250}", "kubelet: {port: 10251}", {"a daemon hears an outside host"}),
-    Edit(
-        "wire/outbound-masquerade",
-        "outboundMasquerade: true",
-        "outboundMasquerade: false",
-        {"a pod that calls the world bears its node's address"},
-    ),
-    Edit(
-        "wire/rejections-are-heard",
-        "node-a: {}",
-        "node-a: {sysctls: {net.ipv4.icmp_ratemask: 6168}}",
-        {"every rejected flow hears of it"},
+    Breakage(
+        "names of Services that lead to the address beside theirs",
+        NAMES,
+        "_with_cluster_ips",
+        "lambda name, service: ((name, module._address(address + 1)) for address in service.cluster_ips)",
+        {
+            "dns/cluster-ip-by-name": {
+                "a name whose Service has nobody behind it leads to a rejection",
+                "a pod beside the name server asks for a name of its own namespace",
+                "a pod elsewhere does so",
+                "a pod of another namespace adds the Service's",
+                "a pod on its node's network asks for the whole name",
+            },
+            "dns/external-name": {"the alias leads to the Service that it stands for"},
+            "dns/records": {"the cluster IP's name is dialled"},
+        },
     ),
 ]
