@@ -118,7 +118,6 @@ class FakeLab:
         self._session = session
         self.engine = session.engine
         self.scenario = scenario
-        self.engine = session.engine
         self.built = Built("iptables v1.8.9 (fake)")
         self._made = 0
 
