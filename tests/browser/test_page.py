@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from browser import Browser, browser, chromium
+from made_steps import all_well, entry_remains, torn_connection
 from probed import CASES, RUN
 from recorded import World
 
@@ -40,6 +41,7 @@ def entries() -> list[Entry]:
     hostile = Heading(file=HOSTILE, engine=OURS, case=HOSTILE, description=HOSTILE, tags=(HOSTILE,))
     verdict = CASES["passed"]()
     named = replace(verdict, probe=replace(verdict.probe, name=HOSTILE))
+    found += [entry(every, make()) for make in (all_well, entry_remains, torn_connection)]
     return [*found, crossing(ipv6=False), crossing(ipv6=True), entry(hostile, named)]
 
 
