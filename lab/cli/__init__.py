@@ -41,7 +41,7 @@ _VERBS: Final = {
     "engines": "List what can be run, and where a kube-proxy can be had.",
     "exec": "Run a command in a node, pod or host.",
     "get": "List nodes, pods, Services or endpoints of a lab.",
-    "graph": "Draw the wire of a scenario as text, Mermaid or SVG.",
+    "graph": "Draw the wire of a scenario, and the way of a probe, as text, Mermaid or SVG.",
     "import": "Write a scenario of what kubectl prints of a live cluster.",
     "init": "Write a commented scenario to begin with.",
     "judge": "Judge recorded probes again, from their evidence alone.",

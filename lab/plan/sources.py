@@ -1,6 +1,7 @@
 """Which source address a masquerade gives.
 
-Owns: ``snat_source``, and ``own_source``, the address with which a namespace's own packets start.
+Owns: ``snat_source`` and ``masquerade_source``, and ``own_source``, the address with which a namespace's own packets
+start.
 Must not: know which packets an engine masquerades.
 
 MASQUERADE takes the first address of global scope on the device by which the packet leaves (nf_nat_masquerade_ipv4
@@ -17,7 +18,7 @@ from lab.plan.model import Device, Namespace, Plan, Role
 from lab.plan.names import UPLINK
 from lab.plan.walk import route_to
 
-__all__ = ["own_source", "snat_source"]
+__all__ = ["masquerade_source", "own_source", "snat_source"]
 
 
 def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4) -> IPAddress:
@@ -40,6 +41,15 @@ def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4
     if not devices:
         raise LookupError(f"{node} has no pods, so nothing leaves by a pod device of it")
     return _selected(plan, namespace, devices[0], family, _pod_behind(plan, devices[0], node, family))
+
+
+def masquerade_source(plan: Plan, node: str, device: str, destination: IPAddress) -> IPAddress:
+    """The address behind which ``node`` hides what leaves by one of its devices for ``destination``.
+
+    Raises:
+        LookupError: it has no address of that family.
+    """
+    return _selected(plan, plan.namespace(node), device, Family.of(destination), destination)
 
 
 def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:

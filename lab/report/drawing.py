@@ -1,16 +1,28 @@
 """The wire of a lab as a picture of text: a tree, or Mermaid.
 
 Owns: what a picture shows (``things``, ``segments``, ``tunnels`` and ``fronted``), for ``svg`` too, and its two forms
-of text.
-Must not: know scenarios; a plan has everything.
+of text, each with the way of a probe on it if there is one.
+Must not: know scenarios; a plan and a path have everything.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lab.plan.model import Plan, Role
+from lab.report.paths import Path
 
-__all__ = ["Group", "Thing", "fronted", "mermaid_lines", "segments", "text_lines", "things", "tunnels"]
+__all__ = [
+    "Group",
+    "Thing",
+    "box_of",
+    "fronted",
+    "mermaid_lines",
+    "path_lines",
+    "segments",
+    "text_lines",
+    "things",
+    "tunnels",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +104,43 @@ def _segment(plan: Plan, name: str) -> str:
     return " ".join(dict.fromkeys(masters))
 
 
-def text_lines(plan: Plan) -> Iterator[str]:
-    """A tree: segments, what stands on each, and pods under their nodes; then tunnels and balancers."""
+def box_of(plan: Plan, place: str) -> str:
+    """The thing in a picture that a place of a path is: pods stand for the namespace that they share."""
+    if any(pod.name == place for pod in plan.pods):
+        return place
+    roles = {each.name: each.role for each in plan.namespaces}
+    if roles.get(place) is not Role.POD:
+        return place
+    return next((pod.name for pod in plan.pods if pod.namespace == place), place)
+
+
+def path_lines(path: Path) -> Iterator[str]:
+    """A path in words, a line for each leg, numbered as in the pictures."""
+    yield f"the way of {path.title}"
+    legs = path.all_legs
+    width = len(str(len(legs)))
+    ends = [f"{leg.origin} {leg.out} > {leg.target} {leg.into}" for leg in legs]
+    room = max(map(len, ends), default=0)
+    lines = [
+        [
+            *(f"  {' ' * width}  {change}" for change in leg.changes),
+            f"  {number:>{width}}  {way:<{room}}  {leg.packet}",
+        ]
+        for number, (leg, way) in enumerate(zip(legs, ends, strict=True), 1)
+    ]
+    shown = iter(lines)
+    for _ in path.legs:
+        yield from next(shown)
+    yield from (f"  {' ' * width}  {end}" for end in path.ends)
+    for branch in path.branches:
+        yield f"  to {branch.name}"
+        for _ in branch.legs:
+            yield from next(shown)
+        yield from (f"  {' ' * width}  {end}" for end in branch.ends)
+
+
+def text_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
+    """A tree: segments, what stands on each, and pods under their nodes; then tunnels and balancers; then the path."""
     found = things(plan)
     for segment in segments(found):
         yield f"segment {segment}"
@@ -105,12 +152,34 @@ def text_lines(plan: Plan) -> Iterator[str]:
     for group in (*tunnels(plan), *fronted(plan)):
         yield f"{group.title} {group.about}"
         yield from (f"├─ node {node} {about}".rstrip() for node, about in group.nodes.items())
+    if path is not None:
+        yield ""
+        yield from path_lines(path)
 
 
-def mermaid_lines(plan: Plan) -> Iterator[str]:
-    """A Mermaid flowchart, as GitHub renders it."""
+def mermaid_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
+    """A Mermaid flowchart, as GitHub renders it; legs of a path are thick arrows with their numbers."""
+    lines = list(_mermaid(plan))
+    yield from lines
+    if path is None:
+        return
+    ids = {name: own for (_, name), own in _ids(things(plan)).items()}
+    ties = sum(any(tie in line for tie in (" --- ", " .- ", " -.-> ")) for line in lines)
+    for number, leg in enumerate(path.all_legs):
+        ends = [ids[box_of(plan, place)] for place in (leg.origin, leg.target)]
+        words = "<br/>".join((*leg.changes, f"{number + 1}: {leg.packet}")).replace('"', "#quot;")
+        yield f'  {ends[0]} == "{words}" ==> {ends[1]}'
+        yield f"  linkStyle {ties + number} stroke:{'#8250df' if leg.is_request else '#0f6b6b'}"
+
+
+def _ids(found: Iterable[Thing]) -> dict[tuple[bool, str], str]:
+    """By which a flowchart knows its boxes: whether a pod, and its name."""
+    return {(thing.role is Role.POD, thing.name): f"n{number}" for number, thing in enumerate(found)}
+
+
+def _mermaid(plan: Plan) -> Iterator[str]:
     found = things(plan)
-    ids = {(thing.role is Role.POD, thing.name): f"n{number}" for number, thing in enumerate(found)}
+    ids = _ids(found)
     yield "flowchart TB"
     for number, segment in enumerate(segments(found)):
         yield f'  s{number}(["segment {segment}"])'

@@ -7,13 +7,15 @@ From top to bottom: outside hosts, their segment, the router with its balancers,
 nodes and hosts that stand on them, and under each node its pods, three in a row.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
 from lab.plan.model import Plan, Role
 from lab.plan.names import OUTSIDE
-from lab.report.drawing import Group, Thing, fronted, segments, things, tunnels
+from lab.report.drawing import Group, Thing, box_of, fronted, path_lines, segments, things, tunnels
+from lab.report.paths import Path
 
 __all__ = ["svg"]
 
@@ -31,10 +33,25 @@ _STYLE: Final = (
     ".name{text-anchor:start;font-size:11px}rect{stroke:#666}.wire{stroke:#888}.segment{stroke:#333;stroke-width:3}"
     ".tunnel{stroke:#333;stroke-width:3;stroke-dasharray:9 5}.balanced{stroke:#a80;stroke-dasharray:4 4}"
 )
+_PATH_STYLE: Final = (
+    ".leg{stroke-width:3}.leg.there{stroke:#8250df}.leg.back{stroke:#0f6b6b;stroke-dasharray:6 4}"
+    "circle.there{fill:#8250df}circle.back{fill:#0f6b6b}.number{fill:white;font-size:11px;font-weight:bold}"
+    ".legend{text-anchor:start;font:12px monospace}"
+)
+_MARKERS: Final = tuple(
+    f'<marker id="{kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="4" markerHeight="4" orient="auto">'
+    f'<path d="M0 0 8 4 0 8z" fill="{colour}"/></marker>'
+    for kind, colour in (("there", "#8250df"), ("back", "#0f6b6b"))
+)
+_ASIDE: Final = (0, 30, -30, 60, -60)
+"""How far from the middle of their boxes arrows between the same two stand."""
+
+_LINE: Final = 17
+_LETTER: Final = 7.3
 
 
-def svg(plan: Plan) -> str:
-    """The picture, as one SVG element."""
+def svg(plan: Plan, path: Path | None = None) -> str:
+    """The picture, as one SVG element; a path is drawn over it, and told leg by leg below."""
     found = things(plan)
     outside = [each for each in found if each.role is Role.HOST and each.on == OUTSIDE]
     inside = [each for each in found if each.role is Role.NODE or (each.role is Role.HOST and each.on != OUTSIDE)]
@@ -57,9 +74,7 @@ def svg(plan: Plan) -> str:
             picture.bus(segment)
             picture.rise(left + _WIDTH // 2 + 8 * number, segment, bottom)
             picture.down(_BUS)
-    for tunnel in tunnels(plan):
-        picture.bus(tunnel.title, f"{tunnel.title} ({tunnel.about})", "tunnel")
-        picture.down(_BUS)
+    _draw_tunnels(picture, plan)
     picture.down(_DOWN - _BUS)
     top = picture.y
     middles = _draw_inside(picture, inside, spans, pods)
@@ -68,7 +83,24 @@ def svg(plan: Plan) -> str:
     for number, tunnel in enumerate(tunnels(plan), 1):
         for node in tunnel.nodes:
             picture.rise(middles[node] - 8 * number, tunnel.title, top)
+    if path is not None:
+        _draw_path(picture, plan, path)
     return picture.text()
+
+
+def _draw_tunnels(picture: "_Picture", plan: Plan) -> None:
+    for tunnel in tunnels(plan):
+        picture.bus(tunnel.title, f"{tunnel.title} ({tunnel.about})", "tunnel")
+        picture.down(_BUS)
+
+
+def _draw_path(picture: "_Picture", plan: Plan, path: Path) -> None:
+    """The legs over everything, and their words below; what a place sends to itself is in the words only."""
+    for number, leg in enumerate(path.all_legs, 1):
+        origin, target = box_of(plan, leg.origin), box_of(plan, leg.target)
+        if origin != target:
+            picture.leg(number, origin, target, "there" if leg.is_request else "back")
+    picture.legend(path_lines(path))
 
 
 def _draw_outside(picture: "_Picture", hosts: Sequence[Thing]) -> None:
@@ -128,6 +160,9 @@ class _Picture:
         self._buses: dict[str, int] = {}
         self._lines: list[str] = []
         self._boxes: list[str] = []
+        self._over: list[str] = []
+        self._middles: dict[str, tuple[int, int]] = {}
+        self._beside: Counter[frozenset[str]] = Counter()
 
     def down(self, by: int) -> None:
         self.y += by
@@ -148,7 +183,37 @@ class _Picture:
         if segment in self._buses:
             self.line(x, self._buses[segment], x, y)
 
+    def leg(self, number: int, origin: str, target: str, kind: str) -> None:
+        """An arrow over everything, from edge to edge of two boxes; those of one pair stand side by side."""
+        (x1, y1), (x2, y2) = self._middles[origin], self._middles[target]
+        pair = frozenset((origin, target))
+        aside = _ASIDE[self._beside[pair] % len(_ASIDE)]
+        self._beside[pair] += 1
+        if abs(y2 - y1) > _HEIGHT:
+            edge = _HEIGHT // 2 if y2 > y1 else -_HEIGHT // 2
+            x1, y1, x2, y2 = x1 + aside, y1 + edge, x2 + aside, y2 - edge
+        else:
+            edge = _WIDTH // 2 if x2 > x1 else -_WIDTH // 2
+            x1, y1, x2, y2 = x1 + edge, y1 + aside // 2, x2 - edge, y2 + aside // 2
+        x, y = (x1 + x2) // 2, (y1 + y2) // 2
+        self._over += [
+            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="leg {kind}" marker-end="url(#{kind})"/>',
+            f'<circle cx="{x}" cy="{y}" r="9" class="{kind}"/>',
+            f'<text x="{x}" y="{y + 4}" class="number">{number}</text>',
+        ]
+
+    def legend(self, lines: Iterable[str]) -> None:
+        """Lines of text below the picture."""
+        y = self.lowest + _SIDE
+        for line in lines:
+            y += _LINE
+            text = escape(line).replace(" ", "&#160;")
+            self._over.append(f'<text x="{_SIDE // 2}" y="{y}" class="legend">{text}</text>')
+            self.width = max(self.width, int(_SIDE + len(line) * _LETTER))
+        self.lowest = y
+
     def thing(self, thing: Thing, left: int) -> None:
+        self._middles[thing.name] = (left + _WIDTH // 2, self.y + _HEIGHT // 2)
         self.box(thing.title, thing.about, _FILLS[thing.role], left)
 
     def box(self, title: str, about: str, fill: str, left: int) -> None:
@@ -164,5 +229,7 @@ class _Picture:
     def text(self) -> str:
         size = f'width="{self.width}" height="{self.lowest + _SIDE}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width} {self.lowest + _SIDE}">'
-        ground = f'<style>{_STYLE}</style>\n<rect {size} fill="white" style="stroke:none"/>'
-        return "\n".join([head, ground, *self._lines, *self._boxes, "</svg>"])
+        style = _STYLE + _PATH_STYLE if self._over else _STYLE
+        ground = f'<style>{style}</style>\n<rect {size} fill="white" style="stroke:none"/>'
+        over = [*_MARKERS, *self._over] if self._over else []
+        return "\n".join([head, ground, *self._lines, *self._boxes, *over, "</svg>"])

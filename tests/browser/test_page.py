@@ -1,6 +1,7 @@
 """The page of a run in Chromium: looked at in three widths, light and dark, and used by mouse and keyboard."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_address
@@ -8,16 +9,18 @@ from pathlib import Path
 
 import pytest
 from browser import Browser, browser, chromium
+from made_steps import all_well, entry_remains, torn_connection
 from probed import CASES, RUN
 from recorded import World
 
 from lab.report.html import Entry, Heading, entries_of, entry, page
-from lab.scenario.model import Preserved
+from lab.scenario.model import NodeDevice, Preserved
 from lab.verdict.judge import judge
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="needs Chromium; Debian's package is chromium")
 
 HOSTILE = "</script><img src=x onerror=hacked=1><svg onload=hacked=1>"
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "report.png"
 OURS, THEIRS = "embedded/iptables", "kube-proxy/nftables"
 SHOWN = "[...document.querySelectorAll('.probe:not([hidden]) .name')].map((each) => each.textContent)"
 
@@ -38,6 +41,7 @@ def entries() -> list[Entry]:
     hostile = Heading(file=HOSTILE, engine=OURS, case=HOSTILE, description=HOSTILE, tags=(HOSTILE,))
     verdict = CASES["passed"]()
     named = replace(verdict, probe=replace(verdict.probe, name=HOSTILE))
+    found += [entry(every, make()) for make in (all_well, entry_remains, torn_connection)]
     return [*found, crossing(ipv6=False), crossing(ipv6=True), entry(hostile, named)]
 
 
@@ -208,3 +212,28 @@ def test_words_stand_out_from_their_ground(shown: Browser, dark: bool) -> None:
         })()"""
     )
     assert json.loads(weak) == []
+
+
+def test_the_picture_in_the_readme_is_of_this_page(tab: Browser, tmp_path: Path) -> None:
+    """``LAB_DOCS=write`` takes it anew. Fonts differ from machine to machine, so only what is in it is compared."""
+    world = replace(
+        World(backends=("echo-1", "echo-2", "echo-3"), source=NodeDevice("node-a", "uplink")),
+        name="an outside host is masqueraded where it enters",
+        addresses={"debug": ip_address("203.0.113.10")},
+    )
+    counts = (world.balanced(), world.marked(), world.translated("echo-1"))
+    node_a = ip_address("172.18.0.2")
+    verdict = judge(world.probe, world.errand, node_a, world.evidence(world.crossing(0, "echo-1"), counts=counts))
+    shown = entry(Heading(file="scenarios/clusterip/from-an-outside-host.lab.yaml", engine=OURS), verdict)
+    file = tmp_path / "report.html"
+    file.write_text(page([shown], {}), encoding="utf-8")
+    tab.look(1180, 1010)
+    tab.open(file)
+    tab.tell("document.getElementById('filters').hidden = true; document.querySelector('.probe').scrollIntoView()")
+    tab.tell("scrollTo(0, document.querySelector('.probe').getBoundingClientRect().top + scrollY - 12)")
+    assert tab.tell("document.querySelector('.why').textContent").startswith("Why: the client's address was kept")
+    if os.environ.get("LAB_DOCS") == "write":
+        tab.picture(PICTURE)
+    size = PICTURE.read_bytes()[16:24]  # PNG, IHDR: width and height
+    assert [int.from_bytes(size[:4], "big"), int.from_bytes(size[4:], "big")] == [1180, 1010]
+    assert PICTURE.stat().st_size < 150_000

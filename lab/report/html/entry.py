@@ -10,6 +10,7 @@ from lab.report.html.ladder import ladder
 from lab.report.html.markup import Markup, joined, tag
 from lab.report.html.rules import rules, traced
 from lab.report.html.shares import shares
+from lab.report.html.timeline import timeline
 from lab.verdict.case import open_case
 from lab.verdict.explain import command, explain, intent, summary, why
 from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
@@ -82,7 +83,7 @@ def entry(heading: Heading, judged: ProbeVerdict | StepVerdict) -> Entry:
 
 
 def _of_step(heading: Heading, judged: StepVerdict) -> Entry:
-    """A step: its explanation, with the timeline, as text shows it."""
+    """A step: what was expected and seen of its streams, as a timeline, and in words."""
     evidence = judged.evidence
     return Entry(
         heading=heading,
@@ -90,7 +91,19 @@ def _of_step(heading: Heading, judged: StepVerdict) -> Entry:
         judgement=judged.overall,
         seconds=(evidence.ended - evidence.began) / 1e9,
         summary=_reason(judged) or summary(judged),
-        body=str(tag("pre", "\n".join(explain(judged)), tabindex=0)),
+        body=str(
+            joined(
+                _verdicts(judged),
+                timeline(judged),
+                tag(
+                    "details",
+                    tag("summary", "All of it in words"),
+                    tag("pre", "\n".join(explain(judged)), tabindex=0),
+                    class_="trace",
+                ),
+                _again(judged),
+            )
+        ),
     )
 
 
@@ -130,7 +143,7 @@ def _body(probed: ProbeVerdict) -> Markup:
     )
 
 
-def _verdicts(probed: ProbeVerdict) -> Markup:
+def _verdicts(probed: ProbeVerdict | StepVerdict) -> Markup:
     head = tag("tr", [tag("th", word, scope="col") for word in ("", "expectation", "expected", "observed")])
     return tag(
         "div",
@@ -156,9 +169,10 @@ def _verdict(verdict: Verdict) -> Markup:
     )
 
 
-def _again(probed: ProbeVerdict) -> Markup:
+def _again(probed: ProbeVerdict | StepVerdict) -> Markup:
     """Where it stands, how to see it again, and where its evidence is."""
-    rows = [("written at", str(probed.probe.position)), ("run again", " ".join(command(probed)).rstrip())]
+    written = probed.step if isinstance(probed, StepVerdict) else probed.probe
+    rows = [("written at", str(written.position)), ("run again", " ".join(command(probed)).rstrip())]
     if probed.bundle:
         rows.append(("evidence", probed.bundle))
     return tag("dl", [joined(tag("dt", word), tag("dd", tag("code", text))) for word, text in rows], class_="again")

@@ -6,11 +6,16 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from recorded import World
 
 from lab.cli import main
 from lab.cli.init import TEXT
 from lab.errors import ExitCode
+from lab.plan.model import Namespace, Plan, Role
+from lab.report.bundle import CASE, PLAN, Circumstances, bundle
 from lab.scenario.load import parse_scenario
+from lab.verdict.evidence import Capture
+from lab.verdict.judge import judge
 
 ROOT = Path(__file__).resolve().parents[3]
 WHOLE = ROOT / "tests" / "golden" / "scenario" / "whole.lab.yaml"
@@ -170,3 +175,51 @@ def test_init_writes_a_scenario_without_mistakes_and_overwrites_nothing(shell: S
     assert (code, output, file.read_text()) == (ExitCode.SCENARIO, "", "mine")
     assert "is there already" in errors
     assert "cannot be written" in shell.type("init", str(tmp_path / "no" / "a.lab.yaml"))[2]
+
+
+POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
+
+
+@pytest.mark.parametrize("form", ["text", "mermaid", "svg"])
+def test_graph_draws_the_way_of_a_probe_in_every_form(shell: Shell, form: str) -> None:
+    without = shell.type("graph", POD, "-o", form)[1]
+    code, output, _ = shell.type("graph", POD, "--probe", "a backend sees the pod that dialled", "-o", form)
+    assert code == ExitCode.OK
+    assert "10.244.1.10:8080" in output
+    assert "10.244.1.10:8080" not in without
+
+
+def test_graph_says_which_probes_there_are(shell: Shell) -> None:
+    code, output, errors = shell.type("graph", POD, "--probe", "a backend sees nobody")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert "  a backend sees the pod that dialled\n" in errors
+
+
+def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> None:
+    world = World(pods=("echo-1",))
+    evidence = world.evidence(world.crossing(0, "echo-1"))
+    namespaces = tuple(
+        Namespace(name=name, role=role, sysctls=())
+        for name, role in (("debug", Role.POD), ("node-a", Role.NODE), ("node-b", Role.NODE), ("echo-1", Role.POD))
+    )
+    recorded = bundle(
+        judge(world.probe, world.errand, None, evidence),
+        circumstances=Circumstances(
+            proxylab="1", python="3.11", kernel="6", machine="x", engine="embedded/iptables", iptables="(nft)"
+        ),
+        plan=Plan(namespaces=namespaces, links=()),
+        capture=Capture(),
+        nodes={},
+        scenario=b"",
+    )
+    for name in (CASE, PLAN):
+        (tmp_path / name).write_bytes(recorded[name])
+    for given in (tmp_path, tmp_path / CASE):
+        code, output, _ = shell.type("graph", str(given))
+        assert code == ExitCode.OK
+        assert "the way of a pod reaches echo through its cluster IP, as it was seen" in output
+        assert "destination 10.96.0.10:80 becomes 10.244.2.3:8080" in output
+    (tmp_path / PLAN).unlink()
+    assert "plan.json is missing" in shell.type("graph", str(tmp_path))[2]
+    (tmp_path / CASE).unlink()
+    assert "neither a scenario nor a bundle" in shell.type("graph", str(tmp_path))[2]

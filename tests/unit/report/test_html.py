@@ -8,6 +8,7 @@ from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
+from made_steps import torn_connection
 from probed import CASES, ECHOES, RUN
 from recorded import World
 
@@ -159,6 +160,17 @@ def test_more_places_than_columns_stand_below_each_other() -> None:
     errand = replace(world.errand, nodes=tuple(f"node-{number}" for number in range(MOST_PLACES)))
     verdict = judge(world.probe, errand, None, world.evidence([world.leaves(0), *devices]))
     assert 'class="ladder flat"' in entry(Heading(file="f", engine="e"), verdict).body
+
+
+def test_a_step_is_a_timeline_of_its_streams() -> None:
+    read = Reader(entry(Heading(file="f", engine="e"), torn_connection()).body)
+    kinds = Counter(value for value in read.all("class") if value.startswith("pulse "))
+    assert kinds == {"pulse b0": 1, "pulse b1": 5, "pulse lost": 1, "pulse rejected": 1}
+    assert sum(value.startswith("break ") for value in read.all("class")) == 2
+    assert "answered by new: 5" in read.words
+    assert "pulse 3, lost to an earlier step, is answered by old" in read.words
+    places = [float(value.removesuffix("%")) for value in (*read.all("x"), *read.all("x1"))]
+    assert all(0 <= place <= 100 for place in places)
 
 
 def test_a_packet_in_a_circle_takes_one_rung() -> None:

@@ -1,0 +1,99 @@
+"""The way of a probe on the wire, as files to be read and looked at: before a run, and as it was seen.
+
+Write the files anew with ``pytest tests/golden --update-golden``, then read the difference.
+"""
+
+import xml.etree.ElementTree as ET
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from recorded import World
+
+from lab.assembly import assemble
+from lab.plan.model import Plan
+from lab.report.drawing import mermaid_lines, path_lines, text_lines
+from lab.report.forecast import planned_path
+from lab.report.paths import Path as Drawn
+from lab.report.paths import seen_path
+from lab.report.svg import svg
+from lab.scenario.cases import cases
+from lab.scenario.load import load_scenario
+from lab.verdict.case import open_case
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = Path(__file__).parent / "graph"
+NODE_A = ip_address("172.18.0.2")
+
+PLANNED = {
+    "from-a-pod": ("clusterip/from-a-pod", "a backend sees the pod that dialled"),
+    "hairpin": ("clusterip/from-a-pod", "a pod that reaches itself is masqueraded by its node"),
+    "outside": ("clusterip/from-a-pod", "an outside host is masqueraded where it enters, on the way to another node"),
+    "node-port": ("nodeport/masqueraded-by-the-outgoing-device", "a stranger by a node without backend"),
+    "a-node-itself": ("nodeport/masqueraded-by-the-outgoing-device", "a node by itself"),
+    "overlay": ("nodeport/masqueraded-by-the-outgoing-device", "a stranger by a node without backend"),
+    "headless": ("clusterip/headless", "a pod elsewhere is dialled as itself"),
+    "dropped": ("clusterip/internal-traffic-policy-local", "a pod on a node without endpoint is dropped there"),
+    "host-network": ("clusterip/host-network-endpoints", "a stranger is passed on by another node as that node"),
+}
+CASES = {"overlay": "ipv6-ptp-vxlan"}
+
+
+def compare(name: str, text: str, update: bool) -> None:
+    file = FILES / name
+    if update:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+
+
+def drawn(name: str) -> tuple[Plan, Drawn]:
+    """The plan of a scenario, and the planned way of its probe."""
+    scenario, probe = PLANNED[name]
+    found = cases(load_scenario(ROOT / "scenarios" / f"{scenario}.lab.yaml"), "iptables", (1, 36))
+    case = next((each for each in found if each.case.id == CASES.get(name)), found[0])
+    assembly = assemble(case)
+    wanted = next(each for each in case.all_probes if each.name.partition("[")[0] == probe)
+    return assembly.plan, planned_path(assembly, wanted)
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_ways_as_planned(name: str, update_golden: bool) -> None:
+    plan, path = drawn(name)
+    compare(f"{name}.txt", "\n".join(text_lines(plan, path)) + "\n", update_golden)
+
+
+def test_a_way_in_mermaid(update_golden: bool) -> None:
+    compare("from-a-pod.mermaid", "\n".join(mermaid_lines(*drawn("from-a-pod"))) + "\n", update_golden)
+
+
+def test_a_way_as_a_picture(update_golden: bool) -> None:
+    text = svg(*drawn("from-a-pod"))
+    ET.fromstring(text)
+    compare("from-a-pod.svg", text + "\n", update_golden)
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_every_leg_is_an_arrow_between_boxes_and_inside_the_picture(name: str) -> None:
+    plan, path = drawn(name)
+    picture = ET.fromstring(svg(plan, path))
+    width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
+    space = "{http://www.w3.org/2000/svg}"
+    numbers = [each.text for each in picture.iter(f"{space}text") if each.get("class") == "number"]
+    assert numbers == [str(number) for number in range(1, len(path.all_legs) + 1)]
+    for line in picture.iter(f"{space}line"):
+        assert all(0 <= float(line.attrib[x]) <= width for x in ("x1", "x2"))
+        assert all(0 <= float(line.attrib[y]) <= height for y in ("y1", "y2"))
+    mermaid = "\n".join(mermaid_lines(plan, path))
+    assert mermaid.count("==>") == mermaid.count("linkStyle") == len(path.all_legs)
+
+
+def test_a_way_as_it_was_seen(update_golden: bool) -> None:
+    world = World(backends=("echo-1", "echo-2", "echo-3"))
+    case = open_case(world.probe, world.errand, world.evidence(world.crossing(0, "echo-1", NODE_A)))
+    compare("seen.txt", "\n".join(path_lines(seen_path(case))) + "\n", update_golden)
+
+
+def test_every_file_has_a_case() -> None:
+    expected = {f"{name}.txt" for name in (*PLANNED, "seen")} | {"from-a-pod.mermaid", "from-a-pod.svg"}
+    assert {file.name for file in FILES.iterdir()} == expected

@@ -1,0 +1,78 @@
+"""What the plan implies of a probe's way, ``proxylab graph --probe`` draws; here packets take it."""
+
+from contextlib import closing
+from dataclasses import dataclass
+
+import pytest
+from sandboxed import ROOT
+
+from lab.assembly import assemble
+from lab.errors import CapabilityError
+from lab.plan.errand import MOST_FOLLOWED
+from lab.plan.names import ROUTER
+from lab.report.forecast import planned_path
+from lab.report.paths import Leg
+from lab.scenario.cases import cases
+from lab.scenario.load import load_scenario
+from lab.scenario.model import Outcome, Probe, Scenario
+from lab.session import Session
+from lab.verdict.case import open_case
+from lab.verdict.evidence import Packet
+from lab.verdict.model import Judgement, ProbeVerdict
+from lab.verdict.stops import stops
+
+SCENARIOS = (
+    "clusterip/from-a-pod",
+    "externalip/owned-by-nobody",
+    "nodeport/masqueraded-by-the-outgoing-device",
+    "wire/hairpin",
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """Places in their order, and what the packet is in the end; ports of senders are the proxy's choice."""
+
+    places: tuple[str, ...]
+    source: str
+    destination: str
+
+
+def planned(scenario: Scenario, probe: Probe) -> set[Way]:
+    """The ways that the plan implies, without the router, on which nobody looks."""
+    path = planned_path(assemble(scenario), probe)
+    ways = [(*path.legs, *branch.legs) for branch in path.branches] or [path.legs]
+    return {way_of(legs) for legs in ways}
+
+
+def way_of(legs: tuple[Leg, ...]) -> Way:
+    source, _, destination = legs[-1].packet.partition(" > ")
+    places = (legs[0].origin, *(leg.target for leg in legs if leg.target != ROUTER))
+    return Way(places, source, destination)
+
+
+def seen(verdict: ProbeVerdict) -> Way:
+    """The way that the first flow's packet was seen to take."""
+    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    found = [stop for stop in stops(case.flows[0]) if stop.packet is Packet.REQUEST]
+    last = found[-1].seen[0]
+    return Way(tuple(stop.place for stop in found), str(last.source), found[-1].came.destination)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_packets_take_the_way_that_is_drawn(name: str) -> None:
+    first = cases(load_scenario(ROOT / "scenarios" / f"{name}.lab.yaml"), "iptables")[0]
+    probes = [
+        probe
+        for probe in first.all_probes
+        if probe.expect.outcome is Outcome.DELIVERED and probe.send.flows <= MOST_FOLLOWED
+    ]
+    assert probes
+    try:
+        with Session() as session, closing(session.open(first)) as lab:
+            verdicts = [lab.probe(probe) for probe in probes]
+    except CapabilityError as error:
+        pytest.skip(str(error))
+    assert [verdict.overall for verdict in verdicts] == [Judgement.PASS] * len(probes)
+    for probe, verdict in zip(probes, verdicts, strict=True):
+        assert seen(verdict) in planned(first, probe), probe.name
