@@ -4,6 +4,7 @@ Owns: the order store, engines, synced, responders; and the way back.
 Must not: judge, speak to the client, know more than one lab, or make the wire that it stands on (``lab.wire`` does).
 """
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -113,10 +114,11 @@ class Lab:
                 for name, tool in tools.items()
             }
             fleet = await _run_engines(request, places, store, stack)
-            health_checks = await _follow_health(wiring, store, stack)
+            stillness = asyncio.Lock()
+            health_checks = await _follow_health(wiring, store, stillness, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            runner = await _open_runner(request, wire, places, store, stack)
+            runner = await _open_runner(request, wire, places, store, stillness, stack)
             stages.append(_Mark("open responders", time.monotonic()))
             return cls(
                 number,
@@ -159,7 +161,8 @@ class Lab:
         """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
         from lab.control.resolver import ask  # noqa: PLC0415 - DNS messages, for those who have names
 
-        return await ask(self.netns(place), query, deadline)
+        async with self.runner.stillness:
+            return await ask(self.netns(place), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
@@ -246,7 +249,12 @@ def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str
 
 
 async def _open_runner(
-    request: Build, wire: Wire, places: Mapping[str, Place], store: Store, stack: AsyncExitStack
+    request: Build,
+    wire: Wire,
+    places: Mapping[str, Place],
+    store: Store,
+    stillness: asyncio.Lock,
+    stack: AsyncExitStack,
 ) -> Runner:
     """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
     namespaces = wire.wiring.namespaces
@@ -255,9 +263,8 @@ async def _open_runner(
         for name, place in places.items()
         for family in request.engine.families
     }
-    names = _names(request.plan, store)
-    served = _served(request)
-    runner = Runner(namespaces, request.plan, meters, request.seed, served=served, watch=wire.watch, names=names)
+    names, served = _names(request.plan, store), _served(request)
+    runner = Runner(namespaces, request.plan, meters, request.seed, served, wire.watch, stillness, names)
     stack.callback(runner.close)
     await runner.open()
     return runner
@@ -307,13 +314,15 @@ def _names(plan: Plan, store: Store) -> Names | None:
     return NameService(store, hidden=NAMESPACE).respond
 
 
-async def _follow_health(wiring: Wiring, store: Store, stack: AsyncExitStack) -> HealthChecks | None:
+async def _follow_health(
+    wiring: Wiring, store: Store, stillness: asyncio.Lock, stack: AsyncExitStack
+) -> HealthChecks | None:
     """Let the plan's balancers follow the health of their nodes; ``None`` where none does."""
     balancers = wiring.plan.balancers
     if not any(balancer.health_checked for balancer in balancers):
         return None
     indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
-    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store)
+    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store, stillness)
     stack.push_async_callback(checks.close)
     await checks.start()
     return checks

@@ -8,6 +8,7 @@ never loads what ``run`` needs.
 import atexit
 import gc
 import importlib
+import keyword
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -41,6 +42,7 @@ _VERBS: Final = {
     "exec": "Run a command in a node, pod or host.",
     "get": "List nodes, pods, Services or endpoints of a lab.",
     "graph": "Draw the wire of a scenario as text, Mermaid or SVG.",
+    "import": "Write a scenario of what kubectl prints of a live cluster.",
     "init": "Write a commented scenario to begin with.",
     "judge": "Judge recorded probes again, from their evidence alone.",
     "logs": "Print what the engine of a node has said.",
@@ -78,12 +80,17 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = importlib.import_module(f"lab.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"lab.cli.{_module(cmd_name)}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(sorted(_VERBS.items()))
+
+
+def _module(verb: str) -> str:
+    """The module of a verb; a word of Python's own, which nothing could import, has an underscore behind it."""
+    return f"{verb}_" if keyword.iskeyword(verb) else verb
 
 
 @click.group(

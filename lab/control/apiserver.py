@@ -24,7 +24,8 @@ from lab.kernel.netns import NetNs
 __all__ = ["API_ADDRESS", "API_PORT", "ApiServer"]
 
 API_ADDRESS: Final = IPv4Address("127.0.0.1")
-API_PORT: Final = 6443
+API_PORT: Final = 61443
+"""Neither a node port nor one that kernels choose by themselves. 6443 is left to pods that stand for an API server."""
 
 _BOOKMARK_SECONDS: Final = 60.0  # apiserver's (storage/cacher: bookmarkFrequency)
 _PIECE: Final = 256 * 1024

@@ -45,6 +45,8 @@ class HealthChecks:
         indexes: of its devices.
         balancers: of the plan.
         store: holds the Services.
+        stillness: what a round of questions holds, as a run of a probe does. A node's stack counts both alike, and the
+            one would pass for the other.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class HealthChecks:
         indexes: Mapping[str, int],
         balancers: tuple[Balancer, ...],
         store: Store,
+        stillness: asyncio.Lock | None = None,
     ) -> None:
         self._router = router
         self._routes = routes
@@ -62,7 +65,7 @@ class HealthChecks:
         self._store = store
         self._standing: dict[IPAddress, Route] = {}
         self._changed = asyncio.Event()
-        self._round = asyncio.Lock()
+        self._round = stillness or asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
         self._unsubscribe = store.subscribe(self._note)
 

@@ -136,6 +136,15 @@ async def _conversation(sock: socket.socket, errand: Errand) -> tuple[int, bytes
     return status, body
 
 
+def _is_address(text: str) -> bool:
+    """Whether somebody's JSON names an address there: who answers need not be a responder of ours."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _document(body: bytes) -> dict[str, object]:
     """The JSON object of a body; empty for any other."""
     try:
@@ -151,7 +160,7 @@ def _report(errand: Errand, flow: int, port: int, error: str, document: dict[str
     if error:
         return ConnectReport(flow, local, port, error)
     match document:
-        case {"pod": str(backend), "peer": str(peer), "port": int(peer_port)}:
+        case {"pod": str(backend), "peer": str(peer), "port": int(peer_port)} if _is_address(peer):
             return ConnectReport(flow, local, port, "", backend, ip_address(peer), peer_port)
     dialled = (errand.destination, errand.port)
     names = [each.name for each in errand.receivers if each.ports and (each.address, each.ports[0]) == dialled]

@@ -111,6 +111,12 @@ class Matcher:
         return len(self._rows)
 
     @property
+    def requests_sent(self) -> int:
+        """How many requests were seen to leave the sender. Asked only where flows are missing."""
+        leaving = [told[1] for vantage, frame, told, _ in self._rows if vantage.is_sender and frame.outgoing]
+        return leaving.count(_REQUEST)
+
+    @property
     def observations(self) -> tuple[Observation, ...]:
         """All observations by time. Made now, of columns: one by one they would cost more than all else here."""
         if not self._rows:

@@ -66,6 +66,7 @@ class Runner:
         seed: int = 0,
         served: Iterable[int] = (),
         watch: Watch | None = None,
+        stillness: asyncio.Lock | None = None,
         names: Names | None = None,
     ) -> None:
         """A runner; ``open`` it before the first run.
@@ -77,6 +78,7 @@ class Runner:
             seed: orders source ports, and stands in every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: taps that stand already and outlive the runner; without them it opens its own.
+            stillness: held by each run, and by whoever sends anything of his own into the lab.
             names: answers for the plan's name servers.
         """
         self._netns_by_name = netns_by_name
@@ -86,7 +88,7 @@ class Runner:
         taken.update(served)
         self._ports = PortDealer(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
-        self._lock = asyncio.Lock()
+        self._stillness = stillness or asyncio.Lock()
         self._given = watch
         self._names = names
         self._watch: Watch | None = None
@@ -134,6 +136,11 @@ class Runner:
             self._tracing.close()
             self._tracing = None
 
+    @property
+    def stillness(self) -> asyncio.Lock:
+        """What a run holds, so that nobody else's packets are counted with its own."""
+        return self._stillness
+
     def forget(self) -> None:
         """Flush conntrack in every namespace, after which source ports may be used again.
 
@@ -164,7 +171,7 @@ class Runner:
         """
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
-        async with self._lock:
+        async with self._stillness:
             with uncollected():
                 return await self._run(errand, trace=trace)
 
@@ -180,7 +187,7 @@ class Runner:
         errand = dialogue.there
         family = Family.of(errand.destination)
         meters = {node: self._meters[node, family] for node in errand.nodes}
-        async with self._lock:
+        async with self._stillness:
             await together(meter.begin(errand) for meter in meters.values())
             (port,) = self._source_ports(errand)
             self._dialogues += 1
@@ -231,6 +238,7 @@ class Runner:
             tracked=tracked,
             entries=entries,
             kernel=kernel,
+            held_at=self._stacks.held_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
             unfinished=unfinished,

@@ -4,6 +4,7 @@ Owns: when the kernel's counters are read: before a run, and again before its fi
 Must not: say what a counter means.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from lab.kernel.netns import NetNs
@@ -22,15 +23,18 @@ class Stacks:
         self._open: dict[str, StackCounters] = {}
         self._before: dict[str, dict[str, str]] = {}
         self._after: dict[str, dict[str, str]] = {}
+        self.held_at = 0
 
     def begin(self, namespaces: Iterable[str]) -> None:
         """Remember what the stacks of these namespaces have counted so far."""
         self._after = {}
+        self.held_at = 0
         self._before = {name: self._counters(name).read() for name in namespaces}
 
     def hold(self) -> None:
         """What is counted from now on is not the run's. Only the first time counts."""
         if not self._after:
+            self.held_at = time.time_ns()
             self._after = {node: self._counters(node).read() for node in self._before}
 
     def end(self) -> tuple[KernelCount, ...]:

@@ -74,6 +74,7 @@ class Turns:
         self._associations = associations
         self._before_fences = before_fences
         self._nodes = frozenset(errand.nodes)
+        self._fenced_at = 0
 
     async def take(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably gone.
@@ -93,6 +94,9 @@ class Turns:
                 if not self._turn() and not self.sending.abandon():
                     break
             self._look()
+            if self._fenced_at and self.matcher.requests_sent > self._fenced_at:
+                # A stack has said its SYN again since the fences left: only later ones can come behind it.
+                await self._fence(deadline)
         return ""
 
     def losses(self) -> tuple[TapLoss, ...]:
@@ -130,6 +134,7 @@ class Turns:
     async def _fence(self, deadline: Deadline) -> None:
         """Send a round of fences and take turns until all are back, for a second at most."""
         self._before_fences()
+        self._fenced_at = self.matcher.requests_sent
         self.fences.send()
         patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))
         try:

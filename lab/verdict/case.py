@@ -25,7 +25,7 @@ from lab.verdict.flows import Fate, Flow, gather
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.words import amount, endpoint, listed, tally
 
-__all__ = ["Case", "Findings", "disagreement", "open_case", "packets_of"]
+__all__ = ["Case", "Findings", "disagreement", "open_case", "packets_of", "packets_until"]
 
 _OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
 
@@ -176,9 +176,18 @@ def packets_of(flows: Iterable[Flow]) -> int:
     return sum(max(1, len(flow.departures)) for flow in flows)
 
 
+def packets_until(flows: Iterable[Flow], held_at: int) -> int:
+    """How many of them had left when the counters of stacks were read; all, where nobody says when that was."""
+    if not held_at:
+        return packets_of(flows)
+    return sum(max(1, sum(each.at <= held_at for each in flow.departures)) for flow in flows)
+
+
 def _dropped_by_a_stack(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> bool:
     """Whether a node's stack counted every packet as dropped: then nothing of it can come late."""
-    return set(fates) == {Fate.LOST} and kernel_drop(errand, evidence, packets_of(flows)) is not None
+    if set(fates) != {Fate.LOST}:
+        return False
+    return kernel_drop(errand, evidence, packets_until(flows, evidence.held_at)) is not None
 
 
 def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> Iterator[str]:
@@ -250,23 +259,23 @@ def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
     Of the nodes on the way, one translated the flow, and its entry names the pod and the source that the pod saw. A
     flow that arrived as it was sent may have passed nodes that track nothing.
     """
-    if fate is not Fate.DELIVERED:
+    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED):
         return ""
-    arrival = flow.arrivals[0]
-    seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
     entries = [
         (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)
         for each in flow.tracked
     ]
-    if seen in entries:
-        return ""
-    at_tap = f"the tap at {arrival.place} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
-    if entries:
-        says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
-        return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
-    if seen[:2] == (errand.destination, errand.port):
-        return ""
-    return f"{at_tap}, but no node's conntrack has an entry for the flow"
+    for arrival in flow.arrivals:
+        seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
+        if seen in entries:
+            continue
+        at_tap = f"the tap at {arrival.place} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
+        if entries:
+            says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
+            return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
+        if seen[:2] != (errand.destination, errand.port):
+            return f"{at_tap}, but no node's conntrack has an entry for the flow"
+    return ""
 
 
 def _was(number: int) -> str:

@@ -1,20 +1,21 @@
 """Flows that end at a pod or an outside host, which got their packets and did not take them.
 
 Owns: the verdicts on ``outcome`` and ``at`` of a drop that is said to be there.
-Must not: know rules; those drop on nodes.
+Must not: take a rule for a witness; rules drop on nodes.
 
 That a packet came in there is seen. That the stack behind the device took none of them has to be proven like any other
 drop: its counters tell of every packet, and were read before a fence or anything else came.
 """
 
 from lab.scenario.model import Outcome
-from lab.verdict.case import Case, Findings, disagreement, packets_of
+from lab.verdict.case import Case, Findings, disagreement, packets_until
 from lab.verdict.drops import KernelDrop, drop_at
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.model import Verdict
+from lab.verdict.rules import ending
 from lab.verdict.telling import fates, told
 from lab.verdict.whereabouts import hop, is_at, last_seen
-from lab.verdict.words import listed
+from lab.verdict.words import amount, listed
 
 __all__ = ["ends_beyond_nodes", "judge_drop_beyond_nodes", "judge_end_beyond_nodes"]
 
@@ -42,6 +43,9 @@ def judge_drop_beyond_nodes(case: Case) -> Verdict:
             findings.wrong.append((flow.number, told(case, flow, fate)))
         elif drop is None:
             findings.doubts.append((flow.number, f"it came to {where}, and no counter says that {where} dropped it"))
+    for rule in ending(case.errand, case.evidence.counts, "DROP"):
+        counted = amount(rule.count.packets, "packet")
+        findings.doubts_overall.append(f"a rule on {rule.count.node} says that it dropped {counted} on the way")
     return findings.settle(
         case,
         "outcome",
@@ -65,8 +69,9 @@ def judge_end_beyond_nodes(case: Case) -> Verdict:
             findings.wrong.append((flow.number, f"it did not end: {_answer(case, flow, fate)}"))
         elif seen is None:
             findings.missing.append((flow.number, "it was not seen on its way"))
-        elif not is_at(seen, where):
-            findings.wrong.append((flow.number, f"it was seen at {hop(seen)}"))
+        elif not _came(flow, where):
+            strangers = [hop(each) for each in (seen, *flow.strays, *flow.arrivals) if not is_at(each, where)]
+            findings.wrong.append((flow.number, f"it was seen at {strangers[0]}"))
     return findings.settle(case, "at", expected=where, observed=listed(list(places)), silence=case.silence)
 
 
@@ -75,7 +80,7 @@ def _drop(case: Case) -> KernelDrop | None:
     sources = {arrival.source for flow in case.flows for arrival in flow.arrivals}
     own = sources == {arrival.destination for flow in case.flows for arrival in flow.arrivals}
     source = sources.pop() if own and len(sources) == 1 else None
-    return drop_at(case.errand, case.evidence, namespace, packets_of(case.flows), source)
+    return drop_at(case.errand, case.evidence, namespace, packets_until(case.flows, case.evidence.held_at), source)
 
 
 def _answer(case: Case, flow: Flow, fate: Fate) -> str:

@@ -283,9 +283,9 @@ class Evidence:
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
     connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
-    ``http`` is what the flows that asked by HTTP were answered. ``kernel`` is what the stacks of nodes counted, where
-    some flow was missing. ``lookups`` are the questions about the name that was dialled, in the order of their asking.
-    ``steps`` are those of a traced packet: the way there through every node, then the way back.
+    ``http`` is what the flows that asked by HTTP were answered. ``kernel`` is what stacks counted until ``held_at``,
+    where some flow was missing; 0 where none was. ``lookups`` are the questions about the name that was dialled, in the
+    order of their asking. ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
     sent: int
@@ -302,6 +302,7 @@ class Evidence:
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
     lookups: tuple[Lookup, ...] = ()
+    held_at: int = 0
     steps: tuple[TraceStep, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

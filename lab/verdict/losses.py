@@ -7,7 +7,7 @@ Must not: guess. What the plan says is a cause only where counters or taps show 
 from lab.ip import IPAddress
 from lab.plan.model import Plan
 from lab.verdict.arrivals import hits
-from lab.verdict.case import Case, packets_of
+from lab.verdict.case import Case, packets_until
 from lab.verdict.drops import kernel_drop, policy_drop
 from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Flow
@@ -46,7 +46,7 @@ def _dropped(case: Case, plan: Plan | None) -> str:
         return dropped
     if plan is not None and (refused := _by_reverse_path(case, plan)):
         return refused
-    packets = packets_of(case.flows)
+    packets = packets_until(case.flows, case.evidence.held_at)
     drop = kernel_drop(case.errand, case.evidence, packets, plan)
     return policy_drop(case.evidence, packets) if drop is None else f"{drop}."
 

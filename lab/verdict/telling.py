@@ -7,7 +7,7 @@ Must not: judge.
 from collections import Counter
 from collections.abc import Sequence
 
-from lab.verdict.case import Case, packets_of
+from lab.verdict.case import Case, packets_of, packets_until
 from lab.verdict.drops import KernelDrop, kernel_drop
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.rules import Rule, ending
@@ -64,7 +64,9 @@ def packets(case: Case) -> int:
 
 def stack_drop(case: Case) -> KernelDrop | None:
     """The drop by a node's stack that accounts for every packet of the probe."""
-    return kernel_drop(case.errand, case.evidence, packets(case)) if set(case.fates) == {Fate.LOST} else None
+    if set(case.fates) != {Fate.LOST}:
+        return None
+    return kernel_drop(case.errand, case.evidence, packets_until(case.flows, case.evidence.held_at))
 
 
 def nodes_of(rules: Sequence[Rule]) -> list[str]:

@@ -6,7 +6,8 @@
 from pathlib import Path
 
 import pytest
-from breakages import BREAKAGES, EDITS, Breakage
+from breakages import BREAKAGES, Breakage
+from edits import EDITS
 from sandboxed import ROOT
 from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED, name_of, run
 

@@ -17,7 +17,7 @@ from lab.traffic.chunks import abort, init_ack
 from lab.traffic.craft import enveloped, fences, filling, first_packets
 from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect
 from lab.traffic.fragments import Reassembly, cut
-from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, Kind
+from lab.traffic.identity import Identity, Kind
 from lab.traffic.plain import plain_reader
 from lab.verdict.evidence import Packet
 
@@ -308,27 +308,6 @@ def test_what_is_told_of_a_plain_frame_is_what_a_closer_look_tells(
         number = datagram.sequence if told[1] is Packet.REQUEST else datagram.acknowledged - 1
         assert identity.flow_of_sequence(number) == told[0]
     assert told[2:] == (datagram.source, datagram.source_port, datagram.destination, datagram.destination_port)
-
-
-@given(st.lists(st.integers(1, 3000), min_size=1, max_size=20), nonces)
-def test_no_two_flows_of_a_lab_share_an_identity(sizes: list[int], nonce: bytes) -> None:
-    registry = IdentityRegistry(nonce)
-    identities = [registry.issue(size) for size in sizes]
-    owner: dict[int | bytes, tuple[int, int]] = {}
-    for run, identity in enumerate(identities):
-        for flow in {0, identity.flows // 2, identity.flows - 1}:
-            sequence, token = identity.sequence(flow), identity.token(Kind.PROBE, flow)
-            assert owner.setdefault(sequence, (run, flow)) == (run, flow)
-            assert owner.setdefault(token, (run, flow)) == (run, flow)
-            assert identity.flow_of_sequence(sequence) == flow
-            assert identity.read(token + b"more") == (Kind.PROBE, flow)
-            assert len(token) == TOKEN_BYTES
-            for other in identities:
-                if other is not identity:
-                    assert other.flow_of_sequence(sequence) is None
-                    assert other.read(token) is None
-            # What follows a SYN in its flow is nobody's SYN.
-            assert all(other.flow_of_sequence(sequence + 1) is None for other in identities)
 
 
 @given(pairs, ports, st.lists(ports, min_size=1, max_size=3), st.integers(4, 2**32 - 100))

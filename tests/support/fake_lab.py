@@ -81,7 +81,7 @@ class FakeSession:
     def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0) -> None:
         self._journal = journal
         self._left = False
-        choice = engine or EngineChoice()
+        self.engine = choice = engine or EngineChoice()
         self.note(
             f"session {choice.name}"
             + (f" by {choice.iptables}" if choice.iptables else "")

@@ -16,6 +16,7 @@ from lab.scenario.model import Expect, Manner, Outcome, Reply, Shares, Spread
 from lab.spread import flows_to_hit_all
 from lab.verdict.evidence import Capture, Direction, Observation, Packet
 from lab.verdict.model import ProbeVerdict
+from lab.verdict.naming import led_nowhere
 
 __all__ = ["MOST_FRAMES", "can_be_played", "case_of", "frames_of", "needed"]
 
@@ -24,7 +25,12 @@ MOST_FRAMES = 4096
 
 
 def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether the kernel's own sockets can answer it, and taps at pods and sender show what became of it."""
+    """Whether the kernel's own sockets can answer it, and taps at pods and sender show what became of it.
+
+    A name that led nowhere cannot: a reproduction has no name server, and dials what the answer gave.
+    """
+    if led_nowhere(verdict.errand, verdict.evidence.lookups):
+        return False
     shown = (Outcome.DELIVERED, Outcome.REJECTED, Outcome.REFUSED, Outcome.DROPPED)
     return verdict.errand.protocol in (Transport.TCP, Transport.UDP) and verdict.probe.expect.outcome in shown
 
@@ -79,6 +85,7 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
     enough = (
         bool(expect.backends)
         and expect.spread is not Spread.STICKY
+        and (errand.question is None or not errand.question.headless)
         and flows >= flows_to_hit_all(len(set(expect.backends or ())))
     )
     return {

@@ -1,6 +1,7 @@
 """Flows that ask by HTTP, without anybody who answers."""
 
 import asyncio
+import json
 
 import pytest
 from fake_lab import verdict_on
@@ -47,3 +48,24 @@ def test_whoever_hears_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
     assert fetches.finished
     assert 5 < most <= 16
     assert fetches.sent == FLOWS
+
+
+@pytest.mark.parametrize("peer", ["nobody", "", "10.0.0.1:80", "999.1.1.1"])
+def test_an_answer_that_only_looks_like_a_responders_is_somebody_elses(
+    monkeypatch: pytest.MonkeyPatch, peer: str
+) -> None:
+    body = json.dumps({"pod": "x", "peer": peer, "port": 1}).encode()
+
+    async def asked(*_: object) -> tuple[str, int, bytes]:
+        return "", 200, body
+
+    async def scenario() -> Fetches:
+        fetches = Fetches(NetNs("c", -1), verdict_on(probe("p", "c", front())).errand, [4000])
+        while fetches.advance():
+            await asyncio.sleep(0)
+        return fetches
+
+    monkeypatch.setattr("lab.traffic.http._asked", asked)
+    fetches = asyncio.run(scenario())
+    assert [each.status for each in fetches.answers] == [200]
+    assert [(each.error, each.backend) for each in fetches.reports] == [("", "")]

@@ -3,12 +3,14 @@
 import asyncio
 import errno
 import os
+import struct
 from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 
 from lab.ip import Transport
+from lab.kernel.batches import Frame
 from lab.plan.errand import Errand, Sender
 from lab.scenario.model import Manner
 from lab.timing import Deadline
@@ -59,7 +61,7 @@ class Quiet:
         pass
 
 
-def turns(sending: Sending, *, crafted: bool) -> Turns:
+def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None) -> Turns:
     sender = Sender(name="a", namespace="a", device="eth0", address=A, mac="", next_hop_mac="")
     errand = Errand(
         number=0,
@@ -76,14 +78,13 @@ def turns(sending: Sending, *, crafted: bool) -> Turns:
         nodes=(),
     )
     quiet: Any = Quiet()
-    tap: Any = object()
     return Turns(
         errand=errand,
         identity=Identity(bytes(8), 0, 4, 2),
-        tap=tap,
+        tap=tap or object(),
         sending=sending,
-        sockets=None if crafted else {},
-        watch=quiet,
+        sockets=None if crafted else {1024: 0},
+        watch=watch or quiet,
         responders=quiet,
         before_fences=lambda: None,
     )
@@ -151,3 +152,51 @@ def test_a_run_that_may_not_stay_on_one_cpu_says_so(monkeypatch: pytest.MonkeyPa
     run = turns(Sending(1), crafted=False)
     assert asyncio.run(run.take(Deadline.after(60))) == "", "it goes on all the same"
     assert run.unpinned == "sched_setaffinity: Operation not permitted"
+
+
+class Tap:
+    """A tap that sees a SYN leave whenever the kernel has said it."""
+
+    place, device = "a", "eth0"
+
+    def __init__(self) -> None:
+        self.waiting: list[Frame] = []
+
+    def says(self) -> None:
+        segment = struct.pack("!HHIIBBHHH", 1024, 80, 99, 0, 0x50, 2, 0, 0, 0)
+        header = struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + A.packed + A.packed
+        self.waiting.append(Frame(bytes(12) + b"\x08\x00" + header + segment, True, 7))
+
+    def collect(self) -> list[Any]:
+        frames, self.waiting = self.waiting, []
+        return [(self, frames)] if frames else []
+
+
+class Repeating(Sending):
+    """A socket that is under way, whose kernel says the SYN once more while nobody looks."""
+
+    def __init__(self, tap: Tap) -> None:
+        super().__init__(1, holds=True)
+        self.tap = tap
+
+    def advance(self) -> bool:
+        if self.steps == 1:
+            self.tap.says()
+        return super().advance()
+
+    def abandon(self) -> bool:
+        if self.holds:
+            self.tap.says()
+        return super().abandon()
+
+
+def test_a_syn_that_is_said_again_behind_the_fences_gets_fences_behind_it() -> None:
+    tap = Tap()
+    watch: Any = Quiet()
+    watch.collect = tap.collect
+    run = turns(Repeating(tap), crafted=False, tap=tap, watch=watch)
+    fenced: list[int] = []
+    fences: Any = run.fences
+    fences.send = lambda: fenced.append(run.matcher.requests_sent)
+    assert asyncio.run(run.take(Deadline.after(60))) == ""
+    assert fenced == [1, 2]

@@ -86,3 +86,11 @@ def test_a_socket_that_says_otherwise_is_a_doubt() -> None:
 def test_an_arrival_that_was_expected_is_not_shown_as_one_that_was_not() -> None:
     verdict = judge(ENDS.probe, ENDS.errand, None, came(kernel=()))
     assert not any("dropped before" in line for line in explain(verdict))
+
+
+def test_a_packet_that_left_when_the_counters_had_been_read_is_not_among_them() -> None:
+    evidence = came()
+    late = (replace(ENDS.leaves(1), at=10**6), replace(ENDS.arrives(1, "echo-1", OWN), at=10**6 + 1))
+    repeated = replace(evidence, observations=(*evidence.observations, *late))
+    assert judged(repeated)["outcome"].judgement is INCONCLUSIVE
+    assert judged(replace(repeated, held_at=10**5))["outcome"].judgement is PASS

@@ -9,6 +9,7 @@ from recorded import World
 from lab.codec import dumps, loads
 from lab.ip import Family, Transport
 from lab.plan.errand import Errand, Fence, Query, Question
+from lab.report.reproduction.case import can_be_played
 from lab.scenario.model import Preserved, Probe
 from lab.verdict.evidence import Evidence, Lookup, NamedRecord
 from lab.verdict.explain import explain
@@ -153,6 +154,11 @@ def test_the_address_that_is_wanted_is_dialled_and_another_pod_rather_than_onese
     assert address_of(replace(HEADLESS, wanted=two), answers) == two
     assert address_of(replace(HEADLESS, wanted=three), answers) is None
     assert address_of(replace(HEADLESS, families=(Family.IPV6,)), answers) is None
+
+
+def test_only_what_was_dialled_can_be_played_again() -> None:
+    assert can_be_played(judged(CLUSTER_IP, lookup(WORLD.errand.destination)))
+    assert not can_be_played(judged(CLUSTER_IP, lookup(code="NXDOMAIN")))
 
 
 def asked(

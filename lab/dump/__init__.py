@@ -1,0 +1,6 @@
+"""A live cluster, as kubectl prints it, becomes a scenario of its own Services.
+
+Owns: the way from a dump (what ``kubectl get svc,endpointslices,pods,nodes -A`` prints) to the text of a scenario, and
+the list of what could not be carried over.
+Must not: ask a cluster anything, or make anything.
+"""

@@ -1,0 +1,64 @@
+"""From a dump to the text of a scenario.
+
+Owns: the way there.
+Must not: read or write files.
+"""
+
+from pydantic import ValidationError
+
+from lab.cluster.objects import EndpointSlice, Service
+from lab.dump.carry import carry
+from lab.dump.leftovers import Leftovers
+from lab.dump.manifests import Data
+from lab.dump.probes import Probes
+from lab.dump.reading import Dump
+from lab.dump.writing import scenario_text
+from lab.errors import ScenarioError
+from lab.frozen import dataclass
+from lab.scenario.schema.service import ServiceShape
+from lab.scenario.schema.workload import EndpointSliceShape
+from lab.scenario.services import service_of
+from lab.scenario.workloads import slice_of
+
+__all__ = ["Imported", "import_dump"]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A scenario's text, what could not be carried over, a line each, and how many probes it has."""
+
+    text: str
+    left: tuple[str, ...]
+    probes: int
+
+
+def import_dump(dump: Dump, name: str) -> Imported:
+    """Write the scenario of a dump.
+
+    Args:
+        dump: what kubectl printed.
+        name: the scenario's name.
+
+    Raises:
+        ScenarioError: a Service or EndpointSlice is none that an API server would print.
+    """
+    left = Leftovers()
+    try:
+        carried = carry(dump, left)
+        services = list(map(_service, carried.services))
+        slices = [made for made in map(_slice, carried.slices) if made is not None]
+    except (ValidationError, ValueError, KeyError, TypeError) as error:
+        what = str(error).splitlines()[0]
+        raise ScenarioError([f"an object of the dump is not as an API server prints it: {what}"]) from error
+    probes = Probes(carried, slices, left)
+    written = [probe for service in services for probe in probes.of(service)]
+    lines = tuple(left.lines())
+    return Imported(scenario_text(name, carried, probes.clients, written, lines), lines, len(written))
+
+
+def _service(data: Data) -> Service:
+    return service_of(ServiceShape.model_validate(data))
+
+
+def _slice(data: Data) -> EndpointSlice | None:
+    return slice_of(EndpointSliceShape.model_validate(data))

@@ -1,0 +1,133 @@
+"""What is changed in a scenario file, and which of its probes turn red by it.
+
+Owns: the table that takes a setting out of a scenario, or puts one in.
+Must not: run anything.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["EDITS", "Edit"]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A text of a scenario file, what it becomes, and the probes that then do not pass in some case."""
+
+    file: str
+    text: str
+    becomes: str
+    red: set[str]
+
+
+EDITS = [
+    Edit(
+        "hairpin/past-the-rule-for-what-is-invalid",
+        "hairpin: promiscuous-bridge",
+        "hairpin: hairpin-veth",
+        {"a pod that dials itself through its Service hears nothing"},
+    ),
+    Edit(
+        "health/a-node-about-to-go",
+        "{taints: [ToBeDeletedByClusterAutoscaler]}",
+        "{}",
+        {"one that the autoscaler is about to remove is not"},
+    ),
+    Edit(
+        "detect-local/node-cidr",
+        "detectLocalMode: NodeCIDR",
+        'clusterCIDR: ""',
+        {"a pod is short-circuited past the policy Local", "a stranger is masqueraded"},
+    ),
+    Edit(
+        "detect-local/bridge-interface",
+        "bridgeInterface: cni0",
+        "bridgeInterface: cni1",
+        {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
+    ),
+    Edit(
+        "detect-local/interface-name-prefix",
+        "interfaceNamePrefix: cli",
+        "interfaceNamePrefix: pod",
+        {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
+    ),
+    Edit(
+        "detect-local/without-a-network",
+        'clusterCIDR: ""',
+        "",
+        {
+            "a pod is not short-circuited past the policy Local",
+            "a stranger is not masqueraded, and answered by somebody it never dialled",
+        },
+    ),
+    Edit(
+        "detect-local/another-nodes-pod-by-cluster-cidr",
+        "Mode: ClusterCIDR",
+        "Mode: NodeCIDR",
+        {"the answer comes from a pod that was never dialled"},
+    ),
+    Edit(
+        "detect-local/another-nodes-pod-by-node-cidr",
+        "Mode: NodeCIDR",
+        "Mode: ClusterCIDR",
+        {"the second node drops it, as it would drop a stranger's"},
+    ),
+    Edit(
+        "masquerade/all",
+        "masqueradeAll: true",
+        "masqueradeAll: false",
+        {"a backend elsewhere sees the node", "a backend of the node sees the pods' gateway"},
+    ),
+    Edit(
+        "nodeport/node-port-addresses",
+        "nodePortAddresses: [172.18.0.0/16]",
+        "nodePortAddresses: []",
+        {"another one has none", "loopback has none"},
+    ),
+    Edit(
+        "nodeport/not-on-loopback",
+        "localhostNodePorts: false",
+        "localhostNodePorts: true",
+        {"a program there keeps its port", "loopback has no node port"},
+    ),
+    Edit(
+        "manifests/status-addresses",
+        "address: 172.18.0.77",
+        "address: 172.18.0.78",
+        {"the node masquerades as the address of its status"},
+    ),
+    Edit("wire/daemons", "kubelet: {port: 10250}", "kubelet: {port: 10251}", {"a daemon hears an outside host"}),
+    Edit(
+        "wire/outbound-masquerade",
+        "outboundMasquerade: true",
+        "outboundMasquerade: false",
+        {"a pod that calls the world bears its node's address"},
+    ),
+    Edit(
+        "wire/rejections-are-heard",
+        "node-a: {}",
+        "node-a: {sysctls: {net.ipv4.icmp_ratemask: 6168}}",
+        {"every rejected flow hears of it"},
+    ),
+    Edit(
+        "dns/headless-by-name",
+        "ready: false",
+        "ready: true",
+        {"a pod that is behind the name dials it as well", "the name gives the ready pods"},
+    ),
+    Edit(
+        "dns/names-follow-readiness",
+        "{new: {ready: true}}",
+        "{new: {ready: false}}",
+        {
+            "the first terminates: the cluster IP's name leads there as well",
+            "the first terminates: the name gives the other alone, though the first still serves",
+            "the other becomes ready: the name gives both",
+        },
+    ),
+    Edit(
+        "dns/on-a-bridge",
+        "node-a: {}",
+        "node-a: {sysctls: {net.bridge.bridge-nf-call-iptables: 0, net.bridge.bridge-nf-call-ip6tables: 0}}",
+        {"a pod beside the name server asks for a name of its own namespace"},
+    ),
+]

@@ -1,0 +1,61 @@
+"""Clusters that were imported run, and every probe that import wrote holds."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kubectl_clusters import Cluster, cloud, k3s, kind
+from sandboxed import ROOT
+
+
+def proxylab(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lab", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "as_yaml"), [(kind, True), (k3s, False), (cloud, False)], ids=["kind", "k3s", "cloud"]
+)
+def test_a_cluster_at_the_desk(make: Callable[[], Cluster], as_yaml: bool, tmp_path: Path) -> None:
+    cluster, file = make(), tmp_path / "mine.lab.yaml"
+    written = proxylab("import", "-o", str(file), text=cluster.yaml() if as_yaml else cluster.json())
+    assert written.returncode == 0, written.stderr
+    assert written.stdout == ""
+    assert "not carried over:" in written.stderr
+
+    checked = proxylab("check", str(file))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+    ran = proxylab("run", str(file), "-o", "json")
+    (scenario,) = json.loads(ran.stdout)["scenarios"]
+    judged = {each["name"]: each["judgement"] for each in scenario["probes"]}
+    assert ran.returncode == 0, ran.stderr
+    assert set(judged.values()) == {"pass"}
+    for service in cluster.services:
+        head, spec = service["metadata"], service["spec"]
+        probed = [name for name in judged if name.startswith(f"{head['namespace']} {head['name']}")]
+        assert probed or spec["type"] == "ExternalName"
+
+
+def test_a_probe_fails_where_the_cluster_does_not_keep_its_promise(tmp_path: Path) -> None:
+    """An endpoint that the scenario has lost since is missed: the probes are not satisfied with whatever comes."""
+    file = tmp_path / "mine.lab.yaml"
+    assert proxylab("import", "-o", str(file), text=k3s().json()).returncode == 0
+    text = file.read_text()
+    lost = "- {addresses: [10.42.2.3], nodeName: k3s-agent-2}\n"
+    assert lost in text
+    file.write_text(text.replace(lost, ""))
+    ran = proxylab("run", str(file), "-o", "json", "--probe", "shop web http by clusterIP")
+    (scenario,) = json.loads(ran.stdout)["scenarios"]
+    assert [each["judgement"] for each in scenario["probes"]] == ["fail"]

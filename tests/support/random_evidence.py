@@ -1,0 +1,184 @@
+"""Random evidence: each flow has a story that is likely to be what was expected, and then things go wrong."""
+
+from dataclasses import replace
+
+from forbidden import FILTER, NO_OUTCOME, NODE, NODES, POD_ADDRESS, PODS
+from hypothesis import strategies as st
+from recorded import World
+
+from lab.ip import IPAddress
+from lab.scenario.model import Manner, Outcome, Preserved, Spread
+from lab.verdict.evidence import (
+    Direction,
+    Evidence,
+    FenceReport,
+    KernelCount,
+    Observation,
+    RuleCount,
+    TapLoss,
+    TrackedFlow,
+)
+
+PLACES: dict[Outcome, tuple[str | None, ...]] = {
+    Outcome.DROPPED: (None, "node-a", "echo-1"),
+    Outcome.UNTRANSLATED: (None, "node-a"),
+}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
+    outcome = draw(st.sampled_from(list(NO_OUTCOME)))
+    about_pods = outcome in (Outcome.DELIVERED, Outcome.REFUSED)
+    world = World(
+        pods=PODS,
+        flows=draw(st.integers(1, 3)),
+        manner=draw(st.sampled_from(list(Manner))),
+        outcome=outcome,
+        source=Preserved() if about_pods and draw(st.booleans()) else None,
+        backends=("echo-1",) if about_pods and draw(st.booleans()) else None,
+        spread=Spread.EVEN if about_pods and draw(st.integers(0, 5)) == 5 else None,
+        at=draw(st.sampled_from(PLACES.get(outcome, (None,)))),
+    )
+    seen: list[Observation] = []
+    connects = []
+    for flow in range(world.flows):
+        story, error = draw(stories(world, flow))
+        seen += story
+        connects.append(world.failed(flow, error) if error else world.report(flow, "echo-1"))
+    match draw(st.sampled_from(["whole", "lost", "repeated", "intruded"])):
+        case "lost" if seen:
+            del seen[draw(st.integers(0, len(seen) - 1))]
+        case "repeated" if seen:
+            seen.append(draw(st.sampled_from(seen)))
+        case "intruded":
+            seen += draw(st.lists(intruders(world), min_size=1, max_size=2))
+    evidence = world.evidence(
+        sorted(seen, key=lambda o: o.at),
+        connects=tuple(connects) if world.manner is Manner.CONNECT else (),
+        counts=draw(counts(world)),
+        counted=draw(st.sampled_from([(), ("node-a", "node-b")])),
+        tracked=draw(tracked(world)),
+    )
+    if world.at == "echo-1" and draw(st.booleans()):
+        evidence = replace(evidence, kernel=(KernelCount("echo-1", "IpInReceives", world.flows),))
+    if draw(st.integers(0, 3)) == 3:
+        evidence = replace(evidence, **draw(spoilt(world)))
+    return world, evidence
+
+
+def all_stories(world: World, flow: int) -> dict[Outcome, tuple[tuple[Observation, ...], str]]:
+    """What is seen of one flow where all is as its outcome says, and the errno of its socket."""
+    left, arrived = world.leaves(flow), world.arrives(flow, "echo-1")
+    return {
+        Outcome.DELIVERED: (world.round_trip(flow, "echo-1"), ""),
+        Outcome.REJECTED: ((left, world.hears_icmp(flow)), "ECONNREFUSED"),
+        Outcome.REFUSED: ((left, arrived, world.hears_reset(flow)), "ECONNREFUSED"),
+        Outcome.DROPPED: ((left, arrived) if world.at == "echo-1" else (left,), "timeout"),
+        Outcome.UNTRANSLATED: ((left, crossing(world, flow)), "timeout"),
+    }
+
+
+def expected_story(world: World, flow: int) -> tuple[tuple[Observation, ...], str]:
+    """The one that the world expects."""
+    return all_stories(world, flow)[world.outcome]
+
+
+def stories(world: World, flow: int) -> st.SearchStrategy[tuple[tuple[Observation, ...], str]]:
+    """What is seen of one flow, and the errno of its socket; the story that was expected comes first."""
+    left, arrived = world.leaves(flow), world.arrives(flow, "echo-1")
+    told = all_stories(world, flow)
+    wanted = told.pop(world.outcome)
+    others = [
+        *told.values(),
+        (world.round_trip(flow, "echo-1", NODE), ""),
+        (world.round_trip(flow, "echo-2"), ""),
+        ((left, arrived), "timeout"),
+        ((left, arrived, world.answers(flow, "echo-1"), world.hears(flow, (POD_ADDRESS["echo-1"], 8080))), "timeout"),
+        ((), "EPERM"),
+    ]
+    return st.integers(0, 5).flatmap(lambda n: st.sampled_from(others) if n == 5 else st.just(wanted))
+
+
+def crossing(world: World, flow: int, node: str = "node-a", pod: str = "") -> Observation:
+    """The request as it leaves a node: as it was dialled, or for a pod."""
+    left = world.leaves(flow)
+    there = (left.destination, left.destination_port) if not pod else (POD_ADDRESS[pod], 8080)
+    return replace(left, place=node, destination=there[0], destination_port=there[1], at=left.at + 1)
+
+
+def intruders(world: World) -> st.SearchStrategy[Observation]:
+    """Packets that have no business to be there."""
+    flow = st.integers(0, world.flows)
+    pod = st.sampled_from(PODS)
+    return st.one_of(
+        st.builds(world.leaves, flow),
+        st.builds(world.arrives, flow, pod, st.sampled_from([None, NODE])),
+        st.builds(world.answers, flow, pod),
+        st.builds(world.hears, flow, st.sampled_from([None, (NODE, 80)])),
+        st.builds(world.hears_reset, flow, st.sampled_from([None, (NODE, 80)])),
+        st.builds(
+            world.hears_icmp,
+            flow,
+            st.sampled_from([None, POD_ADDRESS["echo-1"]]),
+            st.sampled_from([None, (3, 1), (3, 4), (3, 13), (5, 1), (11, 0)]),
+        ),
+        st.builds(crossing, st.just(world), flow, st.sampled_from(NODES), st.sampled_from(["", "", "echo-1"])),
+        st.builds(lambda f: replace(world.leaves(f), place="outside", direction=Direction.IN), flow),
+        st.builds(lambda f: replace(world.leaves(f), place="echo-1", direction=Direction.IN), flow),
+    )
+
+
+def tracked(world: World) -> st.SearchStrategy[tuple[TrackedFlow, ...] | None]:
+    """Nobody looked; conntrack knows every flow as it has likely gone; or it knows something else, or nothing."""
+
+    def entry(flow: int, pod: str = "echo-1", source: IPAddress | None = None) -> TrackedFlow:
+        return TrackedFlow(flow, "node-a", POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
+
+    flows = range(world.flows)
+    right = st.just(tuple(entry(flow) for flow in flows))
+    wrong = st.lists(
+        st.builds(entry, st.integers(0, world.flows), st.sampled_from(PODS), st.sampled_from([None, NODE])), max_size=3
+    ).map(tuple)
+    return st.one_of(st.none(), right, right, wrong)
+
+
+def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:
+    number = st.integers(max(0, world.flows - 1), world.flows + 1)
+    dropping = st.builds(world.dropped, number, st.sampled_from(["node-a", "node-a", "node-b"]))
+    invalid = RuleCount("node-a", "filter", "KUBE-FORWARD", "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP", 9)
+    other = st.one_of(
+        st.just(invalid),
+        st.builds(world.rejected, number),
+        st.builds(world.masqueraded, number),
+        st.builds(world.translated, st.just("echo-1")),
+    )
+    flows = world.flows + 1
+    whole = st.just((world.dropped(flows), world.rejected(flows), world.translated("echo-1", flows)))
+    return st.one_of(whole, whole, st.lists(st.one_of(dropping, other), max_size=3).map(tuple))
+
+
+def spoilt(world: World) -> st.SearchStrategy[dict[str, object]]:
+    fences = world.fences
+    return st.sampled_from(
+        [
+            {"unfinished": "the deadline passed"},
+            *({"kernel": (KernelCount(node, FILTER, world.flows + more),)} for node in NODES for more in (-1, 0, 0, 1)),
+            {"kernel": (KernelCount("node-a", "IpInReceives", world.flows),)},
+            *({"kernel": (KernelCount("echo-1", name, world.flows),)} for name in ("IpInReceives", FILTER)),
+            {"kernel": tuple(KernelCount("node-a", name, world.flows) for name in ("IpInReceives", "IpForwDatagrams"))},
+            {"losses": (TapLoss("echo-1", "eth0", 1),)},
+            {"losses": (TapLoss("echo-1", "eth0", 0),)},
+            {"fences": ()},
+            {"unpinned": "refused"},
+            {"fences": fences[1:]},
+            {"fences": (FenceReport("node-a", False), *fences[1:])},
+            {"fences": tuple(replace(fence, at=1) for fence in fences)},
+            {"sent": world.flows - 1},
+            {"sent": world.flows - 1, "refused_sends": ("EPERM",)},
+            {"sent": 0, "refused_sends": ("EPERM",) * world.flows},
+            {"sent": world.flows + 1},
+            {"connects": ()},
+            {"connects": tuple(world.report(flow, "echo-2") for flow in range(world.flows))},
+            {"connects": tuple(world.report(flow, "echo-1", NODE) for flow in range(world.flows))},
+        ]
+    )

@@ -1,0 +1,106 @@
+"""``proxylab trace`` and ``judge``, and what ``run`` keeps as evidence."""
+
+import pytest
+from caller import Caller
+
+from lab.errors import ExitCode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "dialled"),
+    [
+        (("echo",), "service='echo', namespace='default', port=None, via=<Front.CLUSTER_IP"),
+        (("default/echo:80", "--via", "nodePort", "--node", "node-a"), "port=80, via=<Front.NODE_PORT"),
+        (("client:9",), "PodTarget(pod='client', port=9)"),
+        (("192.0.2.1:53",), "AddressTarget(address=IPv4Address('192.0.2.1'), port=53)"),
+        (("[2001:db8::1]:53",), "AddressTarget(address=IPv6Address('2001:db8::1'), port=53)"),
+    ],
+)
+def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[str, ...], dialled: str) -> None:
+    caller.scenario("x.lab.yaml", "never sent")
+    code, output, _ = caller.type("trace", "x.lab.yaml", "client", *arguments)
+    assert (code, output) == (ExitCode.OK, "no rule of any node saw the packet\n")
+    (traced,) = [event for event in caller.events() if event.startswith("trace")]
+    assert traced.startswith("trace client to ")
+    assert dialled in traced
+    assert not [event for event in caller.events() if event.startswith("probe")]
+
+
+@pytest.mark.parametrize(
+    ("sender", "target", "said"),
+    [
+        ("client", "nobody", "'nobody' is no Service and no pod; there are echo, client; or ADDRESS:PORT"),
+        ("client", "nobody:80", "'nobody' is no Service, pod, host or address of the scenario"),
+    ],
+)
+def test_trace_says_what_it_cannot_send(caller: Caller, sender: str, target: str, said: str) -> None:
+    caller.scenario("x.lab.yaml", "never sent")
+    code, output, errors = caller.type("trace", "x.lab.yaml", sender, target)
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert said in errors
+
+
+def test_run_traces_each_probe_if_asked_to(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", "fails")
+    caller.type("run", "--trace", "x.lab.yaml")
+    assert [event for event in caller.events() if event.startswith(("probe", "trace"))] == [
+        "trace holds",
+        "trace fails",
+    ]
+
+
+def kept(caller: Caller, directory: str) -> list[str]:
+    """The bundles below a directory."""
+    return sorted(str(file.parent.relative_to(caller.folder / directory)) for file in caller.folder.rglob("case.json"))
+
+
+def test_run_keeps_evidence_of_what_did_not_pass_and_says_where(caller: Caller) -> None:
+    caller.scenario("deep/x.lab.yaml", "holds", "fails as ever", "doubts")
+    _, output, _ = caller.type("run", "deep/x.lab.yaml")
+    assert [event for event in caller.events() if event.startswith("bundle")] == [
+        "bundle fails as ever",
+        "bundle doubts",
+    ]
+    folder = ".proxylab/bundles/embedded-iptables/deep/x"
+    assert kept(caller, folder) == ["001-doubts", "001-fails-as-ever"]
+    assert f"\n  evidence:  {folder}/001-fails-as-ever\n" in output
+    assert (caller.folder / ".proxylab/bundles/.gitignore").read_text().endswith("\n*\n")
+
+
+def test_evidence_of_an_earlier_run_is_not_left_beside_a_pass(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", "fails as ever")
+    caller.type("run", "x.lab.yaml")
+    held = caller.folder / ".proxylab/bundles/embedded-iptables/x/001-holds/case.json"
+    held.parent.mkdir()
+    held.write_text("{}")
+    caller.type("run", "x.lab.yaml")
+    assert kept(caller, ".proxylab/bundles/embedded-iptables/x") == ["001-fails-as-ever"]
+
+
+def test_evidence_is_kept_where_the_user_wants_it_or_nowhere(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "fails")
+    caller.type("run", "x.lab.yaml", "--no-bundles")
+    assert not list(caller.folder.rglob("case.json"))
+    caller.type("run", "x.lab.yaml", "--bundle-dir", "elsewhere")
+    assert kept(caller, "elsewhere") == ["embedded-iptables/x/001-fails"]
+    assert not (caller.folder / ".proxylab").exists()
+
+
+def test_evidence_that_cannot_be_written_does_not_end_the_run(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "fails", "holds")
+    (caller.folder / "full").mkdir()
+    (caller.folder / "full/embedded-iptables").write_text("a file where a directory should be")
+    code, output, errors = caller.type("run", "x.lab.yaml", "--bundle-dir", "full")
+    assert code == ExitCode.FAILED
+    assert "1 failed, 1 passed" in output
+    assert errors.splitlines()[-1].startswith("no evidence is kept of 'fails': ")
+    assert "evidence:" not in output
+
+
+def test_judge_says_what_is_no_bundle(caller: Caller) -> None:
+    (caller.folder / "empty").mkdir()
+    assert caller.type("judge", "empty")[0] == ExitCode.NOTHING_SELECTED
+    (caller.folder / "case.json").write_text("{}")
+    code, _, errors = caller.type("judge", "case.json")
+    assert code == ExitCode.SCENARIO
+    assert errors.startswith("case.json: not a recorded case")

@@ -1,0 +1,35 @@
+"""Health checks keep still while a probe is under way: a node's stack counts their packets like the probe's."""
+
+import asyncio
+from typing import Any
+
+from lab.cluster.store import Store
+from lab.control.balancers import HealthChecks
+from lab.kernel.netns import NetNs
+
+
+class Routes:
+    """Takes routes, and keeps count."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+
+    def send(self, _messages: object) -> None:
+        self.rounds += 1
+
+
+def test_a_round_waits_for_stillness() -> None:
+    async def scenario() -> list[int]:
+        stillness, routes = asyncio.Lock(), Routes()
+        anything: Any = routes
+        checks = HealthChecks(NetNs("router", -1), anything, {}, (), Store(), stillness)
+        seen = []
+        async with stillness:  # as a run of a probe holds it
+            settling = asyncio.create_task(checks.settle())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            seen.append(routes.rounds)
+        await settling
+        return [*seen, routes.rounds]
+
+    assert asyncio.run(scenario()) == [0, 1]

@@ -1,0 +1,45 @@
+"""Dumps as they come: YAML and JSON, one text or several, whole lists and single objects."""
+
+import json
+
+import pytest
+from kubectl_clusters import k3s
+
+from lab.dump.reading import read_dump
+from lab.errors import ScenarioError
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}}
+
+
+def test_yaml_and_json_hold_the_same() -> None:
+    cluster = k3s()
+    assert read_dump([("x", cluster.yaml())]) == read_dump([("x", cluster.json())])
+
+
+def test_lists_of_lists_documents_and_several_texts_are_one_dump() -> None:
+    nested = {"kind": "List", "items": [{"kind": "NodeList", "items": [NODE]}, POD]}
+    found = read_dump([("a", json.dumps(nested)), ("b", "kind: Pod\nmetadata: {name: b}\n---\nkind: Secret\n")])
+    assert [each["metadata"]["name"] for each in (*found.nodes, *found.pods)] == ["a", "a", "b"]
+    assert found.others == {"Secret": 1}
+
+
+def test_an_object_that_is_printed_twice_is_one() -> None:
+    assert len(read_dump([("a", json.dumps(POD)), ("b", json.dumps(POD))]).pods) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "x:1:2: not valid JSON"),
+        ("a: [", "x:1:5: not valid YAML"),
+        ("", "x: no Service, EndpointSlice, Pod or Node there; give it what `kubectl get"),
+        ("kind: Secret\n", "x: no Service, EndpointSlice, Pod or Node there"),
+        ("[1, 2]", "x: no Service"),
+        ("kind: List\nitems: null\n", "x: no Service"),
+    ],
+)
+def test_what_is_no_dump(text: str, said: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        read_dump([("x", text)])
+    assert refused.value.problems[0].startswith(said)

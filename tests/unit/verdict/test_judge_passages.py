@@ -1,0 +1,108 @@
+"""The judge on what devices and stacks of nodes saw."""
+
+from dataclasses import replace
+
+import pytest
+from judging import FAIL, INCONCLUSIVE, PASS, judged, one
+from recorded import World
+
+from lab.scenario.model import (
+    Outcome,
+)
+from lab.verdict.evidence import (
+    Direction,
+    KernelCount,
+    Observation,
+    RuleCount,
+)
+from lab.verdict.model import Judgement
+
+# What devices of nodes see.
+
+ALONE = World(outcome=Outcome.UNTRANSLATED, at="node-a/eth0")
+
+
+def on_node(world: World, device: str, direction: Direction, destination: str = "service") -> Observation:
+    port = 80 if destination == "service" else 8080
+    leaves = world.leaves(0)
+    return replace(
+        leaves,
+        place="node-a",
+        device=device,
+        direction=direction,
+        destination=world.address(destination),
+        destination_port=port,
+        at=leaves.at + 1,
+    )
+
+
+def test_what_leaves_a_node_as_it_was_dialled_is_untranslated() -> None:
+    seen = [ALONE.leaves(0), on_node(ALONE, "debug", Direction.IN), on_node(ALONE, "eth0", Direction.OUT)]
+    verdict = judged(ALONE, ALONE.evidence(seen))
+    assert {each.expectation: each.judgement for each in verdict.verdicts} == {"outcome": PASS, "at": PASS}
+    elsewhere = replace(ALONE, at="node-b")
+    assert one(elsewhere, elsewhere.evidence(seen), "at").reasons == ("it was seen at node-a/eth0",)
+
+
+@pytest.mark.parametrize(
+    ("seen", "judgement"),
+    [
+        ([on_node(ALONE, "debug", Direction.IN)], FAIL),  # it came in, and nobody saw it leave again
+        ([on_node(ALONE, "eth0", Direction.OUT, "echo-1")], FAIL),
+        ([on_node(ALONE, "eth0", Direction.OUT), ALONE.arrives(0, "echo-1")], FAIL),
+        ([on_node(ALONE, "eth0", Direction.OUT), ALONE.hears_icmp(0)], FAIL),
+        ([on_node(ALONE, "eth0", Direction.OUT), ALONE.hears_reset(0)], FAIL),
+    ],
+)
+def test_anything_else_is_not(seen: list[Observation], judgement: Judgement) -> None:
+    assert one(ALONE, ALONE.evidence([ALONE.leaves(0), *seen]), "outcome").judgement is judgement
+
+
+def test_what_a_later_node_translates_is_not_untranslated() -> None:
+    left = [ALONE.leaves(0), on_node(ALONE, "eth0", Direction.OUT)]
+    inside = replace(on_node(ALONE, "echo-1", Direction.OUT, "echo-1"), place="node-b")
+    verdict = one(ALONE, ALONE.evidence([*left, inside]), "outcome")
+    assert verdict.judgement is FAIL
+    assert verdict.reasons == (f"it crossed node-b/echo-1, addressed to {ALONE.address('echo-1')}:8080",)
+    rule = RuleCount(
+        "node-b", "nat", "KUBE-SEP-A", f"-A KUBE-SEP-A -j DNAT --to-destination {ALONE.address('echo-1')}:8080", 1
+    )
+    counted = one(ALONE, ALONE.evidence(left, counts=(rule,)), "outcome")
+    assert counted.judgement is INCONCLUSIVE
+    assert counted.reasons == (f"a DNAT rule to {ALONE.address('echo-1')}:8080 counted 1 packet on node-b",)
+
+
+def test_of_many_flows_nobody_saw_whether_they_left_as_they_were() -> None:
+    many = replace(ALONE, flows=17)
+    evidence = many.evidence([many.leaves(flow) for flow in range(17)])
+    verdict = one(many, evidence, "outcome")
+    assert verdict.judgement is INCONCLUSIVE
+    assert "17 flows are not followed through nodes; up to 16 are" in verdict.reasons
+
+
+STOPPED = World(outcome=Outcome.DROPPED, at="node-a/eth0")
+
+
+def test_without_a_rule_the_last_hop_that_the_author_names_is_the_witness_of_a_drop() -> None:
+    seen = [STOPPED.leaves(0), on_node(STOPPED, "debug", Direction.IN), on_node(STOPPED, "eth0", Direction.OUT)]
+    verdict = judged(STOPPED, STOPPED.evidence(seen))
+    assert {each.expectation: each.judgement for each in verdict.verdicts} == {"outcome": PASS, "at": PASS}
+    assert verdict.verdicts[0].witnesses == ("seen last at node-a/eth0, and the fences came back",)
+    before = STOPPED.evidence(seen[:2])
+    assert judged(STOPPED, before).overall is INCONCLUSIVE, "it was seen last somewhere else, and no rule tells why"
+    silent = STOPPED.evidence(seen, fences=())
+    assert judged(STOPPED, silent).overall is INCONCLUSIVE
+    unnamed = replace(STOPPED, at=None)
+    assert judged(unnamed, unnamed.evidence(seen)).overall is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("counter", "judgement"),
+    [("IpInAddrErrors", PASS), ("Ip6InAddrErrors", INCONCLUSIVE), ("ConntrackDrop", PASS)],
+)
+def test_a_stack_is_a_witness_of_a_drop_by_a_counter_of_the_packets_own_family(
+    counter: str, judgement: Judgement
+) -> None:
+    world = World(outcome=Outcome.DROPPED)
+    evidence = world.evidence([world.leaves(0)], fences=(), kernel=(KernelCount("node-a", counter, 1),))
+    assert one(world, evidence, "outcome").judgement is judgement
