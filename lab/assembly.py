@@ -194,7 +194,7 @@ def _course(scenario: Scenario) -> Iterator[Cluster]:
 
 
 def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -> Dialogue:
-    """A dialogue between two places of a lab, of which each has a kernel of its own that can be kept out of it.
+    """A dialogue between two places of a lab, each with a kernel that can be kept out of it; a node may be the client.
 
     Args:
         assembly: of the lab.
@@ -206,12 +206,13 @@ def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -
         ScenarioError: it cannot be held, at the place of the probe.
     """
     client, scenario = there.source.name, assembly.scenario
-    pods = {pod.name: pod for pod in assembly.plan.pods}
-    hosts = {host.name for host in scenario.hosts}
+    nodes = {node.name for node in scenario.nodes}
+    alone = {host.name for host in scenario.hosts}
+    alone |= {pod.name for pod in assembly.plan.pods if pod.namespace not in nodes}
     problems = [
         f"{there.position}: dialogue: {name!r} is no pod with a network of its own and no outside host"
-        for name in (client, server)
-        if name not in hosts and (name not in pods or pods[name].namespace in {each.name for each in scenario.nodes})
+        for name, may_be in ((client, alone | nodes), (server, alone))
+        if name not in may_be
     ]
     if not problems and client == server:
         problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two places")

@@ -263,8 +263,16 @@ async def _open_runner(
         for name, place in places.items()
         for family in request.engine.families
     }
-    names, served = _names(request.plan, store), _served(request)
-    runner = Runner(namespaces, request.plan, meters, request.seed, served, wire.watch, stillness, names)
+    runner = Runner(
+        namespaces,
+        request.plan,
+        meters,
+        request.seed,
+        served=_served(request),
+        watch=wire.watch,
+        stillness=stillness,
+        names=_names(request.plan, store),
+    )
     stack.callback(runner.close)
     await runner.open()
     return runner

@@ -25,7 +25,8 @@ MOST_FOLLOWED: Final = 16
 class Sender:
     """Where packets start: a namespace, its device, and the next hop's MAC for crafted frames.
 
-    What a node sends starts in its own stack (``STACK``), and has no MAC before the node's rules have seen it.
+    What a node sends starts in its own stack (``STACK``), and has no MAC before the node's rules have seen it. A host
+    with ``others`` sends from all of its addresses in turn, each flow from one.
     """
 
     name: str
@@ -36,7 +37,17 @@ class Sender:
     next_hop_mac: str
     port: int | None = None
     mtu: int = 1500
+    others: tuple[IPAddress, ...] = ()
     frame_mac: str = ""
+
+    @property
+    def addresses(self) -> tuple[IPAddress, ...]:
+        """All addresses that it sends from, in turn."""
+        return (self.address, *self.others)
+
+    def of(self, flow: int) -> IPAddress:
+        """The address that a flow leaves from."""
+        return self.addresses[flow % (len(self.others) + 1)] if self.others else self.address
 
     @property
     def framed_to(self) -> str:

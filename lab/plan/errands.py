@@ -23,7 +23,7 @@ from lab.plan.questions import Questions
 from lab.plan.receivers import programs, stacks
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
-from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget
+from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget, Source
 
 __all__ = ["resolve"]
 
@@ -148,8 +148,16 @@ class _Resolver:
             next_hop_mac=hop.into.mac,
             port=source.port,
             mtu=hop.out.mtu or _ETHERNET_MTU,
+            others=self._others(source, Family.of(destination)),
             frame_mac=frame_mac(self._plan, (namespace, hop.out.device), probe.send.frame_to, self._places),
         )
+
+    def _others(self, source: Source, family: Family) -> tuple[IPAddress, ...]:
+        """The further addresses of a host that is to use all of them."""
+        if not source.all_addresses:
+            return ()
+        own = _addresses(self._hosts[source.name])
+        return tuple(address for address in own if Family.of(address) is family)[1:]
 
     def _stack_sender(self, probe: Probe, name: str, namespace: str, destination: IPAddress) -> Sender:
         source = probe.source

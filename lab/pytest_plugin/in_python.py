@@ -7,8 +7,9 @@ Must not: judge; a probe is held against its expectation as one of a scenario fi
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -123,7 +124,13 @@ class Lab:
             return tuple(journey(*self._stands.trace(probe)))
 
     def dialogue(
-        self, sender: str | Mapping[str, object], server: str, turns: "Sequence[Turn]", *, to: Mapping[str, object]
+        self,
+        sender: str | Mapping[str, object],
+        server: str,
+        turns: "Sequence[Turn]",
+        *,
+        to: Mapping[str, object],
+        unproven: Collection[int] = (),
     ) -> "Spoken":
         """Hold a dialogue of crafted TCP segments, and tell what every tap saw of it.
 
@@ -131,10 +138,12 @@ class Lab:
         dialled finds the client's kernel, which resets it.
 
         Args:
-            sender: ``from``, the client: a pod or an outside host.
+            sender: ``from``, the client: a pod, an outside host or a node.
             server: the pod or outside host that answers. It must be the one that the proxy chooses.
             turns: ``client(…)`` and ``server(…)`` of ``lab.plan.dialogue``, in order.
             to: whom the client dials.
+            unproven: turns, counted from 1, after which nobody can vouch for what was not seen, since the lab lets no
+                answer back to who said them. A test must conclude nothing from silence there.
 
         Raises:
             pytest.fail.Exception: a turn could not be said, or a tap cannot vouch for what it has not seen.
@@ -143,6 +152,7 @@ class Lab:
         probe = self._probe(_caller(), {"from": sender, "to": to, "expect": _NOTHING_IN_PARTICULAR, "send": send})
         with in_its_own_words(""):
             spoken = self._stands.converse(probe, server, turns)
+        spoken = replace(spoken, unproven=tuple(turn for turn in spoken.unproven if turn not in unproven))
         if spoken.doubts:
             pytest.fail(f"{probe.position}: dialogue of {spoken.client} and {server}\n{spoken}", pytrace=False)
         return spoken
@@ -223,8 +233,6 @@ class Lab:
         return _case(whole, self._stands.engine, self._case).probes[0]
 
     def _settled(self, verdict: "ProbeVerdict") -> "ProbeVerdict":
-        from dataclasses import replace  # noqa: PLC0415
-
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
         verdict = replace(verdict, again=f"pytest {shlex.quote(self._item.nodeid)}{options}")
         if self._shelf is None:

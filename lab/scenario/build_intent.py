@@ -92,7 +92,13 @@ def build_stream(name: str, shape: "StreamShape", place: Place, known: Known) ->
 
 
 def _source(shape: SourceShape) -> Source:
-    return Source(name=shape.name, address=shape.address, port=shape.port, loopback=shape.loopback)
+    return Source(
+        name=shape.name,
+        address=None if shape.address == "all" else shape.address,
+        all_addresses=shape.address == "all",
+        port=shape.port,
+        loopback=shape.loopback,
+    )
 
 
 def _send(shape: SendShape, protocol: Transport) -> Send:
@@ -209,7 +215,12 @@ def build_conntrack(shape: ConntrackShape) -> ConntrackExpect:
 
 
 def _entries(shape: EntriesShape) -> Entries:
-    return Entries(reply_from=shape.reply_from, original_from=shape.original_from, port=shape.port)
+    return Entries(
+        reply_from=shape.reply_from,
+        original_from=shape.original_from,
+        port=shape.port,
+        masqueraded=shape.masqueraded,
+    )
 
 
 def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpectation | None:

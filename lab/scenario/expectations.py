@@ -135,7 +135,8 @@ def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTarget
         what = f"Service {service.name} has no session affinity: nothing makes flows stick"
         subject.problems.add(place.spot, what, allowed="needed: sessionAffinity: ClientIP")
         return True
-    if expect.spread is not Spread.STICKY and service.affinity_timeout is not None:
+    many = subject.probe.source is not None and subject.probe.source.address == "all"
+    if expect.spread is not Spread.STICKY and service.affinity_timeout is not None and not many:
         what = f"Service {service.name} has sessionAffinity ClientIP: all flows of a client go to one backend"
         subject.problems.add(place.spot, what, allowed="allowed: sticky")
         return True
@@ -164,9 +165,16 @@ def _check_sticking(subject: Subject, send: SendShape, expect: ExpectShape, plac
     if len(backends) < 2:
         what = "sticky: nothing says among which backends"
         subject.problems.add(place.spot, what, allowed="needed: backends, two or more")
-    elif send.flows < (needed := flows_to_stick(len(backends))):
+    elif send.flows < (needed := flows_to_stick(len(backends)) + _clients(subject) - 1):
         what = f"send.flows is {send.flows}, which may all go to one of {len(backends)} backends by chance"
         _refuse_flows(subject, place, what, needed)
+
+
+def _clients(subject: Subject) -> int:
+    """How many addresses the flows leave from."""
+    source = subject.probe.source
+    host = subject.parts.hosts.get(source.name) if source is not None and source.address == "all" else None
+    return host.addresses if host is not None else 1
 
 
 def _refuse_flows(subject: Subject, place: Place, what: str, needed: int) -> None:

@@ -14,7 +14,7 @@ from lab.scenario.document import Place
 from lab.scenario.echo import check_echo, is_echo
 from lab.scenario.expectations import check_expectations
 from lab.scenario.frames import check_frame
-from lab.scenario.model import Front
+from lab.scenario.model import Front, Manner
 from lab.scenario.parts import ProbeParts
 from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.references import choose_port, service_id, transport_of
@@ -22,6 +22,7 @@ from lab.scenario.schema.probe import (
     HostTargetShape,
     PodTargetShape,
     ServiceTargetShape,
+    SourceShape,
 )
 from lab.scenario.subject import Subject
 
@@ -73,12 +74,27 @@ def _check_sender(subject: Subject) -> None:
         subject.problems.add(
             subject.place["from"]["loopback"].key, f"{source.name} is no node", allowed="only a node dials itself"
         )
+    if source.address == "all":
+        _check_many_clients(subject, source)
     if source.port is not None and send is not None and send.flows > 1:
         subject.problems.add(
             subject.place["send"]["flows"].spot,
             "flows from one fixed port are one flow",
             allowed="allowed with from.port: 1",
         )
+
+
+def _check_many_clients(subject: Subject, source: SourceShape) -> None:
+    inventory, problems, place = subject.inventory, subject.problems, subject.place["from"]
+    if source.name not in inventory.hosts and not inventory.is_doubtful(source.name):
+        problems.add(
+            place["address"].spot, f"{source.name} is no outside host", allowed="only a host has many addresses"
+        )
+    if source.port is not None:
+        problems.add(place["port"].key, "cannot stand beside address: all", allowed="take one of the two out")
+    if subject.probe.send is not None and subject.probe.send.manner is not Manner.PACKET:
+        what = "needs send: {as: packet}: kernel sockets are one client's"
+        problems.add(place["address"].spot, what)
 
 
 def _check_target(subject: Subject) -> None:

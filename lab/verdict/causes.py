@@ -12,10 +12,11 @@ from lab.scenario.model import Spread
 from lab.verdict.arrivals import due_shares, hits, masqueraded_again
 from lab.verdict.case import Case
 from lab.verdict.deeds import is_from_itself, why_masqueraded
-from lab.verdict.evidence import Evidence, Observation
+from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.losses import of_loss, of_reply
 from lab.verdict.model import Judgement, Verdict
+from lab.verdict.naming import led_nowhere
 from lab.verdict.phrases import by_rule, dialled, marked_in_vain, marking, remembered, rewriting, the_rule, translation
 from lab.verdict.rules import read_all, translations
 from lab.verdict.words import amount, endpoint, listed
@@ -39,6 +40,8 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
         return ""
     flow = case.flows[verdict.example or 0]
     match verdict.expectation:
+        case "name":
+            return _of_name(case, traced)
         case "outcome":
             return _of_outcome(case, flow, plan, traced)
         case "reply":
@@ -51,6 +54,19 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
             return _of_spread(case)
         case _:
             return ""
+
+
+def _of_name(case: Case, traced: Evidence | None) -> str:
+    """Why nobody answered, where one more packet to the name server was followed: nothing led it to a pod."""
+    if traced is None or not led_nowhere(case.errand, case.evidence.lookups):
+        return ""
+    if not any(each.error for each in case.evidence.lookups):
+        return ""
+    asked = (case.errand.destination, case.errand.port)
+    requests = [each for each in traced.observations if each.packet is Packet.REQUEST]
+    if not requests or any((each.destination, each.destination_port) != asked for each in requests):
+        return ""
+    return f"no rule translated the question: a packet that was sent after it went on to {endpoint(*asked)} as it was."
 
 
 def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
@@ -91,7 +107,8 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
         return again
     asked, changed = marking(case), rewriting(case)
     sender, arrival = case.errand.sender, flow.arrivals[0]
-    if arrival.source == sender.address:
+    client = sender.of(flow.number)
+    if arrival.source == client:
         if changed or not case.evidence.counts:
             return ""
         if asked:
@@ -100,8 +117,8 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
     if not changed:
         return ""
     # A rule for packets from one endpoint to itself explains nothing but those, and nothing else explains those.
-    to_itself = arrival.destination == sender.address
-    rule = next((rule for rule in asked if is_from_itself(rule, sender.address) is to_itself), None)
+    to_itself = arrival.destination == client
+    rule = next((rule for rule in asked if is_from_itself(rule, client) is to_itself), None)
     if rule is None:
         return f"{changed[0].count.node} masqueraded the packet: {the_rule(changed[0])}."
     why = why_masqueraded(rule, case.errand) or " because of"

@@ -191,7 +191,7 @@ class TrackedFlow:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """One entry of a node's connection tracking, whosever it is: who dialled what, and who answers."""
+    """One entry of a node's connection tracking, whosever it is: who dialled what, who answers, and whom."""
 
     node: str
     source: IPAddress
@@ -200,6 +200,8 @@ class TableEntry:
     destination_port: int
     reply_source: IPAddress
     reply_source_port: int
+    reply_destination: IPAddress
+    reply_destination_port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,8 +303,8 @@ class Evidence:
     entries: tuple[TableEntry, ...] | None = None
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
-    lookups: tuple[Lookup, ...] = ()
     held_at: int = 0
+    lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

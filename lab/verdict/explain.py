@@ -111,7 +111,8 @@ def intent(verdict: ProbeVerdict) -> str:
     sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
     if errand.sender.frame_mac:
         sent += f", in frames to {verdict.probe.send.frame_to}"
-    way = f"{errand.sender.name} ({errand.sender.address}) to {_target(verdict.probe.target)}"
+    more = f" and {len(errand.sender.others):,} more" if errand.sender.others else ""
+    way = f"{errand.sender.name} ({errand.sender.address}{more}) to {_target(verdict.probe.target)}"
     question = errand.question
     if question is not None and led_nowhere(errand, verdict.evidence.lookups):
         return f"{way}, asking {errand.destination} for {question.names[0]}: nothing dialled"

@@ -199,7 +199,7 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
         for icmp in flow.unreachables:
             if icmp.source in pods:
                 yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
-            if icmp.destination != errand.sender.address:
+            if icmp.destination != errand.sender.of(flow.number):
                 yield f"the ICMP error is addressed to {icmp.destination}, not to {errand.sender.name}"
     elif fate is Fate.REFUSED:
         dialled = (errand.destination, errand.port)

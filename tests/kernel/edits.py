@@ -1,6 +1,6 @@
 """What is changed in a scenario file, and which of its probes turn red by it.
 
-Owns: the table that takes a setting out of a scenario, or puts one in.
+Owns: the table that takes a setting out of a file, or puts one in. ``breakages`` has what is broken in the rules.
 Must not: run anything.
 """
 
@@ -20,6 +20,24 @@ class Edit:
 
 
 EDITS = [
+    Edit(
+        "bugs/94861-half-of-a-connection",
+        "tcpBeLiberal: true",
+        "tcpBeLiberal: false",
+        {"what a node sees half of is carried by a liberal kernel"},
+    ),
+    Edit(
+        "affinity/a-hundred-clients-an-endpoint",
+        "many: {addresses: 150}",
+        "many: {addresses: 90}",
+        {"the others are ready: of many some have been forgotten"},
+    ),
+    Edit(
+        "affinity/timeout-slides",
+        "timeoutSeconds: 3",
+        "timeoutSeconds: 300",
+        {"the timeout is over since the first time, and another is ready: who came once is a stranger"},
+    ),
     Edit(
         "hairpin/past-the-rule-for-what-is-invalid",
         "hairpin: promiscuous-bridge",
