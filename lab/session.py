@@ -51,7 +51,7 @@ from lab.timing import Deadline
 from lab.verdict.evidence import Capture, Evidence, Lookup
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
-from lab.verdict.naming import address_of
+from lab.verdict.naming import led_nowhere
 from lab.verdict.segments import Spoken
 from lab.verdict.steps import judge_step
 from lab.visits import Asked, Memory
@@ -326,7 +326,7 @@ class OpenLab:
     def _send(self, probe: Probe) -> tuple[Errand, IPAddress | None, Evidence]:
         """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
         errand, source, lookups = self.lookups.errand(probe)
-        if errand.question is not None and address_of(errand.question, lookups) is None:
+        if led_nowhere(errand, lookups):
             return errand, source, Evidence(sent=0, lookups=lookups)
         evidence = self._ask(Send(errand), Sent, _PROBE_SECONDS).evidence
         return errand, source, replace(evidence, lookups=lookups)

@@ -182,7 +182,8 @@ class Lab:
         """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
         from lab.control.resolver import ask  # noqa: PLC0415 - DNS messages, for those who have names
 
-        return await ask(self.netns(place), query, deadline)
+        async with self.runner.stillness:
+            return await ask(self.netns(place), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments, by the route that its client's errand asks for.

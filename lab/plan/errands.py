@@ -134,7 +134,7 @@ class _Resolver:
         if question is None:
             destination, port, protocol = self._dialled(probe)
         else:
-            destination, port, protocol = question.resolvers[0], DNS_PORT, Transport.UDP
+            destination, port, protocol = _resolver(question, probe.source.address), DNS_PORT, Transport.UDP
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = Family.of(destination).loopback
         sender = self._sender(probe, destination)
@@ -360,6 +360,12 @@ class _Resolver:
 
     def _service_network(self, destination: IPAddress) -> IPNetwork | None:
         return next((network for network in self._service_networks if destination in network), None)
+
+
+def _resolver(question: Question, source: IPAddress | None) -> IPAddress:
+    """The address of kube-dns that is asked: the first, or one that the address which the author chose can dial."""
+    fitting = (each for each in question.resolvers if source is None or each.version == source.version)
+    return next(fitting, question.resolvers[0])
 
 
 def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:

@@ -89,15 +89,16 @@ def scenario_documents(draw: st.DrawFn) -> _Document:
     names = list(nodes)
     pods = draw(_pods(names))
     services = st.fixed_dictionaries({"service": st.sampled_from(_NAMES), "via": st.just("clusterIP")})
-    probe = st.fixed_dictionaries(
-        {
-            "from": st.sampled_from(["client", "outside", names[0]]),
-            "to": st.one_of(services, st.just({"address": "203.0.113.77", "port": 80})),
-            "send": st.fixed_dictionaries(
-                {"as": st.sampled_from(["connect", "packet"]), "payload": st.integers(0, 99)}
-            ),
-            "expect": _expectations(names),
-        }
+    by_name = st.fixed_dictionaries({"service": st.sampled_from(_NAMES), "via": st.just("dnsName")})
+    elsewhere = st.just({"address": "203.0.113.77", "port": 80})
+    rest = {
+        "send": st.fixed_dictionaries({"as": st.sampled_from(["connect", "packet"]), "payload": st.integers(0, 99)}),
+        "expect": _expectations(names),
+    }
+    anybody, inside = st.sampled_from(["client", "outside", names[0]]), st.sampled_from(["client", names[0]])
+    probe = st.one_of(
+        st.fixed_dictionaries({"from": anybody, "to": st.one_of(services, elsewhere), **rest}),
+        st.fixed_dictionaries({"from": inside, "to": by_name, **rest}),
     )
     probes = draw(st.lists(probe, max_size=4, unique_by=lambda each: json.dumps([each["from"], each["to"]])))
     matrix = draw(
@@ -112,6 +113,7 @@ def scenario_documents(draw: st.DrawFn) -> _Document:
         "hosts": {"outside": {}},
         "probes": [{"name": f"probe {number}", **each} for number, each in enumerate(probes)],
         **({"matrix": matrix} if matrix else {}),
+        **({"dns": True} if draw(st.booleans()) else {}),
         **(draw(courses(names)) if draw(st.booleans()) else {}),
     }
     return {"apiVersion": "proxylab/v1", "kind": "Scenario", "metadata": {"name": "drawn"}, "spec": spec}

@@ -162,6 +162,11 @@ class Runner:
             self._tracing.close()
             self._tracing = None
 
+    @property
+    def stillness(self) -> asyncio.Lock:
+        """What a run holds, so that nobody else's packets are counted with its own."""
+        return self._stillness
+
     def forget(self) -> None:
         """Flush conntrack in every namespace, after which source ports may be used again.
 

@@ -14,10 +14,11 @@ from lab.scenario.model import Spread
 from lab.verdict.arrivals import due_shares, hits, masqueraded_again
 from lab.verdict.case import Case
 from lab.verdict.deeds import is_from_itself, why_masqueraded
-from lab.verdict.evidence import Evidence, Observation
+from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.losses import of_loss, of_reply
 from lab.verdict.model import Judgement, Verdict
+from lab.verdict.naming import led_nowhere
 from lab.verdict.phrases import by_rule, dialled, marked_in_vain, marking, remembered, rewriting, the_rule, translation
 from lab.verdict.rules import read_all, translations
 from lab.verdict.tables import entry_words, unwanted_entries
@@ -42,6 +43,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
         return ""
     flow = case.flows[verdict.example or 0]
     causes: dict[str, Callable[[], str]] = {
+        "name": lambda: _of_name(case, traced),
         "outcome": lambda: _of_outcome(case, flow, plan, traced),
         "reply": lambda: of_reply(case, flow, plan),
         "source": lambda: _of_source(case, flow, plan),
@@ -51,6 +53,19 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
         "conntrack": lambda: _of_conntrack(case),
     }
     return causes.get(verdict.expectation, str)()
+
+
+def _of_name(case: Case, traced: Evidence | None) -> str:
+    """Why nobody answered, where one more packet to the name server was followed: nothing led it to a pod."""
+    if traced is None or not led_nowhere(case.errand, case.evidence.lookups):
+        return ""
+    if not any(each.error for each in case.evidence.lookups):
+        return ""
+    asked = (case.errand.destination, case.errand.port)
+    requests = [each for each in traced.observations if each.packet is Packet.REQUEST]
+    if not requests or any((each.destination, each.destination_port) != asked for each in requests):
+        return ""
+    return f"no rule translated the question: a packet that was sent after it went on to {endpoint(*asked)} as it was."
 
 
 def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:

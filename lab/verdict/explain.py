@@ -17,7 +17,7 @@ from lab.verdict.case import Case, open_case
 from lab.verdict.causes import cause
 from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from lab.verdict.naming import address_of
+from lab.verdict.naming import led_nowhere
 from lab.verdict.timeline import explain_step, summary_of_step
 from lab.verdict.way import brief, deeds, way
 from lab.verdict.words import amount, endpoint
@@ -121,7 +121,7 @@ def intent(verdict: ProbeVerdict) -> str:
     more = f" and {len(errand.sender.others):,} more" if errand.sender.others else ""
     way = f"{errand.sender.name} ({errand.sender.address}{more}) to {_target(verdict.probe.target)}"
     question = errand.question
-    if question is not None and address_of(question, verdict.evidence.lookups) is None:
+    if question is not None and led_nowhere(errand, verdict.evidence.lookups):
         return f"{way}, asking {errand.destination} for {question.names[0]}: nothing dialled"
     return f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}"
 

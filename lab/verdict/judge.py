@@ -41,7 +41,7 @@ from lab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow, counted_ends
 from lab.verdict.model import ProbeVerdict, Verdict, expectations
-from lab.verdict.naming import address_of, judge_name, undialled
+from lab.verdict.naming import judge_name, led_nowhere, undialled
 from lab.verdict.passing import judge_untranslated
 from lab.verdict.places import FATE, TARGET, ending_rules, judge_place, went_no_further
 from lab.verdict.replies import judge_reply
@@ -91,7 +91,7 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
     expect, question = case.probe.expect, case.errand.question
     if question is not None:
         yield judge_name(case, question)
-        if address_of(question, case.evidence.lookups) is None:
+        if led_nowhere(case.errand, case.evidence.lookups):
             yield from (undialled(case, key) for key in expectations(expect))
             return
     if expect.http is None or "outcome" in expect.positions:

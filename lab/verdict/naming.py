@@ -19,7 +19,7 @@ from lab.verdict.evidence import Lookup
 from lab.verdict.model import Verdict
 from lab.verdict.words import listed
 
-__all__ = ["address_of", "judge_name", "questions", "undialled"]
+__all__ = ["address_of", "judge_name", "led_nowhere", "questions", "undialled"]
 
 _KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
 
@@ -34,6 +34,11 @@ def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | Non
         return question.wanted if question.wanted in found else None
     ordered = [each for family in question.families for each in found if Family.of(each) is family]
     return next(iter(sorted(ordered, key=lambda address: address in question.own)), None)
+
+
+def led_nowhere(errand: Errand, lookups: Iterable[Lookup]) -> bool:
+    """Whether the probe dials a name, and its answers give nothing to dial."""
+    return errand.question is not None and address_of(errand.question, lookups) is None
 
 
 def questions(errand: Errand, question: Question, ask: Callable[[str, Query], Lookup]) -> Iterator[Lookup]:

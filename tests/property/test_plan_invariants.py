@@ -1,6 +1,7 @@
 """What holds of the plan of every scenario."""
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,10 @@ NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,38}[a-z0-9])?", fullmatch=True).fi
 
 @st.composite
 def scenarios(draw_: st.DrawFn) -> Scenario:
-    """Up to four nodes, eight pods and three hosts on any wire, with any names that Kubernetes allows."""
+    """Up to four nodes, eight pods and three hosts on any wire, with any names that Kubernetes allows.
+
+    With or without the lab's own name server.
+    """
     names = draw_(st.lists(NAMES, unique=True, min_size=1, max_size=12))
     nodes, rest = names[:4], names[4:]
     hosts = rest[:3] if draw_(st.booleans()) else []
@@ -33,7 +37,8 @@ def scenarios(draw_: st.DrawFn) -> Scenario:
         "pod_network": draw_(st.sampled_from(["ptp", "ptp-unnumbered", "bridge"])),
         "inter_node": draw_(st.sampled_from(["host-gw", "vxlan"])),
     }
-    return scenario([node(name) for name in nodes], groups, [host(name) for name in hosts], network=network)
+    drawn = scenario([node(name) for name in nodes], groups, [host(name) for name in hosts], network=network)
+    return replace(drawn, dns=draw_(st.booleans()))
 
 
 PLANS = scenarios().map(draw)

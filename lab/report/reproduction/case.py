@@ -16,6 +16,7 @@ from lab.scenario.model import Expect, Manner, Outcome, Reply, Shares, Spread
 from lab.spread import flows_to_hit_all
 from lab.verdict.evidence import Capture, Direction, Observation, Packet
 from lab.verdict.model import ProbeVerdict
+from lab.verdict.naming import led_nowhere
 from lab.verdict.rules import translations
 
 __all__ = ["MOST_FRAMES", "can_be_played", "case_of", "frames_of", "needed", "remembered"]
@@ -25,12 +26,14 @@ MOST_FRAMES = 4096
 
 
 def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether somebody in the script can answer it: a proxy that serves health checks stands in none.
+    """Whether somebody in the script can answer it: a proxy that serves health checks stands in none, nor a name server.
 
     What a node itself sends is sent by its kernel's sockets, of which there are none for SCTP and ICMP.
     """
     errand = verdict.errand
-    return not errand.http and (_is_crafted(errand) or errand.protocol in (Transport.TCP, Transport.UDP))
+    if errand.http or led_nowhere(errand, verdict.evidence.lookups):
+        return False
+    return _is_crafted(errand) or errand.protocol in (Transport.TCP, Transport.UDP)
 
 
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
@@ -83,6 +86,7 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
     enough = (
         bool(expect.backends)
         and expect.spread is not Spread.STICKY
+        and (errand.question is None or not errand.question.headless)
         and flows >= flows_to_hit_all(len(set(expect.backends or ())))
     )
     return {

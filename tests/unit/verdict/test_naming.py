@@ -9,6 +9,7 @@ from recorded import World
 from lab.codec import dumps, loads
 from lab.ip import Family, Transport
 from lab.plan.errand import Errand, Fence, Query, Question
+from lab.report.reproduction.case import can_be_played
 from lab.scenario.model import Preserved, Probe
 from lab.verdict.evidence import Evidence, Lookup, NamedRecord
 from lab.verdict.explain import explain
@@ -153,6 +154,28 @@ def test_the_address_that_is_wanted_is_dialled_and_another_pod_rather_than_onese
     assert address_of(replace(HEADLESS, wanted=two), answers) == two
     assert address_of(replace(HEADLESS, wanted=three), answers) is None
     assert address_of(replace(HEADLESS, families=(Family.IPV6,)), answers) is None
+
+
+def test_a_question_that_no_rule_translated_has_that_for_its_cause() -> None:
+    silent, past = lookup(error="timeout", code=""), lookup("10.96.0.77", server=SERVER)
+    verdict = judged(CLUSTER_IP, silent, past)
+    left = WORLD.evidence([WORLD.leaves(0)])
+    text = " ".join(" ".join(explain(replace(verdict, traced=left))).split())
+    assert (
+        f"why: no rule translated the question: a packet that was sent after it went on to {dialled(verdict)}" in text
+    )
+    led = WORLD.evidence([WORLD.leaves(0), WORLD.arrives(0, "echo-1")])
+    assert "why:" not in " ".join(explain(replace(verdict, traced=led)))
+    assert "why:" not in " ".join(explain(replace(judged(CLUSTER_IP, lookup(code="NXDOMAIN")), traced=left)))
+
+
+def dialled(verdict: ProbeVerdict) -> str:
+    return f"{verdict.errand.destination}:{verdict.errand.port} as it was."
+
+
+def test_only_what_was_dialled_can_be_played_again() -> None:
+    assert can_be_played(judged(CLUSTER_IP, lookup(WORLD.errand.destination)))
+    assert not can_be_played(judged(CLUSTER_IP, lookup(code="NXDOMAIN")))
 
 
 def asked(
