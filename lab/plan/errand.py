@@ -154,7 +154,6 @@ class Errand:
 
     An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``). With a
     ``question``, what is dialled follows from its answer; until that is there, the errand is to the name server.
-    ``hidden`` are addresses of the lab's own, of which connection tracking is not told.
 
     ``every`` is the time between two packets of a stream in milliseconds, 0 for a probe.
     The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
@@ -181,7 +180,6 @@ class Errand:
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
     question: Question | None = None
-    hidden: tuple[IPAddress, ...] = ()
 
     @property
     def protocol_number(self) -> int:

@@ -18,7 +18,6 @@ from lab.plan.errand import STACK, Detour, Errand, Fence, Question, Receiver, Se
 from lab.plan.framing import frame_mac
 from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
-from lab.plan.naming import own_addresses
 from lab.plan.questions import Questions
 from lab.plan.reach import Links
 from lab.plan.receivers import programs, stacks
@@ -126,7 +125,6 @@ class _Resolver:
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families)
         self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
-        self._hidden = own_addresses(plan)
         self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
     def errand(self, number: int, probe: _Sent) -> Errand:
@@ -160,7 +158,6 @@ class _Resolver:
             tables=tables,
             addresses=self._plan.everybody if tables else {},
             question=question,
-            hidden=self._hidden,
         )
 
     def _question(self, probe: _Sent) -> Question | None:

@@ -18,10 +18,14 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Connection tracking of all nodes of a lab."""
+    """Connection tracking of all nodes of a lab.
 
-    def __init__(self, netns_by_name: Mapping[str, NetNs]) -> None:
+    ``hidden`` are addresses of the lab's own: whole tables are read without the connections that they answer.
+    """
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs], hidden: Collection[IPAddress] = ()) -> None:
         self._netns_by_name = netns_by_name
+        self._hidden = hidden
         self._lookups: dict[str, FlowLookup] = {}
 
     def flows(self, errand: Errand, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
@@ -49,13 +53,10 @@ class Memory:
         Raises:
             InternalError: a table cannot be read.
         """
-        family = Family.of(errand.destination)
-        yield from self.tables(errand.nodes, family, (errand.protocol_number,), errand.hidden)
+        yield from self.tables(errand.nodes, Family.of(errand.destination), (errand.protocol_number,))
 
-    def tables(
-        self, nodes: Iterable[str], family: Family, protocols: Iterable[int], hidden: Collection[IPAddress] = ()
-    ) -> Iterator[TableEntry]:
-        """Everything that nodes remember of a family and some protocols, by their numbers, but what ``hidden`` answers.
+    def tables(self, nodes: Iterable[str], family: Family, protocols: Iterable[int]) -> Iterator[TableEntry]:
+        """Everything that nodes remember of a family and some protocols, by their numbers.
 
         Raises:
             InternalError: a table cannot be read.
@@ -65,7 +66,7 @@ class Memory:
             try:
                 for protocol in protocols:
                     for entry in table.entries(family, protocol):
-                        if entry.reply_source[0] not in hidden:
+                        if entry.reply_source[0] not in self._hidden:
                             answer = (*entry.reply_source, *entry.reply_destination)
                             yield TableEntry(node, *entry.source, *entry.destination, *answer)
             finally:

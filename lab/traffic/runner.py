@@ -25,6 +25,7 @@ from lab.kernel.netns import NetNs
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import MOST_FOLLOWED, STACK, Errand
 from lab.plan.model import Plan
+from lab.plan.naming import own_addresses
 from lab.scenario.model import Manner
 from lab.timing import Deadline, together
 from lab.traffic.associations import Associations
@@ -95,7 +96,7 @@ class Runner:
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
-        self._memory = Memory(netns_by_name)
+        self._memory = Memory(netns_by_name, own_addresses(plan))
         self._associations: Associations | None = None
         self._stacks = Stacks(netns_by_name)
         self._seen: Matcher | None = None
