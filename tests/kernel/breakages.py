@@ -381,11 +381,7 @@ BREAKAGES = [
         {
             "steps/a-rolling-update": {"the old one is gone"},
             "steps/scaled-under-streams": {"nobody is there", "one is there and not ready", "it is ready"},
-            "bugs/48370-asked-before-the-service-was-there": {
-                "the Service is there",
-                "it is deleted",
-                "it is made again for another pod",
-            },
+            "bugs/48370-asked-before-the-service-was-there": {"the Service is there"},
             "bugs/130542-another-target-port": {"at the other"},
             "steps/a-cable-is-cut": {"somebody has noticed"},
         },
@@ -395,7 +391,10 @@ BREAKAGES = [
         UDP,
         "UdpReconciler.__call__",
         "lambda self, flow: flow.destination in self._wanted",
-        {"steps/the-proxy-is-gone-under-streams": {"it is started again", "it is restarted", "its rules are flushed"}},
+        {
+            "steps/the-proxy-is-gone-under-streams": {"it is started again", "it is restarted"},
+            "steps/rules-are-flushed-under-a-stream": {"who comes now is sent to another", "the rules are flushed"},
+        },
     ),
     Breakage(
         "endpoints are told by their addresses alone",

@@ -1,4 +1,4 @@
-"""Every probe of a run that does not pass leaves a bundle, and all of them are judged again to the same verdicts."""
+"""Every probe or step of a run that does not pass leaves a bundle, and all are judged again to the same verdicts."""
 
 import json
 import os
@@ -30,14 +30,23 @@ def proxylab(*arguments: str, mutation: Path | None = None) -> subprocess.Comple
     )
 
 
+# Of every manner and protocol some, and steps; a mutant makes what waits for an answer wait in vain.
+CHOSEN = ("clusterip", "conntrack", "families", "nodeport", "senders", "steps/a-rolling-update.lab.yaml")
+
+
 def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(MUTATION, encoding="utf-8")
     kept = tmp_path / "kept"
-    ran = proxylab("run", str(ROOT / "scenarios"), "--bundle-dir", str(kept), "-o", "json", mutation=tmp_path)
+    chosen = [str(ROOT / "scenarios" / each) for each in CHOSEN]
+    ran = proxylab("run", *chosen, "--bundle-dir", str(kept), "-o", "json", mutation=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    probes = [probe for scenario in json.loads(ran.stdout)["scenarios"] for probe in scenario["probes"]]
+    scenarios = json.loads(ran.stdout)["scenarios"]
+    probes = [probe for scenario in scenarios for probe in scenario["probes"]]
     failed = sorted(probe["name"] for probe in probes if probe["judgement"] != "pass")
     assert 5 < len(failed) < len(probes)
+    steps = [step["name"] for each in scenarios for step in each["steps"] if step["judgement"] != "pass"]
+    assert len(sorted(kept.rglob("step.json"))) == len(steps) > 2
+    assert all((each.parent / "pulses/queries.txt").stat().st_size > 100 for each in kept.rglob("step.json"))
 
     bundles = sorted(kept.rglob("case.json"))
     assert len(bundles) == len(failed)
@@ -50,7 +59,7 @@ def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(tmp_path: Pa
     again = proxylab("judge", str(kept), "-v")
     assert again.returncode == ran.returncode, again.stdout + again.stderr
     assert again.stderr == ""  # no verdict is another one now
-    for name in failed:
+    for name in (*failed, *steps):
         assert name in again.stdout
 
 

@@ -26,7 +26,7 @@ SHOWN = {
     ),
     "service.go: should work after the service has been recreated": (
         "a Service of the same name leads to its own pods, not to those of the one before it",
-        "bugs/48370-asked-before-the-service-was-there::it is made again for another pod",
+        "steps/a-service-changes::it is made again, for other pods",
     ),
     "service.go: should work after restarting kube-proxy": (
         "flows that stand survive, and new ones are served throughout",
@@ -98,7 +98,7 @@ SHOWN = {
     ),
     "networking.go: should recreate its iptables rules if they are deleted": (
         "rules that are flushed come back, and flows that stood with them",
-        "steps/the-proxy-is-gone-under-streams::its rules are flushed",
+        "steps/rules-are-flushed-under-a-stream::the rules are flushed",
     ),
     "conntrack.go: should be able to preserve UDP traffic when server pod cycles for a NodePort service": (
         "an outside client's datagrams go on with the next pod",
