@@ -21,6 +21,12 @@ class Edit:
 
 EDITS = [
     Edit(
+        "bugs/28038-a-node-port-behind-a-service",
+        "{type: NodePort, selector: {app: echo}",
+        "{type: NodePort, selector: {app: nobody}",
+        {"another node's node port is translated again", "the client's own node's is not"},
+    ),
+    Edit(
         "hairpin/past-the-rule-for-what-is-invalid",
         "hairpin: promiscuous-bridge",
         "hairpin: hairpin-veth",
