@@ -51,6 +51,7 @@ class Entry:
         source: the sender's address and port.
         destination: what the sender dialled.
         reply_source: who answers; another than ``destination`` where the destination was translated.
+        reply_destination: whom the answer is to; another than ``source`` where the source was translated.
         identity: the attributes by which the kernel finds it again.
     """
 
@@ -58,6 +59,7 @@ class Entry:
     source: tuple[IPAddress, int]
     destination: tuple[IPAddress, int]
     reply_source: tuple[IPAddress, int]
+    reply_destination: tuple[IPAddress, int]
     identity: bytes
 
 
@@ -126,7 +128,7 @@ def _entry(body: bytes, family: Family, protocol: int) -> Entry | None:
     identity = nla.nested(_CTA_TUPLE_ORIG, found[_CTA_TUPLE_ORIG])
     if _CTA_ID in found:  # so that an entry made meanwhile for the same flow is left alone
         identity += nla.raw(_CTA_ID, found[_CTA_ID])
-    return Entry(family, *original, reply[0], identity)
+    return Entry(family, *original, *reply, identity)
 
 
 def _ends(data: bytes, family: Family, protocol: int) -> tuple[tuple[IPAddress, int], tuple[IPAddress, int]] | None:

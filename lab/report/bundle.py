@@ -133,7 +133,8 @@ def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
     ports = {seen.flow: seen.source_port for seen in verdict.evidence.observations if _departs(seen, errand)}
     for entry in tracked:
         sent = (
-            f"{endpoint(errand.sender.address, ports.get(entry.flow, 0))} > {endpoint(errand.destination, errand.port)}"
+            f"{endpoint(errand.sender.of(entry.flow), ports.get(entry.flow, 0))} > "
+            f"{endpoint(errand.destination, errand.port)}"
         )
         back = f"{endpoint(entry.reply_source, entry.reply_source_port)} > "
         back += endpoint(entry.reply_destination, entry.reply_destination_port)

@@ -5,6 +5,7 @@ Must not: find mistakes; every one has been ruled out before.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.cluster.objects import Service
@@ -91,7 +92,13 @@ def build_stream(name: str, shape: "StreamShape", place: Place, known: Known) ->
 
 
 def _source(shape: SourceShape) -> Source:
-    return Source(name=shape.name, address=shape.address, port=shape.port, loopback=shape.loopback)
+    return Source(
+        name=shape.name,
+        address=None if shape.address == "all" else shape.address,
+        all_addresses=shape.address == "all",
+        port=shape.port,
+        loopback=shape.loopback,
+    )
 
 
 def _send(shape: SendShape, protocol: Transport) -> Send:
@@ -155,6 +162,8 @@ def _service_target(
     """The target by the port's name where the Service has several ports: a number may stand for two of them."""
     if target.via is Front.HEALTH_CHECK_NODE_PORT:
         return _front(target, service, None), Protocol.TCP
+    if target.via is Front.DNS_NAME and not service.ports:
+        return replace(_front(target, service, None), port=target.port), protocol or Protocol.TCP
     port = choose_port(service, target.port, protocol).fitting[0]
     return _front(target, service, port.name if len(service.ports) > 1 else None), port.protocol
 
@@ -206,7 +215,12 @@ def build_conntrack(shape: ConntrackShape) -> ConntrackExpect:
 
 
 def _entries(shape: EntriesShape) -> Entries:
-    return Entries(reply_from=shape.reply_from, original_from=shape.original_from, port=shape.port)
+    return Entries(
+        reply_from=shape.reply_from,
+        original_from=shape.original_from,
+        port=shape.port,
+        masqueraded=shape.masqueraded,
+    )
 
 
 def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpectation | None:

@@ -13,7 +13,7 @@ from lab.scenario.problems import Problems, listed
 from lab.scenario.references import ready_pods, service_id
 from lab.scenario.schema.expect import ExpectShape, NodeDeviceShape
 from lab.scenario.schema.probe import SendShape, ServiceTargetShape
-from lab.scenario.subject import Subject
+from lab.scenario.subject import Subject, names_pods
 from lab.spread import flows_needed, flows_needed_for, flows_to_stick
 
 __all__ = ["check_expectations", "check_source"]
@@ -95,7 +95,7 @@ def _check_backends(subject: Subject, backends: list[str], place: Place) -> None
         elif name in seen:
             subject.problems.add(place[index].spot, f"{name} stands twice")
         seen.add(name)
-    if send is not None and send.flows < len(backends):
+    if send is not None and send.flows < len(backends) and not names_pods(subject):
         what = f"send.flows is {send.flows}, too few to reach {len(backends)} backends"
         subject.problems.add(place.spot, what, allowed=f"needed: {len(backends)}, since each of them must be reached")
 
@@ -106,6 +106,10 @@ def _check_spread(subject: Subject, expect: ExpectShape, place: Place) -> None:
         return
     if not isinstance(target, ServiceTargetShape):
         problems.add(place.key, "only a Service spreads flows", allowed="leave it out")
+        return
+    if names_pods(subject):
+        what = "a client dials one of the addresses that a headless Service's name gives"
+        problems.add(place.key, what, allowed="leave it out")
         return
     if _check_affinity(subject, expect, target, place):
         return
@@ -131,7 +135,8 @@ def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTarget
         what = f"Service {service.name} has no session affinity: nothing makes flows stick"
         subject.problems.add(place.spot, what, allowed="needed: sessionAffinity: ClientIP")
         return True
-    if expect.spread is not Spread.STICKY and service.affinity_timeout is not None:
+    many = subject.probe.source is not None and subject.probe.source.address == "all"
+    if expect.spread is not Spread.STICKY and service.affinity_timeout is not None and not many:
         what = f"Service {service.name} has sessionAffinity ClientIP: all flows of a client go to one backend"
         subject.problems.add(place.spot, what, allowed="allowed: sticky")
         return True
@@ -160,9 +165,16 @@ def _check_sticking(subject: Subject, send: SendShape, expect: ExpectShape, plac
     if len(backends) < 2:
         what = "sticky: nothing says among which backends"
         subject.problems.add(place.spot, what, allowed="needed: backends, two or more")
-    elif send.flows < (needed := flows_to_stick(len(backends))):
+    elif send.flows < (needed := flows_to_stick(len(backends)) + _clients(subject) - 1):
         what = f"send.flows is {send.flows}, which may all go to one of {len(backends)} backends by chance"
         _refuse_flows(subject, place, what, needed)
+
+
+def _clients(subject: Subject) -> int:
+    """How many addresses the flows leave from."""
+    source = subject.probe.source
+    host = subject.parts.hosts.get(source.name) if source is not None and source.address == "all" else None
+    return host.addresses if host is not None else 1
 
 
 def _refuse_flows(subject: Subject, place: Place, what: str, needed: int) -> None:

@@ -44,11 +44,13 @@ MOST_FLOWS: Final = 32_000
 class Source:
     """``from``: who sends. Address and port are ``None`` where the kernel (or the lab) chooses them.
 
-    With ``loopback`` a node dials from its loopback address.
+    With ``loopback`` a node dials from its loopback address; with ``all_addresses`` (``address: all``) the flows of an
+    outside host leave from each of its addresses in turn.
     """
 
     name: str
     address: IPAddress | None = None
+    all_addresses: bool = False
     port: int | None = None
     loopback: bool = False
 
@@ -149,12 +151,14 @@ class HttpExpect:
 class Entries:
     """Which entries of the connection tracking table are meant: those that fit everything said.
 
-    ``reply_from`` and ``original_from`` are names of the scenario or the text of addresses.
+    ``reply_from`` and ``original_from`` are names of the scenario or the text of addresses; ``masqueraded`` is whether
+    another source, address or port, was put in the place of the sender's.
     """
 
     reply_from: str | None = None
     original_from: str | None = None
     port: int | None = None
+    masqueraded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

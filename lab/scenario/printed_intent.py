@@ -68,7 +68,7 @@ def printed_probe(probe: Probe) -> Data:
 
 
 def _source(source: Source) -> Data:
-    address = str(source.address) if source.address else None
+    address = "all" if source.all_addresses else source.address and str(source.address)
     return given(name=source.name, address=address, port=source.port, loopback=source.loopback)
 
 
@@ -136,4 +136,5 @@ def printed_conntrack(expect: ConntrackExpect) -> Data:
 
 
 def _entries(entries: Entries) -> Data:
-    return given(replyFrom=entries.reply_from, originalFrom=entries.original_from, port=entries.port)
+    named = given(replyFrom=entries.reply_from, originalFrom=entries.original_from, port=entries.port)
+    return named if entries.masqueraded is None else {**named, "masqueraded": entries.masqueraded}

@@ -14,7 +14,7 @@ from lab.scenario.document import Place
 from lab.scenario.echo import check_echo, is_echo
 from lab.scenario.expectations import check_expectations
 from lab.scenario.frames import check_frame
-from lab.scenario.model import Front
+from lab.scenario.model import Front, Manner
 from lab.scenario.parts import ProbeParts
 from lab.scenario.problems import Problems, listed, shown
 from lab.scenario.references import choose_port, service_id, transport_of
@@ -22,6 +22,7 @@ from lab.scenario.schema.probe import (
     HostTargetShape,
     PodTargetShape,
     ServiceTargetShape,
+    SourceShape,
 )
 from lab.scenario.subject import Subject
 
@@ -73,12 +74,27 @@ def _check_sender(subject: Subject) -> None:
         subject.problems.add(
             subject.place["from"]["loopback"].key, f"{source.name} is no node", allowed="only a node dials itself"
         )
+    if source.address == "all":
+        _check_many_clients(subject, source)
     if source.port is not None and send is not None and send.flows > 1:
         subject.problems.add(
             subject.place["send"]["flows"].spot,
             "flows from one fixed port are one flow",
             allowed="allowed with from.port: 1",
         )
+
+
+def _check_many_clients(subject: Subject, source: SourceShape) -> None:
+    inventory, problems, place = subject.inventory, subject.problems, subject.place["from"]
+    if source.name not in inventory.hosts and not inventory.is_doubtful(source.name):
+        problems.add(
+            place["address"].spot, f"{source.name} is no outside host", allowed="only a host has many addresses"
+        )
+    if source.port is not None:
+        problems.add(place["port"].key, "cannot stand beside address: all", allowed="take one of the two out")
+    if subject.probe.send is not None and subject.probe.send.manner is not Manner.PACKET:
+        what = "needs send: {as: packet}: kernel sockets are one client's"
+        problems.add(place["address"].spot, what)
 
 
 def _check_target(subject: Subject) -> None:
@@ -114,11 +130,21 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
     if reason := _no_front(service, target.via, subject):
         problems.add(place["via"].spot, f"Service {'/'.join(wanted)} {reason}")
         return
-    if target.via is Front.HEALTH_CHECK_NODE_PORT:
-        return
+    if target.via is not Front.HEALTH_CHECK_NODE_PORT:
+        _check_front(subject, target, service, place)
+
+
+def _check_front(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
+    """What is dialled of a front that the Service has."""
+    if target.via is Front.DNS_NAME:
+        _check_asker(subject, place)
     if target.address is not None:
         _check_address(subject, target.address, target.via, service, place["address"])
-    if not is_echo(subject):
+    if is_echo(subject):
+        return
+    if target.via is Front.DNS_NAME and not service.ports:
+        _check_number(subject, target, service, place)
+    else:
         _check_service_port(subject, target, service, place)
 
 
@@ -134,6 +160,21 @@ def _check_node(subject: Subject, target: ServiceTargetShape, place: Place) -> N
         problems.add(
             place["node"].key, "only a packet from an outside host is handed to a node", allowed="leave it out"
         )
+
+
+def _check_asker(subject: Subject, place: Place) -> None:
+    """Note a host: what stands outside of a cluster does not ask its name server."""
+    source, inventory = subject.probe.source, subject.inventory
+    if source is not None and source.name in inventory.hosts:
+        what = f"{source.name} is an outside host, and does not ask the cluster's name server"
+        subject.problems.add(place["via"].spot, what, allowed="allowed: from a pod or a node")
+
+
+def _check_number(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
+    """A name for something outside says nothing of its ports."""
+    if not isinstance(target.port, int):
+        what = f"Service {service.name} declares no ports"
+        subject.problems.add(place["port"].spot, what, allowed="needed: the number that is dialled")
 
 
 def _no_front(service: Service, via: Front, subject: Subject) -> str:

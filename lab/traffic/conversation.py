@@ -19,7 +19,7 @@ from lab.ip import IPAddress, Transport
 from lab.kernel.batches import Frame
 from lab.kernel.netns import NetNs
 from lab.plan.dialogue import FLAGS, Dialogue, Speaker, Turn
-from lab.plan.errand import Sender
+from lab.plan.errand import STACK, Sender
 from lab.plan.model import Plan
 from lab.plan.walk import next_hop
 from lab.timing import Deadline, DeadlineExceededError, wait_until
@@ -105,7 +105,10 @@ class Conversation:
             self._netns_by_name[dialogue.back.sender.namespace],
         )
         dialled = (dialogue.there.destination, dialogue.there.port)
-        silence = Silence(*ends, dialled, self._port, self._halves)
+        client = dialogue.there.sender
+        of_node = client.device == STACK
+        self._watch.tap(client.namespace, client.device)  # that of a node's programs stands from the first time on
+        silence = Silence(*ends, dialled, self._port, self._halves, of_node=of_node)
         stopped = ""
         try:
             with self._watch.every_segment(), one_cpu() as unpinned:
@@ -143,8 +146,9 @@ class Conversation:
         sequence = side.next
         sender = errand.sender
         if side.own is not None and side.peer is not None:
-            hop = next_hop(self._plan, sender.namespace, side.peer[0])
-            sender = replace(sender, device=hop.out.device, mac=hop.out.mac, next_hop_mac=hop.into.mac)
+            if sender.device != STACK:
+                hop = next_hop(self._plan, sender.namespace, side.peer[0])
+                sender = replace(sender, device=hop.out.device, mac=hop.out.mac, next_hop_mac=hop.into.mac)
             said = _segment(turn, side.own, side.peer, sequence, side.heard or 0)
             self._watch.tap(sender.namespace, sender.device).send(_framed(sender, side.own[0], side.peer[0], said))
         if not turn.ahead:
@@ -171,7 +175,8 @@ class Conversation:
     def _look(self, number: int, turn: Turn, matcher: Matcher) -> None:
         self._responders.pump()
         for tap, frames in self._watch.collect():
-            is_sender = tap.place == self._errands[turn.speaker].sender.namespace
+            sender = self._errands[turn.speaker].sender
+            is_sender = tap.place == sender.namespace and (sender.device != STACK or tap.device == STACK)
             matcher.take(Vantage(tap.place, tap.device, is_sender), frames)
             for segment in self._own(number, tap.place, tap.device, frames):
                 self._segments.append(segment)

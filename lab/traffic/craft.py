@@ -11,8 +11,9 @@ checksum is the template's with the changed words exchanged, in the arithmetic o
 import logging
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import zip_longest
 from typing import Any, Final
 
 from lab.ip import IPAddress, Transport
@@ -63,15 +64,33 @@ def first_packets(errand: Errand, identity: Identity, ports: Sequence[int]) -> I
         identity: gives each flow its initial sequence number or its token.
         ports: one source port per flow, in the order of the flows; of an echo request, the identifier.
     """
+    flows, addresses = tuple(enumerate(ports)), errand.sender.addresses
+    turns = [
+        _frames(
+            replace(errand, sender=replace(errand.sender, address=address)), identity, flows[turn :: len(addresses)]
+        )
+        for turn, address in enumerate(addresses)
+    ]
+    return turns[0] if len(turns) == 1 else _dealt(turns)
+
+
+def _dealt(turns: Sequence[Iterator[bytes]]) -> Iterator[bytes]:
+    """One frame of each in turn, until none has any more."""
+    for frames in zip_longest(*turns):
+        yield from (frame for frame in frames if frame is not None)
+
+
+def _frames(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """Those of some flows, each with its source port, which all leave from the sender's own address."""
     match errand.protocol:
         case Transport.TCP:
-            return _syns(errand, identity, ports)
+            return _syns(errand, identity, flows)
         case Transport.UDP:
-            return _datagrams(errand, identity, ports)
+            return _datagrams(errand, identity, flows)
         case Transport.SCTP:
-            return _inits(errand, identity, ports)
+            return _inits(errand, identity, flows)
         case Transport.ICMP:
-            return _echoes(errand, identity, ports)
+            return _echoes(errand, identity, flows)
 
 
 def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
@@ -91,7 +110,7 @@ def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterat
             yield _Template.of(template.changed((where,)), checksum_at).changed(((token_at, token),))
 
 
-def _syns(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+def _syns(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     inet = _scapy()
     version = errand.destination.version
     options = [("MSS", _SEGMENT_SIZE[version])]
@@ -99,12 +118,12 @@ def _syns(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[
     at = _ETHERNET_BYTES + _IP_BYTES[version]
     frame = bytes(_network_header(errand.sender, errand.destination, errand.sender.framed_to) / header)
     template = _Template.of(frame, at + _TCP_CHECKSUM_AT)
-    for flow, port in enumerate(ports):
+    for flow, port in flows:
         changes = ((at, _WORD.pack(port)), (at + _SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow))))
         yield template.changed(changes)
 
 
-def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+def _datagrams(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     inet = _scapy()
     # The digits of the number are zero bytes in the template, so that changing them means adding them.
     payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
@@ -112,11 +131,11 @@ def _datagrams(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iter
     frame = bytes(_network_header(errand.sender, errand.destination, errand.sender.framed_to) / header / payload)
     at = _ETHERNET_BYTES + _IP_BYTES[errand.destination.version]
     template = _Template.of(frame, at + _UDP_CHECKSUM_AT, zero=0xFFFF)
-    for flow, port in enumerate(ports):
+    for flow, port in flows:
         yield template.changed(((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
 
 
-def _echoes(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+def _echoes(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     version = errand.destination.version
     payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
     frame = bytes(
@@ -124,7 +143,7 @@ def _echoes(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterato
     )
     at = _ETHERNET_BYTES + _IP_BYTES[version]
     template = _Template.of(frame, at + _ICMP_CHECKSUM_AT)
-    for flow, port in enumerate(ports):
+    for flow, port in flows:
         yield template.changed(((at + _IDENTIFIER_AT, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
 
 
@@ -133,10 +152,10 @@ def _echo_request(version: int) -> Any:
     return _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
 
 
-def _inits(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+def _inits(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     sender = errand.sender
     macs = (packed(sender.mac), packed(sender.framed_to))
-    for flow, port in enumerate(ports):
+    for flow, port in flows:
         packet = init(port, errand.port, identity.sequence(flow))
         yield enveloped(macs, (sender.address, errand.destination), errand.protocol_number, packet)
 

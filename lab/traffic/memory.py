@@ -31,14 +31,18 @@ class Memory:
 
         Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
         """
-        dialled = Tuple(errand.protocol_number, errand.sender.address, 0, errand.destination, errand.port)
+        addresses = errand.sender.addresses
         rows: list[tuple[object, ...]] = []
         for node in errand.nodes:
             lookup = self._lookups.get(node)
             if lookup is None:
                 lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
-            replies = lookup.replies(dialled, ports)
-            rows += ((flow, node, *reply[1:]) for flow, reply in enumerate(replies) if reply is not None)
+            for turn, address in enumerate(addresses):
+                dialled = Tuple(errand.protocol_number, address, 0, errand.destination, errand.port)
+                replies = enumerate(lookup.replies(dialled, ports[turn :: len(addresses)]))
+                rows += (
+                    (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
+                )
         rows += self._further(errand, rows)
         return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
 
@@ -73,7 +77,9 @@ class Memory:
             table = Conntrack(self._netns_by_name[node])
             try:
                 for entry in table.entries(Family.of(errand.destination), errand.protocol_number):
-                    yield TableEntry(node, *entry.source, *entry.destination, *entry.reply_source)
+                    if entry.reply_source[0] not in errand.hidden:
+                        answer = (*entry.reply_source, *entry.reply_destination)
+                        yield TableEntry(node, *entry.source, *entry.destination, *answer)
             finally:
                 table.close()
 

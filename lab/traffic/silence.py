@@ -7,9 +7,13 @@ A kernel that gets a segment for which it has no connection answers by a reset (
 what a test may want to see of a segment that came astray, and must not happen to one that came as it should. So the
 client's kernel is kept from what comes from where the client dialled, and hears everything else; the server's, from
 what bears or acknowledges the numbers of this dialogue, whoever it comes from after a masquerade.
+
+Where the client is a node, its own connection tracking translates what comes back, so only behind that is an answer one
+from where it dialled; and the node forwards what is others'. There the rule stands in INPUT, behind the tap on its
+programs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -33,7 +37,8 @@ _DROP: Final = 0
 
 _FAMILY: Final = {4: 2, 6: 10}
 _SOURCE_AT: Final = {4: 12, 6: 8}
-_PREROUTING: Final = Hook(0, -400)  # before everything else that there may be
+_PREROUTING: Final = {"prerouting": Hook(0, -400)}  # before everything else that there may be
+_INPUT: Final = {"input": Hook(1, 400)}  # the tap on a node's programs is at 350 (lab.kernel.stack)
 _TABLE: Final = "proxylab-dialogue"
 
 
@@ -41,7 +46,14 @@ class Silence:
     """Two kernels that pass over a dialogue, until ``close``."""
 
     def __init__(
-        self, client: NetNs, server: NetNs, dialled: tuple[IPAddress, int], port: int, numbers: tuple[int, int]
+        self,
+        client: NetNs,
+        server: NetNs,
+        dialled: tuple[IPAddress, int],
+        port: int,
+        numbers: tuple[int, int],
+        *,
+        of_node: bool = False,
     ) -> None:
         """Silence both.
 
@@ -51,6 +63,7 @@ class Silence:
             dialled: the address and port that the client dials.
             port: that it dials from.
             numbers: the upper halves of all sequence numbers of client and server.
+            of_node: whether the client is a program of a node.
 
         Raises:
             CapabilityError: the kernel has no nf_tables.
@@ -64,10 +77,11 @@ class Silence:
         theirs, ours = (each.to_bytes(2, "big") for each in numbers)
         self._stack = ExitStack()
         with ExitStack() as opened:
-            self._pass_over(opened, client, [[*family, *_TCP_ONLY, *source, *ports, _DROPPED]])
+            heard = [*family, *_TCP_ONLY, *source, *ports, _DROPPED]
+            self._pass_over(opened, client, _INPUT if of_node else _PREROUTING, [heard])
             bearing = [*_TCP_ONLY, *_loaded(_TRANSPORT_HEADER, 4, theirs), _DROPPED]
             acknowledging = [*_TCP_ONLY, *_loaded(_TRANSPORT_HEADER, 8, ours), _DROPPED]
-            self._pass_over(opened, server, [bearing, acknowledging])
+            self._pass_over(opened, server, _PREROUTING, [bearing, acknowledging])
             self._stack = opened.pop_all()
 
     def close(self) -> None:
@@ -75,9 +89,11 @@ class Silence:
         self._stack.close()
 
     @staticmethod
-    def _pass_over(opened: ExitStack, netns: NetNs, rules: Sequence[Sequence[bytes]]) -> None:
+    def _pass_over(
+        opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Sequence[bytes]]
+    ) -> None:
         try:
-            table = OwnTable(netns, _TABLE, {"prerouting": _PREROUTING})
+            table = OwnTable(netns, _TABLE, chain)
             opened.callback(table.close)
             table.append(rules)
         except OSError as error:

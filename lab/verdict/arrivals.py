@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lab.ip import IPAddress
+from lab.plan.errand import Sender
 from lab.scenario.model import Manner, NodeDevice, Preserved, Shares, SourceExpectation, Spread
 from lab.spread import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_hit_all, flows_to_stick, spread_p_value
 from lab.verdict.case import Case, Findings
@@ -32,7 +33,8 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
 
     Which backend a flow gets is chance, so a few flows need not hit them all: only from ``flows_to_hit_all`` flows on
     is a backend that none of them hit a missing one. Below, the pods hit must be among ``expected``, and the verdict
-    says so.
+    says so. Where flows stick it is each client's first that is chosen for. Behind a headless Service's name a client
+    dials one pod, and that the name gives all of them is the name's own verdict.
     """
     found = hits(case)
     findings = _unseen(case)
@@ -43,26 +45,33 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
         strangers = [place for place in flow.places if place not in expected]
         if strangers:
             findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
-    never = [name for name in dict.fromkeys(expected) if not found[name]]
+    question = case.errand.question
+    chosen_by_client = question is not None and question.headless
+    never = [] if chosen_by_client else [name for name in dict.fromkeys(expected) if not found[name]]
     observed = _shares(found)
-    if never and found and case.probe.expect.spread is not Spread.STICKY:
-        arrived = len(case.arrived)
-        if arrived >= flows_to_hit_all(len(set(expected))):
-            findings.missing_overall.append(f"{listed(never)} never chosen in {amount(arrived, 'flow')}")
+    sticky = case.probe.expect.spread is Spread.STICKY
+    choices = len(_backends_of_clients(case)) if sticky else len(case.arrived)
+    if never and found and (choices > 1 or not sticky):
+        chosen = amount(choices, "client" if sticky else "flow")
+        if choices >= flows_to_hit_all(len(set(expected))):
+            findings.missing_overall.append(f"{listed(never)} never chosen in {chosen}")
         else:
-            observed += f" ({amount(arrived, 'flow')} need not hit all {len(set(expected)):,})"
+            observed += f" ({chosen} need not hit all {len(set(expected)):,})"
     return findings.settle(case, "backends", expected=listed(expected), observed=observed)
 
 
 def judge_source(case: Case, expected: IPAddress) -> Verdict:
     """The source address of every packet that arrived is ``expected``, and it was changed once at most on each node."""
     findings = _unseen(case)
+    sender = case.errand.sender
+    kept = bool(sender.others) and isinstance(case.probe.expect.source, Preserved)
     for flow in case.arrived:
+        due = sender.of(flow.number) if kept else expected
         contradiction = _disagreement_on_source(case, flow)
         if contradiction:
             findings.doubts.append((flow.number, contradiction))
             continue
-        strangers = [str(each.source) for each in flow.arrivals if each.source != expected]
+        strangers = [str(each.source) for each in flow.arrivals if each.source != due]
         if strangers:
             origin = listed(list(dict.fromkeys(strangers)))
             findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
@@ -77,7 +86,7 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
     return findings.settle(
         case,
         "source",
-        expected=_source(case.probe.expect.source, expected),
+        expected=_source(case.probe.expect.source, expected, sender),
         observed=_shares(seen) if len(seen) > 1 else listed(list(seen)),
     )
 
@@ -92,9 +101,11 @@ def masqueraded_again(case: Case) -> Rule | None:
     return next((rule for rule in changing if rule.count.packets > len(case.flows)), None)
 
 
-def _source(wanted: SourceExpectation | None, address: IPAddress) -> str:
+def _source(wanted: SourceExpectation | None, address: IPAddress, sender: Sender) -> str:
     """What the author wrote, and the address it comes to."""
     match wanted:
+        case Preserved() if sender.others:
+            return f"preserved ({len(sender.addresses):,} addresses)"
         case Preserved():
             return f"preserved ({address})"
         case NodeDevice(node, device):
@@ -162,24 +173,43 @@ def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named:
 
 
 def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
-    """All flows of the client went to one backend, and there were enough of them that chance does not do that."""
+    """All flows of a client went to one backend, and there were enough of them that chance does not do that.
+
+    A client is an address. With many, each may have another backend; what shows that it held is whatever a client sent
+    after its first flow.
+    """
     found = hits(case)
+    clients = _backends_of_clients(case)
     findings = _unseen(case)
     findings.doubts += case.disagreements.items()
     names = list(dict.fromkeys(backends or ()))
     if names:
         _note_strangers(findings, found, names)
-    if len(found) > 1:
+    strayed = {client: places for client, places in clients.items() if len(places) > 1}
+    if len(clients) > 1 and strayed:
+        findings.wrong_overall.append(f"{len(strayed):,} of {len(clients):,} clients went to several backends")
+    elif strayed:
         findings.wrong_overall.append(f"the flows of one client went to {listed(list(found))}")
     elif len(names) < 2:
         only = listed(list(found))
         findings.doubts_overall.append(f"only {only} was hit; without two backends or more nothing shows that it held")
-    elif len(case.arrived) < (needed := flows_to_stick(len(names))):
+    elif len(case.arrived) < (needed := flows_to_stick(len(names)) + max(len(clients), 1) - 1):
         findings.doubts_overall.append(
             f"{amount(len(case.arrived), 'flow')} may all go to one of {len(names):,} backends by chance; "
             f"{needed:,} hardly do"
         )
-    return findings.settle(case, "spread", expected="sticky, all to one", observed=_shares(found))
+    wanted = "sticky, all to one" if len(clients) < 2 else "sticky, all of a client to one"
+    return findings.settle(case, "spread", expected=wanted, observed=_shares(found))
+
+
+def _backends_of_clients(case: Case) -> dict[IPAddress, set[str]]:
+    """Where the flows of each address arrived."""
+    if not case.errand.sender.others:
+        return {case.errand.sender.address: set(hits(case))}
+    found: dict[IPAddress, set[str]] = {}
+    for flow in case.arrived:
+        found.setdefault(case.errand.sender.of(flow.number), set()).update(flow.places)
+    return found
 
 
 def due_shares(case: Case) -> Mapping[str, float]:

@@ -120,13 +120,23 @@ def _kind(entries: Entries) -> str:
         parts.append(f"to port {entries.port}")
     if entries.reply_from is not None:
         parts.append(f"answered by {entries.reply_from}")
+    if entries.masqueraded is not None:
+        parts.append("whose source was translated" if entries.masqueraded else "whose source was left alone")
     return " ".join(parts) or "at all"
 
 
 def entry_words(entry: TableEntry) -> str:
     """An entry: who dialled what, and who answers."""
     flow = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
-    return f"{flow}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
+    answered = f"{flow}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
+    if not _is_masqueraded(entry):
+        return answered
+    return f"{answered} to {endpoint(entry.reply_destination, entry.reply_destination_port)}"
+
+
+def _is_masqueraded(entry: TableEntry) -> bool:
+    """Whether answers go elsewhere than to where the first packet came from."""
+    return (entry.reply_destination, entry.reply_destination_port) != (entry.source, entry.source_port)
 
 
 def _fits(case: Case, entry: TableEntry, wanted: Entries) -> bool:
@@ -134,6 +144,7 @@ def _fits(case: Case, entry: TableEntry, wanted: Entries) -> bool:
         (wanted.reply_from is None or entry.reply_source in _addresses(case, wanted.reply_from))
         and (wanted.original_from is None or entry.source in _addresses(case, wanted.original_from))
         and wanted.port in (None, entry.destination_port)
+        and wanted.masqueraded in (None, _is_masqueraded(entry))
     )
 
 

@@ -91,7 +91,8 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
         return again
     asked, changed = marking(case), rewriting(case)
     sender, arrival = case.errand.sender, flow.arrivals[0]
-    if arrival.source == sender.address:
+    client = sender.of(flow.number)
+    if arrival.source == client:
         if changed or not case.evidence.counts:
             return ""
         if asked:
@@ -100,8 +101,8 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
     if not changed:
         return ""
     # A rule for packets from one endpoint to itself explains nothing but those, and nothing else explains those.
-    to_itself = arrival.destination == sender.address
-    rule = next((rule for rule in asked if is_from_itself(rule, sender.address) is to_itself), None)
+    to_itself = arrival.destination == client
+    rule = next((rule for rule in asked if is_from_itself(rule, client) is to_itself), None)
     if rule is None:
         return f"{changed[0].count.node} masqueraded the packet: {the_rule(changed[0])}."
     why = why_masqueraded(rule, case.errand) or " because of"

@@ -63,7 +63,7 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
         if reply.source_port != due[1] or reply.source != due[0]:
             stranger = endpoint(reply.source, reply.source_port)
             return f"the reply came from {stranger}, not from {endpoint(*due)} {whose}"
-        if reply.destination != errand.sender.address or (ports and reply.destination_port not in ports):
+        if reply.destination != errand.sender.of(flow.number) or (ports and reply.destination_port not in ports):
             other = endpoint(reply.destination, reply.destination_port)
             return f"the reply is addressed to {other}, from where the request did not come"
     if wanted is Reply.UNTRANSLATED:

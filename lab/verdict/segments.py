@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lab.ip import IPAddress
 from lab.plan.dialogue import FLAGS, Turn
+from lab.plan.errand import STACK
 from lab.verdict.columns import table, wrapped
 from lab.verdict.evidence import RuleCount, TapLoss
 from lab.verdict.words import endpoint
@@ -69,10 +70,10 @@ class Spoken:
     uncounted: tuple[str, ...] = ()
 
     def arrived(self, place: str, turn: int = 0) -> tuple[Segment, ...]:
-        """What came in at a pod or host, in that turn or (0) in any."""
-        return tuple(
-            each for each in self.segments if each.place == place and not each.outgoing and turn in (0, each.turn)
-        )
+        """What came in at a pod or host, or at the programs of a node that spoke, in that turn or (0) in any."""
+        here = [each for each in self.segments if each.place == place and not each.outgoing]
+        spoke = any(each.place == place and each.device == STACK for each in self.segments)
+        return tuple(each for each in here if turn in (0, each.turn) and (not spoke or each.device == STACK))
 
     def resets(self, place: str) -> tuple[Segment, ...]:
         """The resets that came in at a pod or host."""

@@ -1,6 +1,6 @@
-"""What is broken, and which probes of the scenarios turn red by it.
+"""What is broken in the rules, and which probes of the scenarios turn red by it.
 
-Owns: the table that takes a rule out of the renderer, or changes how it chooses (``edits`` changes scenarios).
+Owns: the table that takes a rule out of the renderer, or changes how it chooses; ``edits`` has what changes in a file.
 Must not: run anything.
 
 One run breaks one thing for all the files that are about it, since to start a lab process costs more than a scenario.
@@ -16,6 +16,7 @@ FRONTS = "lab.engines.embedded.iptables.fronts"
 SCOPE = "lab.engines.embedded.iptables.scope"
 CATEGORIES = "lab.engines.embedded.categories"
 PORTS = "lab.engines.embedded.ports"
+NAMES = "lab.cluster.names"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,61 @@ BREAKAGES = [
             "affinity/shared-by-all-fronts": {
                 "a client that never came is sent to any of them",
                 "the cluster IP then leads there too",
+            },
+            "affinity/a-hundred-clients-an-endpoint": {"the others are ready: few clients all come back to it"},
+            "affinity/of-each-port": {
+                "the others are ready: by the second port each of them is led to any pod, and stays there",
+                "the others are ready: they come back to it",
+            },
+            "affinity/timeout-slides": {
+                "the timeout is over since the first time, and another is ready: who came again belongs there still"
+            },
+            "affinity/while-others-come-and-go": {
+                "others are ready, in front and behind: with others ready they stay",
+                "the first is gone: with the first gone they stay",
+                "the last one terminates, and the first is back: with the first one back they stay",
+            },
+        },
+    ),
+    Breakage(
+        "a memory by the place among the endpoints",
+        BODIES,
+        "remembered",
+        "lambda scope, chain, endpoint, seconds, rule=module.remembered, chains=lambda scope, endpoint, others:"
+        " (scope.endpoint_chains[endpoint.name],"
+        " scope.endpoint_chains[others[(others.index(endpoint) + 1) % len(others)].name]):"
+        " rule(scope, chain, endpoint, seconds).replace(*chains(scope, endpoint, scope.endpoints.cluster), 1)",
+        {
+            "affinity/while-others-come-and-go": {
+                "others are ready, in front and behind: with others ready they stay",
+                "the first is gone: with the first gone they stay",
+                "the last one terminates, and the first is back: with the first one back they stay",
+            }
+        },
+    ),
+    Breakage(
+        "a memory that nothing renews",
+        BODIES,
+        "translation",
+        "lambda scope, endpoint, make=module.translation: ("
+        "(lambda chain: f'-A {chain} -m recent --name {chain} ! --rcheck -m recent --name {chain} --set')"
+        "(scope.endpoint_chains[endpoint.name]), "
+        "make(scope, endpoint)[0].replace(f' -m recent --name {scope.endpoint_chains[endpoint.name]} --set', ''))",
+        {
+            "affinity/timeout-slides": {
+                "the timeout is over since the first time, and another is ready: who came again belongs there still"
+            }
+        },
+    ),
+    Breakage(
+        "a mark that nothing clears",
+        FIXED,
+        "postrouting",
+        "lambda settings, whole=module.postrouting: tuple(rule for rule in whole(settings) if 'xor' not in str(rule))",
+        {
+            "masquerade/once-through-a-tunnel": {
+                "a node's own datagram",
+                "a stranger's, by a node without endpoint",
             }
         },
     ),
@@ -241,6 +297,7 @@ BREAKAGES = [
         "lambda scope, endpoint: ()",
         {
             "bugs/74839-segment-out-of-window": {"a sound connection is carried"},
+            "bugs/117924-segment-out-of-window-at-a-node": {"a sound connection of a node is carried"},
             "clusterip/headless": {"the Service beside it translates"},
             "clusterip/one-port-over-tcp-and-udp": {
                 "a query over UDP is answered",
@@ -312,6 +369,37 @@ BREAKAGES = [
                 "the balancer leaves out the node without an endpoint",
                 "what passes the balancer by is dropped there",
             },
+        },
+    ),
+    Breakage(
+        "headless Services without a name",
+        NAMES,
+        "_headless",
+        "lambda name, slices: ()",
+        {
+            "dns/headless-by-name": {
+                "a pod that is behind the name dials it as well",
+                "a port that pods do not have is not translated",
+                "the name gives the ready pods",
+                "whoever is not ready is given where that is asked for",
+            },
+        },
+    ),
+    Breakage(
+        "names of Services that lead to the address beside theirs",
+        NAMES,
+        "_with_cluster_ips",
+        "lambda name, service: ((name, module._address(address + 1)) for address in service.cluster_ips)",
+        {
+            "dns/cluster-ip-by-name": {
+                "a name whose Service has nobody behind it leads to a rejection",
+                "a pod beside the name server asks for a name of its own namespace",
+                "a pod elsewhere does so",
+                "a pod of another namespace adds the Service's",
+                "a pod on its node's network asks for the whole name",
+            },
+            "dns/external-name": {"the alias leads to the Service that it stands for"},
+            "dns/records": {"the cluster IP's name is dialled"},
         },
     ),
 ]

@@ -1,6 +1,6 @@
 """What is changed in a scenario file, and which of its probes turn red by it.
 
-Owns: the table that takes a setting out of a scenario, or puts one in.
+Owns: the table that takes a setting out of a file, or puts one in. ``breakages`` has what is broken in the rules.
 Must not: run anything.
 """
 
@@ -25,6 +25,24 @@ EDITS = [
         "{type: NodePort, selector: {app: echo}",
         "{type: NodePort, selector: {app: nobody}",
         {"another node's node port is translated again", "the client's own node's is not"},
+    ),
+    Edit(
+        "bugs/94861-half-of-a-connection",
+        "tcpBeLiberal: true",
+        "tcpBeLiberal: false",
+        {"what a node sees half of is carried by a liberal kernel"},
+    ),
+    Edit(
+        "affinity/a-hundred-clients-an-endpoint",
+        "many: {addresses: 150}",
+        "many: {addresses: 90}",
+        {"the others are ready: of many some have been forgotten"},
+    ),
+    Edit(
+        "affinity/timeout-slides",
+        "timeoutSeconds: 3",
+        "timeoutSeconds: 300",
+        {"the timeout is over since the first time, and another is ready: who came once is a stranger"},
     ),
     Edit(
         "hairpin/past-the-rule-for-what-is-invalid",
@@ -113,5 +131,27 @@ EDITS = [
         "node-a: {}",
         "node-a: {sysctls: {net.ipv4.icmp_ratemask: 6168}}",
         {"every rejected flow hears of it"},
+    ),
+    Edit(
+        "dns/headless-by-name",
+        "ready: false",
+        "ready: true",
+        {"a pod that is behind the name dials it as well", "the name gives the ready pods"},
+    ),
+    Edit(
+        "dns/names-follow-readiness",
+        "{new: {ready: true}}",
+        "{new: {ready: false}}",
+        {
+            "the first terminates: the cluster IP's name leads there as well",
+            "the first terminates: the name gives the other alone, though the first still serves",
+            "the other becomes ready: the name gives both",
+        },
+    ),
+    Edit(
+        "dns/on-a-bridge",
+        "node-a: {}",
+        "node-a: {sysctls: {net.bridge.bridge-nf-call-iptables: 0, net.bridge.bridge-nf-call-ip6tables: 0}}",
+        {"a pod beside the name server asks for a name of its own namespace"},
     ),
 ]

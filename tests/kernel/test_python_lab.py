@@ -107,10 +107,22 @@ def test_half_a_handshake_is_invalid_where_only_its_second_half_is_seen() -> Non
     assert spoken.rules("--ctstate INVALID") == 1
 
 
-@pytest.mark.parametrize("sender", ["node-a", "shared"])
-def test_a_node_has_no_kernel_that_could_be_kept_out(sender: str) -> None:
-    with pytest.raises(ScenarioError, match=f"'{sender}' is no pod with a network of its own and no outside host"):
-        converse(sender, "echo", HANDSHAKE)
+@pytest.mark.parametrize("families", ["IPv4", "IPv6"])
+def test_a_node_hears_what_is_translated_back_and_its_kernel_does_not_interfere(families: str) -> None:
+    spoken = converse("node-a", "echo", (*HANDSHAKE, client("PSH ACK", "hello"), server("FIN ACK", "bye")), families)
+    assert spoken.doubts == ""
+    assert [each.words for each in spoken.arrived("echo")] == ["SYN", "ACK", "PSH ACK, 5 bytes"], str(spoken)
+    assert [each.words for each in spoken.arrived("node-a")] == ["SYN ACK", "FIN ACK, 3 bytes"], str(spoken)
+    assert {each.source_port for each in spoken.arrived("node-a")} == {80}, str(spoken)
+    assert not any(each.is_reset for each in spoken.segments)
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "lacking"), [("shared", "echo", "shared"), ("client", "node-a", "node-a")]
+)
+def test_who_shares_a_nodes_kernel_cannot_be_kept_out_of_it(sender: str, receiver: str, lacking: str) -> None:
+    with pytest.raises(ScenarioError, match=f"'{lacking}' is no pod with a network of its own and no outside host"):
+        converse(sender, receiver, HANDSHAKE)
 
 
 def test_the_exhibit_holds_as_it_stands() -> None:

@@ -116,6 +116,7 @@ class FakeLab:
 
     def __init__(self, session: FakeSession, scenario: Scenario) -> None:
         self._session = session
+        self.engine = session.engine
         self.scenario = scenario
         self.built = Built("iptables v1.8.9 (fake)")
         self._made = 0

@@ -25,6 +25,15 @@ THEMES = {
     "session affinity is shared between fronts": "affinity/shared-by-all-fronts",
     "session affinity under the policy Local (55429)": "affinity/client-ip::an outside host's connections go to one "
     "backend of the node",
+    "session affinity slides": "affinity/timeout-slides::who came again belongs there still",
+    "session affinity ends (35677)": "affinity/timeout-slides::who came once is a stranger",
+    "session affinity does not depend on other endpoints (25314, 55603)": "affinity/while-others-come-and-go::with the "
+    "first gone they stay",
+    "session affinity ends with its endpoint (110302)": "affinity/while-others-come-and-go::then they are led "
+    "elsewhere at once",
+    "session affinity of each port (103000)": "affinity/of-each-port::by the second port each of them is led to any "
+    "pod, and stays there",
+    "a hundred clients an endpoint": "affinity/a-hundred-clients-an-endpoint::of many some have been forgotten",
     "external IP owned by nobody": "externalip/owned-by-nobody",
     "no endpoints, seen by a pod": "clusterip/no-endpoints::a pod hears at once that no pod matches",
     "no endpoints, seen by a node": "senders/from-a-node::a node is told that nobody is there",
@@ -76,6 +85,10 @@ THEMES = {
     "fragments": "fragments/datagrams-above-the-mtu",
     "each family alone": "families/each-alone",
     "segment out of its window (74839)": "bugs/74839-segment-out-of-window",
+    "segment out of its window at a node (117924)": "bugs/117924-segment-out-of-window-at-a-node",
+    "half of a connection (94861)": "bugs/94861-half-of-a-connection::what a node sees half of is carried by a liberal "
+    "kernel",
+    "masqueraded twice through a tunnel (88986)": "masquerade/once-through-a-tunnel::a node's own datagram",
     "two clients with one source port (56903)": "nodeport/two-clients-with-one-port",
     "strict reverse path filtering (cilium 13130)": "wire/strict-reverse-path",
     "node ports on localhost (111840), on": "senders/from-loopback::localhost leads to a pod of the node",
@@ -90,6 +103,14 @@ THEMES = {
     "none here and none at all": "rejections/none-here-and-none-at-all",
     "Service of another proxy": "clusterip/left-to-another-proxy",
     "ipMode Proxy (KEP-1860)": "loadbalancer/ip-mode-proxy",
+    "a Service by its name": "dns/cluster-ip-by-name",
+    "a headless Service by its name": "dns/headless-by-name::the name gives the ready pods",
+    "publishNotReadyAddresses in names": "dns/headless-by-name::whoever is not ready is given where that is asked for",
+    "ExternalName": "dns/external-name",
+    "every kind of record": "dns/records",
+    "names follow readiness": "dns/names-follow-readiness",
+    "the name server beside its client on a bridge (21613)": "dns/on-a-bridge",
+    "a name server is replaced under a client of one port (19029)": "dns/replaced-server",
 }
 
 
@@ -98,7 +119,8 @@ def test_a_theme_has_its_scenario(theme: str) -> None:
     name, _, probe = THEMES[theme].partition("::")
     with (SCENARIOS / f"{name}.lab.yaml").open(encoding="utf-8") as file:
         document = next(iter(YAML(typ="safe").load_all(file)))
-    names = [each["name"] for each in document["spec"]["probes"]]
+    spec = document["spec"]
+    names = [each["name"] for part in (spec, *spec.get("steps", ())) for each in part.get("probes", ())]
     assert names
     assert not probe or probe in names
 

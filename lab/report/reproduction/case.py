@@ -139,7 +139,7 @@ def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
             continue
         yield {
             "namespace": entry.node,
-            "from": (str(errand.sender.address), left[entry.flow]),
+            "from": (str(errand.sender.of(entry.flow)), left[entry.flow]),
             "to": (str(errand.destination), errand.port),
             "answers": (str(entry.reply_source), entry.reply_source_port),
             "answers to": (str(entry.reply_destination), entry.reply_destination_port),

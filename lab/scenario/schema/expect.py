@@ -131,6 +131,11 @@ class EntriesShape(ScenarioShape):
         default=None, description="Who began: a name of the scenario, or an address.", examples=["client"]
     )
     port: PortNumber | None = Field(default=None, description="The port that was dialled.", examples=[53])
+    masqueraded: bool | None = Field(
+        default=None,
+        description="Whether another source, address or port, was put in the place of the sender's.",
+        examples=[True],
+    )
 
 
 class ConntrackShape(ScenarioShape):

@@ -6,16 +6,16 @@ Must not: look up names (``lab.scenario.probes`` does).
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from lab.ip import Transport
+from lab.ip import IPAddress, Transport
 from lab.scenario.model import MOST_FLOWS, Front, Manner
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, ScenarioShape, refused, word_of
 from lab.scenario.schema.expect import ExceptionShape, ExpectShape
-from lab.scenario.schema.syntax import Address, Duration, Name, PortNumber, PortReference
+from lab.scenario.schema.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 
 __all__ = [
     "AddressTargetShape",
@@ -55,12 +55,22 @@ def _source_of_name(value: object) -> object:
     return value
 
 
+def _one_or_all(value: object) -> object:
+    return value if value == "all" else read_address(value)
+
+
+SendersAddress = Annotated[IPAddress | Literal["all"], BeforeValidator(_one_or_all, json_schema_input_type=str)]
+
+
 class SourceShape(ScenarioShape):
     """Who sends."""
 
     name: str = Field(description="The pod, outside host or node that sends.", examples=["client"])
-    address: Address | None = Field(
-        default=None, description="Which of its addresses to send from.", examples=["203.0.113.10"]
+    address: SendersAddress | None = Field(
+        default=None,
+        description="Which of its addresses to send from; with all, the flows of an outside host leave from each of "
+        "its addresses in turn, as those of many clients do.",
+        examples=["203.0.113.10", "all"],
     )
     port: PortNumber | None = Field(
         default=None, description="A fixed source port, for a probe of one flow.", examples=[12345]
@@ -92,7 +102,10 @@ class ServiceTargetShape(ScenarioShape):
         examples=["http", 80],
     )
     via: Annotated[Front, BeforeValidator(word_of(Front))] = Field(
-        description="The front that is dialled.", examples=["clusterIP"]
+        description="The front that is dialled. With dnsName the sender asks kube-dns for the Service's name, and "
+        "dials an address of the answer and the port that the Service declares: the cluster IP, or one of the pods of "
+        "a headless Service, whose name must give exactly the backends.",
+        examples=["clusterIP"],
     )
     node: str | None = Field(
         default=None,

@@ -84,7 +84,9 @@ def test_probes_streams_and_steps() -> None:
     )
     assert shared.expect.spread == Shares({"echo-1": 0.5, "echo-2": 0.5})
     assert health.expect.http == HttpExpect(status=200, local_endpoints=1)
-    assert health.expect.conntrack == ConntrackExpect(node="node-a", some=Entries(original_from="outside", port=80))
+    assert health.expect.conntrack == ConntrackExpect(
+        node="node-a", some=Entries(original_from="outside", port=80, masqueraded=False)
+    )
     assert echo.target == HostTarget(host="outside", port=None)
     assert (echo.send.protocol, echo.send.manner) == (Transport.ICMP, Manner.PACKET)
     assert echo.send.frame_to == "node-b"

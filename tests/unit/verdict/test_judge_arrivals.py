@@ -244,7 +244,9 @@ def test_an_outcome_that_nobody_asked_for_beside_http_is_not_judged() -> None:
     assert [each.expectation for each in judge(probe, DELIVERED.errand, None, evidence).verdicts] == ["http"]
 
 
-ENTRY = TableEntry("node-a", *(part for end in ("debug", "service", "echo-1") for part in (DELIVERED.address(end), 80)))
+ENTRY = TableEntry(
+    "node-a", *(part for end in ("debug", "service", "echo-1", "debug") for part in (DELIVERED.address(end), 80))
+)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +254,9 @@ ENTRY = TableEntry("node-a", *(part for end in ("debug", "service", "echo-1") fo
     [
         (ConntrackExpect(some=Entries(reply_from="echo-1")), PASS),
         (ConntrackExpect(some=Entries(reply_from=str(DELIVERED.address("echo-1")), port=80)), PASS),
+        (ConntrackExpect(some=Entries(reply_from="echo-1", masqueraded=False)), PASS),
+        (ConntrackExpect(some=Entries(reply_from="echo-1", masqueraded=True)), FAIL),
+        (ConntrackExpect(none=Entries(masqueraded=True)), PASS),
         (ConntrackExpect(some=Entries(reply_from="echo-2")), FAIL),
         (ConntrackExpect(some=Entries(original_from="debug", port=81)), FAIL),
         (ConntrackExpect(node="node-b", some=Entries(reply_from="echo-1")), FAIL),
