@@ -12,7 +12,6 @@ from collections.abc import Callable
 from lab.plan.model import Plan
 from lab.scenario.model import Spread
 from lab.verdict.arrivals import due_shares, hits, masqueraded_again
-from lab.verdict.beside import entry_words, unwanted_entry
 from lab.verdict.case import Case
 from lab.verdict.deeds import is_from_itself, why_masqueraded
 from lab.verdict.evidence import Evidence, Observation
@@ -21,6 +20,7 @@ from lab.verdict.losses import of_loss, of_reply
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.phrases import by_rule, dialled, marked_in_vain, marking, remembered, rewriting, the_rule, translation
 from lab.verdict.rules import read_all, translations
+from lab.verdict.tables import entry_words, unwanted_entry
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["cause"]
@@ -183,7 +183,9 @@ def _of_http(case: Case, verdict: Verdict) -> str:
 
 def _of_conntrack(case: Case) -> str:
     wanted = case.probe.expect.conntrack
-    entry = unwanted_entry(case, wanted) if wanted is not None else None
+    if wanted is None:
+        return ""
+    entry = unwanted_entry(wanted, case.evidence.entries, case.errand.nodes, case.errand.addresses)
     return f"nothing has made {entry.node} forget {entry_words(entry)}." if entry else ""
 
 
