@@ -4,7 +4,9 @@ Owns: ``Memory``, which looks flows up and reads whole tables.
 Must not: change a table.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from lab.codec.records import of_columns
 from lab.ip import Family, IPAddress
@@ -45,7 +47,29 @@ class Memory:
                 rows += (
                     (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
                 )
+        rows += self._further(errand, rows)
         return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
+
+    def _further(self, errand: Errand, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
+        """What the other nodes remember of flows that one of them has sent on to somebody who is no pod.
+
+        That may be a port of another node, which translates the flow again: there it is known by what it had become.
+        """
+        pods = {receiver.address for receiver in errand.receivers} | {errand.destination}
+        sent_on: defaultdict[tuple[str, Tuple], list[tuple[int, int]]] = defaultdict(list)
+        for flow, node, answers, port, source, source_port in rows:
+            if answers not in pods:
+                became = Tuple(errand.protocol_number, source, 0, answers, port)
+                sent_on[node, became].append((flow, source_port))
+        for (node, became), flows in sent_on.items():
+            for other in errand.nodes:
+                if other != node:
+                    replies = self._lookups[other].replies(became, [source_port for _, source_port in flows])
+                    yield from (
+                        (flow, other, *reply[1:])
+                        for (flow, _), reply in zip(flows, replies, strict=True)
+                        if reply is not None
+                    )
 
     def entries(self, errand: Errand) -> Iterator[TableEntry]:
         """Everything that the nodes remember of the errand's family and protocol.

@@ -21,6 +21,12 @@ class Edit:
 
 EDITS = [
     Edit(
+        "bugs/28038-a-node-port-behind-a-service",
+        "{type: NodePort, selector: {app: echo}",
+        "{type: NodePort, selector: {app: nobody}",
+        {"another node's node port is translated again", "the client's own node's is not"},
+    ),
+    Edit(
         "bugs/94861-half-of-a-connection",
         "tcpBeLiberal: true",
         "tcpBeLiberal: false",

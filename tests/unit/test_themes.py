@@ -80,6 +80,7 @@ THEMES = {
     "hints by node": "topology/prefer-same-node",
     "host-network endpoints": "clusterip/host-network-endpoints",
     "neighbours and loopback (92315, CVE-2020-8558)": "bugs/92315-neighbours-reach-loopback",
+    "a node port behind a Service (28038)": "bugs/28038-a-node-port-behind-a-service",
     "SCTP": "sctp/associations",
     "echo requests (47156)": "icmp/echo-requests",
     "fragments": "fragments/datagrams-above-the-mtu",

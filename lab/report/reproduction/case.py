@@ -26,7 +26,7 @@ MOST_FRAMES = 4096
 
 
 def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether somebody in the script can answer it: a proxy that serves health checks stands in none, nor a name server.
+    """Whether somebody in the script can answer it: no proxy that serves health checks stands in one, nor a name server.
 
     What a node itself sends is sent by its kernel's sockets, of which there are none for SCTP and ICMP.
     """
@@ -143,7 +143,7 @@ def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
             continue
         yield {
             "namespace": entry.node,
-            "from": (str(errand.sender.address), left[entry.flow]),
+            "from": (str(errand.sender.of(entry.flow)), left[entry.flow]),
             "to": (str(errand.destination), errand.port),
             "answers": (str(entry.reply_source), entry.reply_source_port),
             "answers to": (str(entry.reply_destination), entry.reply_destination_port),
