@@ -26,7 +26,7 @@ MOST_FRAMES = 4096
 
 
 def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether somebody in the script can answer it: no proxy that serves health checks stands in one, nor a name server.
+    """Whether somebody in the script can answer it: no health-checking proxy stands in one, and no name server.
 
     What a node itself sends is sent by its kernel's sockets, of which there are none for SCTP and ICMP.
     """
