@@ -7,9 +7,9 @@ Must not: decide what has failed.
 from typing import Final
 
 from lab.doors import Door, Doors, NameTakenError, is_name
+from lab.open_lab import OpenLab
 from lab.report.desk import commands
 from lab.scenario.model import Probe
-from lab.session import OpenLab
 
 __all__ = ["Keeping"]
 

@@ -11,8 +11,8 @@ from lab.assembly import assemble
 from lab.edit import Edit, edit
 from lab.line import Visit
 from lab.messages import Advanced
+from lab.open_lab import OpenLab
 from lab.scenario.model import Scenario
-from lab.session import OpenLab
 from lab.timing import Deadline
 from lab.visits import Memory, Remember
 

@@ -17,10 +17,11 @@ from lab.cli.run import SessionMaker
 from lab.engines.names import mode_of, read_engine
 from lab.engines.rulesets import rule_differences
 from lab.errors import ExitCode
+from lab.open_lab import OpenLab
 from lab.report.differences import differing, told
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
-from lab.session import OpenLab, Session
+from lab.session import Session
 from lab.verdict.journey import journey
 
 __all__ = ["command"]

@@ -1,7 +1,7 @@
 """``proxylab run``: scenarios become labs, probes and verdicts.
 
 Owns: the verb's options, the choice of probes, and the order in which results are shown.
-Must not: judge, or know how a lab is made; ``lab.session`` does both for pytest too.
+Must not: judge, or know how a lab is made; ``lab.open_lab`` and ``lab.session`` do, for pytest too.
 """
 
 import time
@@ -24,12 +24,13 @@ from lab.engines.names import mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.keeping import Keeping
+from lab.open_lab import OpenLab
 from lab.pages import Begun, write_page
 from lab.report import closing_lines, exit_code, to_json
 from lab.report.html import entries_of
 from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario, Step
-from lab.session import OpenLab, Session
+from lab.session import Session
 from lab.verdict.model import UNRESOLVED, Fault, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
 
 __all__ = ["command", "paint"]

@@ -19,9 +19,10 @@ from lab.cli.files import load_all
 from lab.doors import Doors, NoSuchLabError
 from lab.engines.names import mode_of, version_of
 from lab.line import Visit
+from lab.open_lab import OpenLab
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
-from lab.session import OpenLab, Session
+from lab.session import Session
 from lab.visited import visit
 
 __all__ = ["NAME", "case_of", "complete_names", "lab_options", "standing", "the_lab", "with_file"]

@@ -17,7 +17,7 @@ from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Probe
 
 if TYPE_CHECKING:
-    from lab.session import OpenLab
+    from lab.open_lab import OpenLab
 
 __all__ = ["AtTheDesk"]
 

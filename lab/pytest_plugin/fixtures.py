@@ -22,8 +22,9 @@ from lab.scenario.model import Probe, Step
 
 if TYPE_CHECKING:
     from lab.bundles import Shelf
+    from lab.open_lab import OpenLab
     from lab.pytest_plugin.items import ProbeItem, Run
-    from lab.session import OpenLab, Session
+    from lab.session import Session
     from lab.verdict.model import ProbeVerdict, StepVerdict
 
     Judged = ProbeVerdict | StepVerdict

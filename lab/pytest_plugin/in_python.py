@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from lab.engines.protocol import EngineChoice
     from lab.ip import IPAddress
     from lab.messages import Executed
+    from lab.open_lab import OpenLab
     from lab.plan.dialogue import Turn
     from lab.scenario.model import Probe
-    from lab.session import OpenLab, Session
+    from lab.session import Session
     from lab.verdict.evidence import Lookup
     from lab.verdict.model import ProbeVerdict
     from lab.verdict.segments import Spoken

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from lab.session import OpenLab
+    from lab.open_lab import OpenLab
 
 __all__ = ["OPEN"]
 

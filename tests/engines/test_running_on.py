@@ -10,8 +10,9 @@ import pytest
 
 from lab.binaries.binary import Binary
 from lab.engines.protocol import EngineChoice, Upstream
+from lab.open_lab import OpenLab
 from lab.scenario.load import parse_scenario
-from lab.session import OpenLab, Session
+from lab.session import Session
 from lab.verdict.model import Judgement
 
 SCENARIO = """\
