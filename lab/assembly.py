@@ -4,24 +4,43 @@ Owns: ``assemble`` and ``lay_out``, the way through the pure rooms in their orde
 Must not: touch the kernel, or judge.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from lab.cluster.kube_dns import DNS_PORT
 from lab.cluster.objects import EndpointSlice, KubeObject, Service
 from lab.course import Cluster, begin
 from lab.errors import ScenarioError
 from lab.frozen import dataclass
-from lab.ip import Family, IPAddress
+from lab.ip import Family, IPAddress, Transport
+from lab.plan.dialled import UnresolvableError
 from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
-from lab.plan.errand import Errand, Fence
+from lab.plan.errand import Errand, Fence, Question
 from lab.plan.errands import resolve
 from lab.plan.model import Plan
+from lab.plan.naming import resolv_confs
+from lab.plan.questions import Questions
 from lab.plan.sharing import refuse_neighbours
 from lab.plan.sources import snat_source
 from lab.plan.topology import draw
-from lab.scenario.model import AddressTarget, NodeDevice, Preserved, Probe, Scenario, Source
+from lab.scenario.model import (
+    AddressTarget,
+    Expect,
+    Front,
+    NodeDevice,
+    Outcome,
+    Position,
+    Preserved,
+    Probe,
+    Scenario,
+    Send,
+    ServiceTarget,
+    Source,
+)
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
+
+_FRONTS = ", ".join(front for front in Front if front is not Front.DNS_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +70,59 @@ class Assembly:
         """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
         return self.expected_sources[self.scenario.all_probes.index(probe)]
 
+    @property
+    def resolv_confs(self) -> Mapping[str, str]:
+        """The /etc/resolv.conf of each namespace that is a pod's own."""
+        return resolv_confs(self.scenario, self.plan, self.course[0].services)
+
+    def answered(self, probe: Probe, address: IPAddress) -> tuple[Errand, IPAddress | None]:
+        """The errand of a probe that dials a name, once an address is known, with the source that backends must see.
+
+        Raises:
+            ScenarioError: the sender cannot dial it, or ``expect.source`` has no address of its family.
+        """
+        asking = self.errand(probe)
+        if asking.question is None:
+            return asking, self.expected_source(probe)
+        cluster = self.course[self.scenario.steps_before(probe)]
+        target = AddressTarget(address=address, port=asking.question.port)
+        send = replace(probe.send, protocol=asking.question.protocol)
+        dialling = replace(probe, target=target, send=send)
+        now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
+        (errand,) = resolve(now, self.plan, cluster.services, first=asking.number, gone=cluster.gone)
+        problems: list[str] = []
+        source = _expected_source(probe, self.plan, Family.of(address), problems)
+        if problems:
+            raise ScenarioError(problems)
+        return replace(errand, question=asking.question), source
+
+    def asking(self, place: str, name: str, steps: int = 0) -> tuple[Errand, Question]:
+        """How a program in a place asks for a name, once so many steps are made.
+
+        Returns:
+            The errand to the name server, which says from where, and the question, which says what for.
+
+        Raises:
+            ScenarioError: there is no such place, or nobody to ask.
+        """
+        scenario, cluster = self.scenario, self.course[steps]
+        home = next((each.namespace for each in scenario.pods if place in each.pod_names), None)
+        try:
+            question = Questions(self.plan, cluster.services, scenario.network.families).about_name(name, home)
+        except UnresolvableError as error:
+            raise ScenarioError([f"{scenario.file}: {place} asks for {name}: {error}"]) from None
+        at = Position(scenario.file, 1, 1)
+        asking = Probe(
+            name=f"{place} asks for {name}",
+            source=Source(name=place),
+            target=AddressTarget(address=question.resolvers[0], port=DNS_PORT),
+            send=Send(protocol=Transport.UDP),
+            expect=Expect(outcome=Outcome.DELIVERED, position=at),
+            position=at,
+        )
+        (errand,) = resolve(replace(scenario, probes=(asking,)), self.plan, cluster.services, gone=cluster.gone)
+        return errand, question
+
     def with_probe(self, probe: Probe, made: int = 0) -> "Assembly":
         """The same with one more probe, unless it is one of them already; it is sent after that many steps.
 
@@ -59,11 +131,16 @@ class Assembly:
         """
         if probe in self.scenario.all_probes:
             return self
-        if not made:
-            return assemble(replace(self.scenario, probes=(*self.scenario.probes, probe)))
-        steps = list(self.scenario.steps)
-        steps[made - 1] = replace(steps[made - 1], probes=(*steps[made - 1].probes, probe))
-        return assemble(replace(self.scenario, steps=tuple(steps)))
+        if made:
+            steps = list(self.scenario.steps)
+            steps[made - 1] = replace(steps[made - 1], probes=(*steps[made - 1].probes, probe))
+            more = replace(self.scenario, steps=tuple(steps))
+        else:
+            more = replace(self.scenario, probes=(*self.scenario.probes, probe))
+        if more.has_names and not self.scenario.has_names:
+            what = "the lab has no name server; let its scenario say dns: true"
+            raise ScenarioError([f"{probe.position}: to.via: {what}"])
+        return assemble(more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,14 +216,16 @@ def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -
     ]
     if not problems and client == server:
         problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two places")
+    if isinstance(there.target, ServiceTarget) and there.target.via is Front.DNS_NAME:
+        problems.append(f"{there.position}: dialogue: a name leads to no address before it is asked for; use {_FRONTS}")
     if not 0 < len(turns) <= MOST_TURNS:
         problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
     if problems:
         raise ScenarioError(problems)
-    (forth,) = assemble(replace(scenario, probes=(there,), steps=())).errands
+    (forth,) = assemble(replace(scenario, probes=(there,), steps=(), dns=scenario.has_names)).errands
     straight = AddressTarget(address=forth.sender.address, port=1)
     back = replace(there, name=f"{there.name}, and back", source=Source(name=server), target=straight)
-    (home,) = assemble(replace(scenario, probes=(back,), steps=())).errands
+    (home,) = assemble(replace(scenario, probes=(back,), steps=(), dns=scenario.has_names)).errands
     fence = Fence(name=client, address=home.destination)
     if fence not in home.fences:
         home = replace(home, fences=(*home.fences, fence))

@@ -14,12 +14,14 @@ from typing import TypeVar
 
 from lab.cluster.allocate import allocate_services
 from lab.cluster.ingress import Pool, give_ingress
+from lab.cluster.kube_dns import coredns, kube_dns
 from lab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
 from lab.cluster.slices import derive_slices
 from lab.cluster.updates import keep_allocated
 from lab.errors import ScenarioError
 from lab.frozen import dataclass
 from lab.plan.addresses import AddressPlan, allocate_addresses
+from lab.plan.naming import has_own_server
 from lab.scenario.model import NodeChange, PodChange, Position, Scenario, ServiceChange, SliceChange, Step
 
 __all__ = ["Cluster", "begin"]
@@ -38,6 +40,7 @@ class Cluster:
         services: with everything allocated, in the order in which they came.
         slices: those that the author gives.
         gone: pods that a step has deleted, and none has brought back.
+        hidden: pods that are the lab's own, and stand in no report.
     """
 
     scenario: Scenario
@@ -46,11 +49,12 @@ class Cluster:
     services: tuple[Service, ...]
     slices: Mapping[Key, EndpointSlice]
     gone: frozenset[str] = frozenset()
+    hidden: tuple[Pod, ...] = ()
 
     @property
     def objects(self) -> tuple[KubeObject, ...]:
         """Everything: namespaces, the network of cluster IPs, nodes, pods, Services, and their slices, derived anew."""
-        nodes, pods = tuple(self.nodes.values()), tuple(self.pods.values())
+        nodes, pods = tuple(self.nodes.values()), (*self.pods.values(), *self.hidden)
         given = {(each.namespace, each.service) for each in self.slices.values()}
         own = [each for each in self.services if (each.namespace, each.name) not in given]
         derived = derive_slices(own, pods, nodes)
@@ -103,12 +107,18 @@ def begin(scenario: Scenario) -> Cluster:
     """
     addresses = allocate_addresses(scenario)
     absent = {name for group in scenario.pods if not group.present for name in group.pod_names}
+    services: tuple[Service, ...] = scenario.services
+    hidden: tuple[Pod, ...] = ()
+    if has_own_server(scenario):
+        services = (*services, kube_dns(addresses.service_networks))
+        hidden = (coredns(scenario.nodes[0].name, addresses.name_server),)
     return Cluster(
         scenario=scenario,
         nodes={node.name: node for node in _nodes(scenario, addresses)},
         pods={pod.name: pod for pod in _pods(scenario, addresses) if pod.name not in absent},
-        services=_allocated(scenario, scenario.services, lambda problem: _position(scenario, problem)),
+        services=_allocated(scenario, services, lambda problem: _position(scenario, problem)),
         slices={each.key: each for each in scenario.slices},
+        hidden=hidden,
     )
 
 

@@ -7,16 +7,17 @@ Every request is answered by the answer named in its docstring, or by ``Failed``
 is in its sandbox: ``Ready``, or ``Failed`` when it cannot be. ``lab.visits`` has what is said of a lab that stays.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
 from lab.plan.dialogue import Dialogue
-from lab.plan.errand import Errand
+from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan, Route, Sysctl
 from lab.scenario.model import Change, Until
-from lab.verdict.evidence import Capture, Evidence
+from lab.verdict.evidence import Capture, Evidence, Lookup
 from lab.verdict.segments import Spoken
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "Executed",
     "Failed",
     "Fault",
+    "LookUp",
+    "LookedUp",
     "NodeRecord",
     "Ready",
     "Recall",
@@ -54,13 +57,14 @@ class Build:
 
     A lab that stands already is replaced. Where the new one has the same wire, it is built on that, made as new; else
     the new one is built before the old one is closed. ``seed`` orders source ports,
-    and stands in every payload.
+    and stands in every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan.
     """
 
     plan: Plan
     objects: tuple[KubeObject, ...]
     engine: EngineChoice
     seed: int = 0
+    resolv_confs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,15 @@ class Send:
 
     errand: Errand
     trace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Ask about a name from inside a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
+
+    place: str
+    query: Query
+    seconds: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +141,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Advance | Send | Converse | Dump | Recall | Execute | Examine | Close
+Request = Build | Advance | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +186,13 @@ class Sent:
     """What was seen of an errand."""
 
     evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What became of a question."""
+
+    lookup: Lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,4 +267,6 @@ class Failed:
     fault: Fault
 
 
-Answer = Ready | Built | Advanced | Sent | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+Answer = (
+    Ready | Built | Advanced | Sent | LookedUp | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+)

@@ -45,6 +45,8 @@ from lab.messages import (
     Execute,
     Executed,
     Failed,
+    LookedUp,
+    LookUp,
     Ready,
     Recall,
     Send,
@@ -175,12 +177,12 @@ class _Desk:
                 lab = self._standing()
                 objects = lab.objects()
                 return Listed(objects, tuple(lab.store.revision_of(each.key) for each in objects))
-            case Advance() | Send() | Converse() | Dump() | Recall() | Execute():
+            case Advance() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:
                 raise InternalError(f"{type(request).__name__} was asked for, and nothing lasts that it could be for")
 
-    async def _ask_lab(self, request: Advance | Send | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
+    async def _ask_lab(self, request: Advance | Send | LookUp | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
         match request:
             case Advance():
                 began = time.monotonic()
@@ -188,6 +190,8 @@ class _Desk:
                 return Advanced(time.monotonic() - began)
             case Send(errand, trace):
                 return Sent(await lab.send(errand, trace=trace))
+            case LookUp(place, query, seconds):
+                return LookedUp(await lab.ask(place, query, Deadline.after(seconds)))
             case Converse(dialogue):
                 return Conversed(await lab.converse(dialogue))
             case Dump(node):
@@ -216,6 +220,9 @@ class _Desk:
         self._labs += 1
         if wire is None:
             wire = Wire.build(self._labs, request.plan, purpose, self._launcher)
+        for namespace in request.plan.namespaces:
+            place = f"{wire.number}/{namespace.name}"
+            self._launcher.furnish(place, request.resolv_confs.get(namespace.name, ""))
         laid = Stage("make as new" if reused else "wire", time.monotonic() - began)
         try:
             lab = await Lab.build(self._labs, request, self._launcher, variant, wire, laid)

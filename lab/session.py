@@ -16,11 +16,12 @@ import lab
 from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
 from lab.doors import Door
-from lab.engines.names import ENGINES
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
+from lab.ip import IPAddress
 from lab.line import Line
+from lab.lookups import Lookups
 from lab.messages import (
     Advance,
     Advanced,
@@ -34,21 +35,24 @@ from lab.messages import (
     Dumped,
     Execute,
     Executed,
+    LookedUp,
+    LookUp,
     Recall,
     Recalled,
     Send,
     Sent,
 )
 from lab.plan.dialogue import Turn
-from lab.plan.errand import Errand
+from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan
 from lab.plan.names import ROUTER
 from lab.report.bundle import Circumstances, NodeState, bundle
 from lab.scenario.model import Change, Manner, Probe, Scenario
 from lab.timing import Deadline
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict
+from lab.verdict.naming import address_of
 from lab.verdict.segments import Spoken
 from lab.visits import Asked, Memory
 
@@ -121,7 +125,7 @@ class Session:
             families=scenario.network.families,
             configuration=scenario.proxy or self._engine.configuration,
         )
-        request = Build(assembly.plan, assembly.objects, engine, self._seed)
+        request = Build(assembly.plan, assembly.objects, engine, self._seed, assembly.resolv_confs)
         process = self._started()
         built = process.request(request, Built, Deadline.after(_BUILD_SECONDS))
         return OpenLab(process, assembly, built, self._engine, self._seed, source)
@@ -245,11 +249,11 @@ class OpenLab:
             raise InternalError(f"{self.scenario.file}: its lab is past {probe.name!r}; open the scenario again")
         while self._made < self.scenario.steps_before(probe):
             self.step()
-        errand = self._assembly.errand(probe)
         with uncollected():
-            sent = self._ask(Send(errand), Sent, _PROBE_SECONDS)
-            verdict = judge(probe, errand, self._assembly.expected_source(probe), sent.evidence)
-        verdict = replace(verdict, plan=self._assembly.plan, options=_options(self._engine, self._seed))
+            errand, source, evidence = self._send(probe)
+            verdict = judge(probe, errand, source, evidence)
+        options = (*self._engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
+        verdict = replace(verdict, plan=self._assembly.plan, options=options)
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
             self._recalled = probe, recalled
@@ -257,24 +261,39 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self.trace(probe)[1])
+            return replace(verdict, traced=self._trace(errand)[1])
         except CapabilityError:
             if trace:
                 raise
             return verdict
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
-        """Send one more packet of a probe and follow it through the rules of every node.
-
-        Returns:
-            The errand of that packet, and what was seen of it; ``steps`` are the rules that it met.
+        """The errand of one more packet of a probe, and what was seen of it; ``steps`` are the rules that it met.
 
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
-        errand = replace(self._assembly.errand(probe), flows=1, manner=Manner.PACKET, http=False)
-        sent = self._ask(Send(errand, trace=True), Sent, _PROBE_SECONDS)
-        return errand, sent.evidence
+        return self._trace(self.lookups.errand(probe)[0])
+
+    @property
+    def lookups(self) -> Lookups:
+        """What can be asked about names in the lab as it stands."""
+        return Lookups(self._assembly, self._made, self._look_up)
+
+    def _look_up(self, place: str, query: Query) -> Lookup:
+        return self._ask(LookUp(place, query), LookedUp, _PROBE_SECONDS).lookup
+
+    def _send(self, probe: Probe) -> tuple[Errand, IPAddress | None, Evidence]:
+        """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
+        errand, source, lookups = self.lookups.errand(probe)
+        if errand.question is not None and address_of(errand.question, lookups) is None:
+            return errand, source, Evidence(sent=0, lookups=lookups)
+        evidence = self._ask(Send(errand), Sent, _PROBE_SECONDS).evidence
+        return errand, source, replace(evidence, lookups=lookups)
+
+    def _trace(self, errand: Errand) -> tuple[Errand, Evidence]:
+        single = replace(errand, flows=1, manner=Manner.PACKET, http=False)
+        return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``lab.report.bundle``) for the probe that was judged last."""
@@ -365,15 +384,3 @@ def _as_found(plan: Plan, recalled: Recalled) -> Plan:
     """The plan as the lab stood after a probe: engines write sysctls, and balancers routes."""
     found = {each.node: each.sysctls for each in recalled.nodes}
     return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
-
-
-def _options(engine: EngineChoice, seed: int) -> tuple[str, ...]:
-    """What a run was told beyond the defaults, as ``proxylab run`` spells it."""
-    told: list[str] = []
-    if engine.name != ENGINES[0]:
-        told += ["--engine", engine.name]
-    if engine.iptables:
-        told += ["--iptables", engine.iptables]
-    if seed:
-        told += ["--seed", str(seed)]
-    return tuple(told)

@@ -27,7 +27,7 @@ from lab.cluster.objects import (
 from lab.cluster.store import Store
 from lab.control.apiserver import API_PORT, ApiServer
 from lab.control.balancers import HealthChecks
-from lab.engines.barrier import Barrier, is_barrier, without_barrier
+from lab.engines.barrier import NAMESPACE, Barrier, is_barrier, without_barrier
 from lab.engines.catalogue import make_engine
 from lab.engines.fleet import Fleet
 from lab.engines.ground import Cluster, Place
@@ -47,14 +47,15 @@ from lab.kernel.sysctl import read_sysctl
 from lab.kernel.xtables import TableReader
 from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
 from lab.plan.dialogue import Dialogue
-from lab.plan.errand import Errand
+from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan, Role, Sysctl
 from lab.plan.names import ROUTER
 from lab.timing import Deadline, together
 from lab.traffic.meters import Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
+from lab.traffic.responder import Names
 from lab.traffic.runner import Runner
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.segments import Spoken
 from lab.visits import Attach
 from lab.wire import Wire
@@ -117,7 +118,7 @@ class Lab:
             health_checks = await _follow_health(wiring, store, stillness, stack)
             stages.append(_Mark("synchronise", time.monotonic()))
 
-            runner = await _open_runner(request, wire, places, stillness, stack)
+            runner = await _open_runner(request, wire, places, store, stillness, stack)
             stages.append(_Mark("open responders", time.monotonic()))
             return cls(
                 number,
@@ -155,6 +156,12 @@ class Lab:
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
         return await self.runner.run(errand, trace=trace)
+
+    async def ask(self, place: str, query: Query, deadline: Deadline) -> Lookup:
+        """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
+        from lab.control.resolver import ask  # noqa: PLC0415 - DNS messages, for those who have names
+
+        return await ask(self.netns(place), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
@@ -241,17 +248,30 @@ def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str
 
 
 async def _open_runner(
-    request: Build, wire: Wire, places: Mapping[str, Place], stillness: asyncio.Lock, stack: AsyncExitStack
+    request: Build,
+    wire: Wire,
+    places: Mapping[str, Place],
+    store: Store,
+    stillness: asyncio.Lock,
+    stack: AsyncExitStack,
 ) -> Runner:
-    """The traffic of the lab, with a meter for the rules of each node and family."""
+    """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
     namespaces = wire.wiring.namespaces
     meters = {
         (name, family): _meter(request.engine.name, place, family)
         for name, place in places.items()
         for family in request.engine.families
     }
-    served = _served(request)
-    runner = Runner(namespaces, request.plan, meters, request.seed, served, wire.watch, stillness)
+    runner = Runner(
+        namespaces,
+        request.plan,
+        meters,
+        request.seed,
+        served=_served(request),
+        watch=wire.watch,
+        stillness=stillness,
+        names=_names(request.plan, store),
+    )
     stack.callback(runner.close)
     await runner.open()
     return runner
@@ -290,6 +310,15 @@ async def _run_engines(request: Build, places: Mapping[str, Place], store: Store
     await fleet.start()
     await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
     return fleet
+
+
+def _names(plan: Plan, store: Store) -> Names | None:
+    """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
+    if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
+        return None
+    from lab.control.naming import NameService  # noqa: PLC0415
+
+    return NameService(store, hidden=NAMESPACE).respond
 
 
 async def _follow_health(

@@ -28,6 +28,8 @@ from lab.messages import (
     Execute,
     Executed,
     Failed,
+    LookedUp,
+    LookUp,
     Ready,
     Recall,
     Recalled,
@@ -227,13 +229,13 @@ class Ended:
 Stream = Attach | Log | Listen
 
 Asked = (
-    Build | Advance | Send | Converse | Dump | Recall | Execute | Examine | Close
+    Build | Advance | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
     | Stay | Greet | Remember | Listing | End | Attach | Log | Listen | Signal
 )  # fmt: skip
 """All that a client says."""
 
 Told = (
-    Ready | Built | Advanced | Sent | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+    Ready | Built | Advanced | Sent | LookedUp | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
     | Stays | Greeted | Memory | Listed | Lines | Frames | Ended
 )  # fmt: skip
 """All that a lab process says."""

@@ -32,7 +32,7 @@ __all__ = ["dial_options", "probe_of"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP)
+_FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP, Front.DNS_NAME)
 
 _OPTIONS: Final = (
     click.option(

@@ -11,6 +11,7 @@ lab has no upstream. An answer that does not fit is truncated, and the client co
 from collections.abc import Iterator
 from typing import Final
 
+import dns.edns
 import dns.exception
 import dns.flags
 import dns.message
@@ -37,10 +38,11 @@ _CHAIN: Final = 8
 """CNAMEs that are followed, should they lead in a circle."""
 
 
-def answer(names: Names, query: bytes, *, serial: int = 1, by_udp: bool = True) -> bytes | None:
+def answer(names: Names, query: bytes, *, serial: int = 1, by_udp: bool = True, server: str = "") -> bytes | None:
     """The answer to ``query``; ``None`` for what is no question at all, which a server leaves unanswered.
 
-    ``serial`` goes into the SOA: the revision of the cluster that ``names`` is of.
+    ``serial`` goes into the SOA: the revision of the cluster that ``names`` is of. Who asks by an EDNS option which
+    ``server`` it is (NSID, RFC 5001) is told so.
     """
     try:
         asked = dns.message.from_wire(query)
@@ -50,6 +52,9 @@ def answer(names: Names, query: bytes, *, serial: int = 1, by_udp: bool = True) 
         return None
     said = dns.message.make_response(asked, recursion_available=False)
     said.set_rcode(_fill(said, asked, names, serial))
+    if any(option.otype is dns.edns.OptionType.NSID for option in asked.options):
+        own_name = dns.edns.GenericOption(dns.edns.OptionType.NSID, server.encode())
+        said.use_edns(payload=_LARGEST_BY_UDP, options=[own_name])
     size = min(_LARGEST_BY_UDP, max(SMALLEST, asked.payload)) if by_udp else LARGEST
     return said.to_wire(max_size=size, prefer_truncation=True)
 

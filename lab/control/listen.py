@@ -1,6 +1,6 @@
 """Sockets inside a namespace for servers of the lab.
 
-Owns: ``listen_inside``, for streams, and ``receive_inside``, for datagrams.
+Owns: ``listen_inside``.
 Must not: serve them.
 """
 
@@ -9,34 +9,23 @@ import socket
 from lab.ip import Family, IPAddress
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["listen_inside", "receive_inside"]
+__all__ = ["listen_inside"]
 
 _BACKLOG = 128
 
 
 def listen_inside(netns: NetNs, address: IPAddress, port: int) -> socket.socket:
     """A TCP socket that listens there. Raises ``OSError`` when the port is taken or the address is not the node's."""
-    opened = _bound(netns, address, port, socket.SOCK_STREAM)
-    opened.listen(_BACKLOG)
-    return opened
-
-
-def receive_inside(netns: NetNs, address: IPAddress, port: int) -> socket.socket:
-    """A UDP socket that is bound there. Raises ``OSError`` as ``listen_inside`` does."""
-    return _bound(netns, address, port, socket.SOCK_DGRAM)
-
-
-def _bound(netns: NetNs, address: IPAddress, port: int, kind: int) -> socket.socket:
     six = Family.of(address) is Family.IPV6
     with inside(netns):
-        opened = socket.socket(socket.AF_INET6 if six else socket.AF_INET, kind | socket.SOCK_CLOEXEC)
+        opened = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        if kind == socket.SOCK_STREAM:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if six:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         opened.setblocking(False)
         opened.bind((str(address), port))
+        opened.listen(_BACKLOG)
     except BaseException:
         opened.close()
         raise

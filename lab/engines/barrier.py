@@ -23,7 +23,7 @@ from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObjec
 from lab.cluster.store import Store
 from lab.ip import Family, IPAddress
 
-__all__ = ["BARRIER", "Barrier", "is_barrier", "reached", "without_barrier"]
+__all__ = ["BARRIER", "NAMESPACE", "Barrier", "is_barrier", "reached", "without_barrier"]
 
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"

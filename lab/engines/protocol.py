@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from lab.cluster.configuration import ProxyConfiguration
-from lab.engines.names import version_of
+from lab.engines.names import ENGINES, version_of
 from lab.ip import Family, IPNetwork
 from lab.timing import Deadline
 
@@ -57,6 +57,12 @@ class EngineChoice:
     def version(self) -> tuple[int, int]:
         """Major and minor of the version that it behaves like."""
         return version_of(self.name, self.upstream.version if self.upstream else "")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What of it a run must be told beyond the defaults, as ``proxylab run`` spells it."""
+        named = ("--engine", self.name) if self.name != ENGINES[0] else ()
+        return (*named, "--iptables", self.iptables) if self.iptables else named
 
 
 class Engine(Protocol):

@@ -51,6 +51,7 @@ class Launcher:
         self._channel = channel
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._number = 0
+        self._resolv_confs: dict[str, str] = {}
         # More at once would fill the channel, or the descriptors that an ordinary user may have in flight (unix(7)).
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.gone: asyncio.Event = asyncio.Event()
@@ -178,9 +179,14 @@ class Launcher:
         ended, send_signal = self._awaited(number)
         return Attached(ended, send_signal)
 
+    def furnish(self, place: str, resolv_conf: str) -> None:
+        """Say what the commands of a place are to find as /etc/resolv.conf; to be said before the first of them."""
+        self._resolv_confs[place] = resolv_conf
+
     def forget(self, places: Sequence[str]) -> None:
         """Let go of the mount and UTS namespaces of ``places``."""
         for place in places:
+            self._resolv_confs.pop(place, None)
             self._send({"forget": place}, ())
 
     def close(self) -> None:
@@ -210,9 +216,10 @@ class Launcher:
             self._waiting.pop(number, None)
 
     def _numbered(self, request: dict[str, Any], made_by: str) -> int:
-        """Give a command its number, and the mark by which its children are known."""
+        """Give a command its number, the mark by which its children are known, and its place's resolv.conf."""
         self._number += 1
         words = " ".join(request["argv"])[:_LONGEST_WORDS].partition("\0")[0]
+        request["resolv_conf"] = self._resolv_confs.get(request["place"], "")
         request["environment"][MARK] = str(Command(self._number, request["place"], made_by, words))
         return self._number
 

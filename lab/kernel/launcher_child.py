@@ -216,7 +216,7 @@ def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, l
         setns(place.names, CLONE_NEWUTS)
     setns(netns, CLONE_NEWNET)
     if place is None:
-        furnish()
+        furnish(request["resolv_conf"])
         launcher.send(b".")
         launcher.recv(1)  # the launcher opens our namespaces by our pid; until then we must not end
     for target, fd in enumerate(standard):

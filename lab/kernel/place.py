@@ -15,18 +15,20 @@ __all__ = ["furnish"]
 
 _RUN: Final = Path("/run")
 _RESOLV_CONF: Final = Path("/etc/resolv.conf")
-_NO_NAME_SERVER: Final = "# This lab has no name server.\n"
+_NO_NAME_SERVER: Final = "# This place has no name server.\n"
 
 
-def furnish() -> None:
+def furnish(resolv_conf: str = "") -> None:
     """Mount a place's own /run, /sys and /etc/resolv.conf in the calling process's mount and network namespace.
+
+    Without ``resolv_conf`` the place has no name server.
 
     Raises:
         OSError: the kernel refused a mount that any root of a user namespace may make.
     """
     mount("tmpfs", str(_RUN), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m")
     _mount_sys()
-    _place_resolv_conf(_NO_NAME_SERVER)
+    _place_resolv_conf(resolv_conf or _NO_NAME_SERVER)
 
 
 def _mount_sys() -> None:

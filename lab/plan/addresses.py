@@ -21,6 +21,7 @@ from lab.errors import ScenarioError
 from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
 from lab.plan.names import NODES, OUTSIDE
+from lab.plan.naming import has_own_server
 from lab.scenario.model import Position, Scenario
 
 __all__ = ["AddressPlan", "allocate_addresses"]
@@ -40,7 +41,7 @@ class AddressPlan:
 
     ``host`` holds all addresses of each host: those of the first family, then those of the next. ``pod_network`` is by
     node, and so are ``strays``, the fixed addresses of pods outside of it. ``uplink`` is by node and device, for the
-    uplinks that a node has beside its first.
+    uplinks that a node has beside its first. ``name_server`` is the lab's own, which stands on the first node.
     """
 
     segments: Mapping[str, tuple[IPNetwork, ...]]
@@ -51,6 +52,7 @@ class AddressPlan:
     pod_network: Mapping[str, tuple[IPNetwork, ...]]
     strays: Mapping[str, Addresses]
     uplink: Mapping[tuple[str, str], Addresses]
+    name_server: Addresses = ()
 
     def gateway(self, node: str) -> Addresses:
         """What the pods of ``node`` have as their gateway: the addresses of every pod device, or of its bridge."""
@@ -109,6 +111,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
         uplink |= {(owner.name, device): given[key] for key, (owner, device) in keys.items() if key in given}
     pod_network = _pod_networks(pods, node_wishes, problems)
     pod = _pods(scenario, node, pod_network, problems)
+    name_server = _name_server(scenario, pod_network, problems) if has_own_server(scenario) else ()
     if problems:
         raise ScenarioError(problems)
     return AddressPlan(
@@ -120,7 +123,19 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
         pod_network=pod_network,
         strays=_strays(scenario, pod, pod_network),
         uplink=uplink,
+        name_server=name_server,
     )
+
+
+def _name_server(
+    scenario: Scenario, pod_network: Mapping[str, tuple[IPNetwork, ...]], problems: list[str]
+) -> Addresses:
+    """Below those of pods, where authors write addresses by hand: so no pod has another address for its being there."""
+    node = scenario.nodes[0]
+    by_hand = {address for group in scenario.pods for address in group.addresses}
+    where = f"the pod network of {node.name}"
+    wish = _Wish("the name server", node.position)
+    return _hand_out(pod_network.get(node.name, ()), _FIRST_NODE, [wish], where, problems, by_hand)[wish.name]
 
 
 def _pods(

@@ -9,10 +9,10 @@ from dataclasses import field
 from typing import Final
 
 from lab.frozen import dataclass
-from lab.ip import IPAddress, IPNetwork, Transport
+from lab.ip import Family, IPAddress, IPNetwork, Transport
 from lab.scenario.model import Manner
 
-__all__ = ["MOST_FOLLOWED", "STACK", "Detour", "Errand", "Fence", "Receiver", "Sender"]
+__all__ = ["MOST_FOLLOWED", "STACK", "Detour", "Errand", "Fence", "Query", "Question", "Receiver", "Sender"]
 
 STACK: Final = "stack"
 """Stands for a device where packets are those of a namespace's own programs, above all of its rules."""
@@ -92,10 +92,69 @@ class Detour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked before a name is dialled.
+
+    Attributes:
+        names: absolute, in the order in which a resolver tries them.
+        families: of the addresses asked for; the first is dialled where there are both.
+        resolvers: the addresses of the Service that the sender's resolver asks, in its order.
+        servers: who answers for it, past that Service.
+        service: the Service whose name it is, as ``NAMESPACE/NAME``.
+        port: what is dialled at the address in the answer: the number that the Service declares.
+        protocol: likewise.
+        due: the addresses that the name must give; none where that is not known before.
+        headless: whether the name must give pods, and which is known by ``pods``.
+        pods: the addresses of pods and hosts by their names.
+        wanted: the one address of the answer that is to be dialled; ``None`` for the first.
+        own: the sender's addresses: what a pod says to itself crosses no device, so another's are preferred.
+    """
+
+    names: tuple[str, ...]
+    families: tuple[Family, ...]
+    resolvers: tuple[IPAddress, ...]
+    servers: tuple[Fence, ...]
+    service: str
+    port: int
+    protocol: Transport
+    due: tuple[IPAddress, ...] = ()
+    headless: bool = False
+    pods: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
+    wanted: IPAddress | None = None
+    own: tuple[IPAddress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One question to one name server.
+
+    Attributes:
+        name: absolute, without the dot at the end.
+        kind: of the records asked for, such as ``AAAA``.
+        server: the address asked; port 53.
+        source: the address and port to ask from; the kernel chooses what is not said.
+        port: likewise.
+        by_tcp: ask by TCP at once.
+        size: the octets of an answer by UDP that the client takes, as it says by EDNS (RFC 6891); 0 for a client
+            without EDNS, which takes 512, and is not told who answers.
+    """
+
+    name: str
+    kind: str
+    server: IPAddress
+    source: IPAddress | None = None
+    port: int | None = None
+    by_tcp: bool = False
+    size: int = 1232
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
     """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0.
 
-    An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``).
+    An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``). With a
+    ``question``, what is dialled follows from its answer; until that is there, the errand is to the name server.
+    ``hidden`` are addresses of the lab's own, of which connection tracking is not told.
 
     The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
@@ -119,6 +178,8 @@ class Errand:
     http: bool = False
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
+    question: Question | None = None
+    hidden: tuple[IPAddress, ...] = ()
 
     @property
     def protocol_number(self) -> int:

@@ -5,17 +5,21 @@ Must not: look at what a probe expects, but for what must be asked or kept for i
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Final, TypeVar, assert_never
 
+from lab.cluster.kube_dns import DNS_PORT
 from lab.cluster.objects import Service
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Transport
 from lab.plan.dialled import UnresolvableError, front_addresses, listening, service_port
-from lab.plan.errand import STACK, Detour, Errand, Fence, Receiver, Sender
+from lab.plan.errand import STACK, Detour, Errand, Fence, Question, Receiver, Sender
 from lab.plan.framing import frame_mac
 from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
+from lab.plan.naming import own_addresses
+from lab.plan.questions import Questions
 from lab.plan.receivers import programs, stacks
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
@@ -81,10 +85,17 @@ class _Resolver:
         self._hosts = _with_role(plan, Role.HOST)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
+        self._questions = Questions(plan, services, self._families)
+        self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
+        self._hidden = own_addresses(plan)
         self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
     def errand(self, number: int, probe: Probe) -> Errand:
-        destination, port, protocol = self._dialled(probe)
+        question = self._question(probe)
+        if question is None:
+            destination, port, protocol = self._dialled(probe)
+        else:
+            destination, port, protocol = question.resolvers[0], DNS_PORT, Transport.UDP
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = Family.of(destination).loopback
         sender = self._sender(probe, destination)
@@ -106,7 +117,18 @@ class _Resolver:
             http=probe.expect.http is not None,
             tables=probe.expect.conntrack is not None,
             addresses=self._everybody() if probe.expect.conntrack is not None else {},
+            question=question,
+            hidden=self._hidden,
         )
+
+    def _question(self, probe: Probe) -> Question | None:
+        target = probe.target
+        if not isinstance(target, ServiceTarget) or target.via is not Front.DNS_NAME:
+            return None
+        service, home = self._service(target), self._namespaces.get(probe.source.name)
+        asker = self._pods.get(probe.source.name)
+        question = self._questions.about(service, target, probe.send.protocol, home, self._everybody())
+        return replace(question, own=asker.addresses if asker else ())
 
     def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
         source = probe.source
@@ -174,11 +196,15 @@ class _Resolver:
             case _:
                 assert_never(target)
 
-    def _front(self, probe: Probe, target: ServiceTarget) -> _Dialled:
+    def _service(self, target: ServiceTarget) -> Service:
         service = self._services.get((target.namespace, target.service))
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
             raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+        return service
+
+    def _front(self, probe: Probe, target: ServiceTarget) -> _Dialled:
+        service = self._service(target)
         if target.via is Front.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol

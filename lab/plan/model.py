@@ -171,13 +171,15 @@ class Neighbour:
 class Listener:
     """A port on which this namespace answers as ``name`` (a pod's name, or a daemon's).
 
-    ``address`` is ``None`` where it answers on all addresses; pods that share a namespace have one each.
+    ``address`` is ``None`` where it answers on all addresses; pods that share a namespace have one each. What
+    ``serves_names`` answers questions about the cluster's names, too.
     """
 
     name: str
     protocol: Protocol
     port: int
     address: IPAddress | None = None
+    serves_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,19 @@ back out of the port it came by, so a pod reaches itself through a Service only 
 part, if the bridge is promiscuous.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
+from lab.cluster.kube_dns import COREDNS, DNS_PORT
 from lab.cluster.objects import PodPort
-from lab.ip import IPAddress, IPNetwork
+from lab.ip import IPAddress, IPNetwork, Protocol
 from lab.plan.addresses import AddressPlan
 from lab.plan.draft import Draft, Place, only
 from lab.plan.model import Listener, Neighbour, PodPlace, Role, Sysctl
 from lab.plan.names import POD_BRIDGE, UPLINK
+from lab.plan.naming import home_of_names, serves_names
 from lab.scenario.model import PodGroup, Scenario
 
 __all__ = ["add_pods", "everywhere"]
@@ -61,8 +64,22 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
                 wirer.wire(place, node, names)
             for name in names:
                 own = addresses.pod[name]
-                place.listeners += _listeners(name, group.ports, own if group.shared_netns else (None,))
+                listening = _listeners(name, group.ports, own if group.shared_netns else (None,))
+                if serves_names(scenario, group):
+                    listening = [replace(each, serves_names=True) for each in listening]
+                place.listeners += listening
                 draft.pod(PodPlace(name=name, node=node.name, namespace=place.name, device=UPLINK, addresses=own))
+    if addresses.name_server:
+        _add_name_server(nodes[scenario.nodes[0].name], addresses.name_server, draft, wirer)
+
+
+def _add_name_server(node: Place, own: Sequence[IPAddress], draft: Draft, wirer: "_Wirer") -> None:
+    """Draw the lab's own name server: wired like any pod, and in nobody's list of pods."""
+    place = draft.place(home_of_names(node.name), Role.POD)
+    wirer.wire_by(place, node, own)
+    place.listeners += [
+        Listener(COREDNS, protocol, DNS_PORT, serves_names=True) for protocol in (Protocol.UDP, Protocol.TCP)
+    ]
 
 
 def _homes(group: PodGroup) -> dict[str, list[str]]:
@@ -95,8 +112,11 @@ class _Wirer:
 
     def wire(self, pod: Place, node: Place, names: list[str]) -> None:
         """Link the namespace of the pods ``names`` to their node."""
-        own = [address for name in names for address in self._addresses.pod[name]]
-        self._wire(pod, node, own)
+        self.wire_by(pod, node, [address for name in names for address in self._addresses.pod[name]])
+
+    def wire_by(self, pod: Place, node: Place, own: Sequence[IPAddress]) -> None:
+        """Link a namespace to its node by these addresses."""
+        self._wire(pod, node, list(own))
 
     def _ptp(self, pod: Place, node: Place, own: list[IPAddress]) -> None:
         outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu).ends

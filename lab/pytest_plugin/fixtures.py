@@ -80,7 +80,9 @@ class _Labs:
         if run in self._failed:
             raise self._failed[run]
         try:
-            self._lab = self._sessions(run.engine).open(run.scenario)
+            session = self._sessions(run.engine)
+            run.settle(session.engine.version)
+            self._lab = session.open(run.scenario)
         except LabError as error:
             self._failed[run] = error
             raise
@@ -101,11 +103,10 @@ def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
 
 
 @pytest.fixture
-def lab_open(request: pytest.FixtureRequest, lab_sessions: "Callable[[str], Session]", lab_of_file: _Labs) -> "OpenLab":
+def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
-        item.run.settle(lab_sessions(item.run.engine).engine.version)
         return lab_of_file.of(item.run, item.probe)
 
 

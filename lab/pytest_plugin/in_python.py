@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -26,10 +27,12 @@ from lab.scenario.model import Position, Scenario
 if TYPE_CHECKING:
     from lab.bundles import Shelf
     from lab.engines.protocol import EngineChoice
+    from lab.ip import IPAddress
     from lab.messages import Executed
     from lab.plan.dialogue import Turn
     from lab.scenario.model import Probe
     from lab.session import OpenLab, Session
+    from lab.verdict.evidence import Lookup
     from lab.verdict.model import ProbeVerdict
     from lab.verdict.segments import Spoken
 
@@ -158,6 +161,64 @@ class Lab:
         """Run a command in a node, pod or outside host, and wait for its end."""
         with in_its_own_words(""):
             return self._stands.execute(place, *argv)
+
+    def resolve(self, place: str, name: str) -> "tuple[IPAddress, ...]":
+        """The addresses that a name has for a program in a pod or node, as getaddrinfo(3) finds them.
+
+        Below the search domains of a pod first, where the name has less than five dots; of all families that the lab
+        has. Empty where the name does not exist or has no address.
+
+        Raises:
+            pytest.fail.Exception: nobody answers, in the words of the socket; or the lab has no name server.
+        """
+        with in_its_own_words(""):
+            lookups = self._stands.lookups.resolve(place, name)
+        failed = next((each for each in lookups if each.error), None)
+        if failed is not None:
+            pytest.fail(f"{place} asked {failed.server} for {failed.name} {failed.kind}: {failed.error}", pytrace=False)
+        return tuple(address for each in lookups for address in each.addresses)
+
+    def query(
+        self,
+        place: str,
+        name: str,
+        kind: str = "A",
+        *,
+        server: "IPAddress | str | None" = None,
+        port: int | None = None,
+        by_tcp: bool = False,
+        size: int = 1232,
+    ) -> "Lookup":
+        """Ask one question about a name from a pod or node, as dig(1) does, and tell what was answered.
+
+        An answer that does not fit into ``size`` octets is asked for again by TCP, and ``truncated`` says so.
+
+        Args:
+            place: who asks.
+            name: absolute; no search domain is tried.
+            kind: of the records asked for.
+            server: the address asked; without it, the Service kube-dns, through the proxy.
+            port: the source port; the kernel's choice without it.
+            by_tcp: ask by TCP at once.
+            size: what the client takes by UDP; 0 for one without EDNS, which takes 512 octets.
+
+        Raises:
+            ScenarioError: the lab has no such place, or no name server.
+        """
+        asked = None if server is None else ip_address(str(server))
+        with in_its_own_words(""):
+            lookups = self._stands.lookups
+            return lookups.query(place, name.rstrip("."), kind, asked, port=port, by_tcp=by_tcp, size=size)
+
+    def step(self) -> None:
+        """Make the next step of the scenario, and wait as it says."""
+        with in_its_own_words(""):
+            self._stands.step()
+
+    def rules(self) -> dict[str, str]:
+        """The rules of every node as the kernel holds them: what iptables-save(8) or nft(8) prints."""
+        with in_its_own_words(""):
+            return self._stands.rules()
 
     def _probe(self, place: tuple[str, int], written: Mapping[str, object], name: str = "") -> "Probe":
         """The probe of a call, with the same checks as if it stood in the file. Raises ``pytest.fail.Exception``."""

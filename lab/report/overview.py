@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from lab.assembly import Layout
+from lab.cluster.kube_dns import KUBE_DNS
 from lab.cluster.objects import EndpointSlice, Service
 from lab.ip import Family
 from lab.plan.model import Plan, Role
+from lab.plan.naming import has_own_server, own_devices
 from lab.plan.sources import snat_source
 
 __all__ = ["overview", "overview_lines"]
@@ -23,6 +25,7 @@ def overview(layout: Layout) -> dict[str, Any]:
     scenario, plan = layout.scenario, layout.plan
     network = scenario.network
     slices = [each for each in layout.objects if isinstance(each, EndpointSlice)]
+    hidden = {KUBE_DNS} if has_own_server(scenario) else set()
     return {
         "apiVersion": "proxylab/v1",
         "kind": "Plan",
@@ -54,7 +57,7 @@ def overview(layout: Layout) -> dict[str, Any]:
             }
             for each in plan.balancers
         ],
-        "services": [_service(service, slices) for service in layout.services],
+        "services": [_service(service, slices) for service in layout.services if service.key not in hidden],
     }
 
 
@@ -73,7 +76,8 @@ def _node(layout: Layout, name: str) -> dict[str, Any]:
         for family in layout.scenario.network.families:
             if source := _source(layout.plan, name, device, family):
                 sources.setdefault(device, []).append(source)
-    own = dict.fromkeys(_addresses(layout.plan, name))
+    hidden = {device for node, device in own_devices(layout.plan) if node == name}
+    own = dict.fromkeys(each for each in _addresses(layout.plan, name) if each.rpartition(" ")[2] not in hidden)
     return {"name": name, "addresses": list(own), "snatSources": sources}
 
 

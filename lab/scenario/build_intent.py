@@ -5,6 +5,7 @@ Must not: find mistakes; every one has been ruled out before.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.cluster.objects import Service
@@ -161,6 +162,8 @@ def _service_target(
     """The target by the port's name where the Service has several ports: a number may stand for two of them."""
     if target.via is Front.HEALTH_CHECK_NODE_PORT:
         return _front(target, service, None), Protocol.TCP
+    if target.via is Front.DNS_NAME and not service.ports:
+        return replace(_front(target, service, None), port=target.port), protocol or Protocol.TCP
     port = choose_port(service, target.port, protocol).fitting[0]
     return _front(target, service, port.name if len(service.ports) > 1 else None), port.protocol
 

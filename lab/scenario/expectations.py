@@ -13,7 +13,7 @@ from lab.scenario.problems import Problems, listed
 from lab.scenario.references import ready_pods, service_id
 from lab.scenario.schema.expect import ExpectShape, NodeDeviceShape
 from lab.scenario.schema.probe import SendShape, ServiceTargetShape
-from lab.scenario.subject import Subject
+from lab.scenario.subject import Subject, names_pods
 from lab.spread import flows_needed, flows_needed_for, flows_to_stick
 
 __all__ = ["check_expectations", "check_source"]
@@ -95,7 +95,7 @@ def _check_backends(subject: Subject, backends: list[str], place: Place) -> None
         elif name in seen:
             subject.problems.add(place[index].spot, f"{name} stands twice")
         seen.add(name)
-    if send is not None and send.flows < len(backends):
+    if send is not None and send.flows < len(backends) and not names_pods(subject):
         what = f"send.flows is {send.flows}, too few to reach {len(backends)} backends"
         subject.problems.add(place.spot, what, allowed=f"needed: {len(backends)}, since each of them must be reached")
 
@@ -106,6 +106,10 @@ def _check_spread(subject: Subject, expect: ExpectShape, place: Place) -> None:
         return
     if not isinstance(target, ServiceTargetShape):
         problems.add(place.key, "only a Service spreads flows", allowed="leave it out")
+        return
+    if names_pods(subject):
+        what = "a client dials one of the addresses that a headless Service's name gives"
+        problems.add(place.key, what, allowed="leave it out")
         return
     if _check_affinity(subject, expect, target, place):
         return

@@ -28,10 +28,6 @@ def _any(_value: object) -> bool:
     return True
 
 
-def _true(value: object) -> bool:
-    return value is True
-
-
 @dataclass(frozen=True)
 class Missing:
     """One thing that cannot be run yet.
@@ -52,26 +48,19 @@ class Missing:
 
 
 MISSING: Final = (
-    Missing("dns", _true),
     Missing("streams"),
+    Missing(
+        "streams.*.to.via",
+        {"dnsName"},
+        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
+    ),
     Missing("steps.[].change.links"),
     Missing("steps.[].until.conntrack"),
     Missing("steps.[].until.balancers"),
     Missing("steps.[].until.backends"),
     Missing("steps.[].expect", allowed="allowed: probes, each with its own expect"),
     Missing("steps.[].except", allowed="allowed: the except of a probe"),
-    *(
-        missing
-        for probe in ("probes.[]", "steps.[].probes.[]")
-        for missing in (
-            Missing(
-                f"{probe}.to.via",
-                {"dnsName"},
-                "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
-            ),
-            Missing(f"{probe}.send.every"),
-        )
-    ),
+    *(missing for probe in ("probes.[]", "steps.[].probes.[]") for missing in (Missing(f"{probe}.send.every"),)),
 )
 
 

@@ -340,6 +340,13 @@ class Scenario:
         """Its own probes and those of its steps, in the order in which they are sent."""
         return (*self.probes, *(probe for step in self.steps for probe in step.probes))
 
+    @property
+    def has_names(self) -> bool:
+        """Whether the lab has a name server: its author says so, or something dials a name."""
+        dialled: list[Target] = [each.target for each in self.all_probes]
+        dialled += [each.target for each in self.streams]
+        return self.dns or any(isinstance(each, ServiceTarget) and each.via is Front.DNS_NAME for each in dialled)
+
     def steps_before(self, probe: Probe) -> int:
         """How many steps are made before a probe of it is sent."""
         return next((number for number, step in enumerate(self.steps, 1) if probe in step.probes), 0)

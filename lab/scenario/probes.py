@@ -130,11 +130,21 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
     if reason := _no_front(service, target.via, subject):
         problems.add(place["via"].spot, f"Service {'/'.join(wanted)} {reason}")
         return
-    if target.via is Front.HEALTH_CHECK_NODE_PORT:
-        return
+    if target.via is not Front.HEALTH_CHECK_NODE_PORT:
+        _check_front(subject, target, service, place)
+
+
+def _check_front(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
+    """What is dialled of a front that the Service has."""
+    if target.via is Front.DNS_NAME:
+        _check_asker(subject, place)
     if target.address is not None:
         _check_address(subject, target.address, target.via, service, place["address"])
-    if not is_echo(subject):
+    if is_echo(subject):
+        return
+    if target.via is Front.DNS_NAME and not service.ports:
+        _check_number(subject, target, service, place)
+    else:
         _check_service_port(subject, target, service, place)
 
 
@@ -150,6 +160,21 @@ def _check_node(subject: Subject, target: ServiceTargetShape, place: Place) -> N
         problems.add(
             place["node"].key, "only a packet from an outside host is handed to a node", allowed="leave it out"
         )
+
+
+def _check_asker(subject: Subject, place: Place) -> None:
+    """Note a host: what stands outside of a cluster does not ask its name server."""
+    source, inventory = subject.probe.source, subject.inventory
+    if source is not None and source.name in inventory.hosts:
+        what = f"{source.name} is an outside host, and does not ask the cluster's name server"
+        subject.problems.add(place["via"].spot, what, allowed="allowed: from a pod or a node")
+
+
+def _check_number(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
+    """A name for something outside says nothing of its ports."""
+    if not isinstance(target.port, int):
+        what = f"Service {service.name} declares no ports"
+        subject.problems.add(place["port"].spot, what, allowed="needed: the number that is dialled")
 
 
 def _no_front(service: Service, via: Front, subject: Subject) -> str:

@@ -1,6 +1,6 @@
 """The probe that is being checked, and what is around it.
 
-Owns: ``Subject``.
+Owns: ``Subject``, and what it dials where several checks ask for that.
 Must not: check anything (``probes`` and ``expectations`` do).
 """
 
@@ -10,11 +10,14 @@ from lab.frozen import dataclass
 from lab.scenario.document import Place
 from lab.scenario.inventory import Inventory
 from lab.scenario.manifests import Manifests
+from lab.scenario.model import Front
 from lab.scenario.parts import Parts, ProbeParts
 from lab.scenario.problems import Problems
+from lab.scenario.references import service_id
 from lab.scenario.schema.machines import PodShape
+from lab.scenario.schema.probe import ServiceTargetShape
 
-__all__ = ["Subject"]
+__all__ = ["Subject", "names_pods"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +34,12 @@ class Subject:
     manifests: Manifests
     pods: Mapping[str, PodShape] | None
     problems: Problems
+
+
+def names_pods(subject: Subject) -> bool:
+    """Whether the probe dials the name of a headless Service, which stands for its pods themselves."""
+    target = subject.probe.target
+    if not isinstance(target, ServiceTargetShape) or target.via is not Front.DNS_NAME:
+        return False
+    service = subject.manifests.services.get(service_id(target.service, target.namespace))
+    return service is not None and service.headless

@@ -22,7 +22,7 @@ from binascii import unhexlify
 from enum import Enum
 from typing import Final
 
-__all__ = ["TOKEN_BYTES", "Identity", "IdentityRegistry", "Kind", "answer_to", "nonce_of"]
+__all__ = ["TOKEN_BYTES", "WORDS", "Identity", "IdentityRegistry", "Kind", "answer_to", "nonce_of"]
 
 TOKEN_BYTES: Final = 48
 _NUMBER_AT: Final = 40
@@ -31,8 +31,11 @@ _NUMBER_AT: Final = 40
 _STRIDE: Final = 4
 _SEQUENCE_SPACE: Final = 1 << 32
 
-_PROBE_WORD: Final = b"proxylab probe "
-_REPLY_WORD: Final = b"proxylab reply "
+WORDS: Final = b"proxylab "
+"""What every token begins with."""
+
+_PROBE_WORD: Final = WORDS + b"probe "
+_REPLY_WORD: Final = WORDS + b"reply "
 
 
 class Kind(Enum):
@@ -40,7 +43,7 @@ class Kind(Enum):
 
     PROBE = _PROBE_WORD
     REPLY = _REPLY_WORD
-    FENCE = b"proxylab fence "
+    FENCE = WORDS + b"fence "
 
 
 def nonce_of(seed: int) -> bytes:

@@ -53,8 +53,9 @@ class Memory:
             table = Conntrack(self._netns_by_name[node])
             try:
                 for entry in table.entries(Family.of(errand.destination), errand.protocol_number):
-                    answer = (*entry.reply_source, *entry.reply_destination)
-                    yield TableEntry(node, *entry.source, *entry.destination, *answer)
+                    if entry.reply_source[0] not in errand.hidden:
+                        answer = (*entry.reply_source, *entry.reply_destination)
+                        yield TableEntry(node, *entry.source, *entry.destination, *answer)
             finally:
                 table.close()
 

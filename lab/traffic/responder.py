@@ -1,6 +1,7 @@
 """Responders: what listens on the ports of pods, and says who it is and whom it saw.
 
-Owns: every listening socket of a lab, and the connections made to them.
+Owns: every listening socket of a lab, and the connections made to them. On the ports of name servers stand the same
+sockets: what does not begin as our words or HTTP do is a question about a name.
 Must not: let a client hold anything up. What is half open, too long or garbage costs its own connection only, and
 connections are bounded: the oldest makes room.
 
@@ -12,9 +13,11 @@ import asyncio
 import errno
 import select
 import socket
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from lab.errors import InternalError
@@ -23,6 +26,7 @@ from lab.kernel.netns import NetNs, inside
 from lab.plan.model import Listener, Namespace, Plan
 from lab.traffic.answer import Voice, is_http
 from lab.traffic.connect import has_sctp
+from lab.traffic.identity import WORDS
 
 __all__ = ["Responders"]
 
@@ -34,12 +38,21 @@ _ROUNDS: Final = 16
 _BUFFER: Final = 4 << 20
 
 
+Names = Callable[[str, bytes, bool], bytes | None]
+"""From a name server's name, a DNS message and whether it came by UDP, to what is said; ``None`` for silence."""
+
+_LENGTH: Final = struct.Struct("!H")
+_OUR_WORDS: Final = (b"p", b"G", b"H")
+"""How a token and HTTP begin. A stream of DNS messages begins with a length, and no question is so long."""
+
+
 @dataclass(slots=True)
 class _Door:
-    """A listening socket, or a UDP socket, and the voice behind it."""
+    """A listening socket, or a UDP socket, and the voice behind it; ``names`` answers where names are served."""
 
     sock: socket.socket
     voice: Voice
+    names: Callable[[bytes, bool], bytes | None] | None = None
 
 
 @dataclass(slots=True)
@@ -47,7 +60,7 @@ class _Guest:
     """A TCP client that has not yet finished its line."""
 
     sock: socket.socket
-    voice: Voice
+    door: _Door
     peer: tuple[str, int]
     heard: bytearray
 
@@ -55,8 +68,8 @@ class _Guest:
 class Responders:
     """All responders of a lab. Open until ``close``."""
 
-    def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
-        """Bind a socket for every listener of the plan.
+    def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan, names: Names | None = None) -> None:
+        """Bind a socket for every listener of the plan; ``names`` answers for those that serve names.
 
         Raises:
             InternalError: naming the listener whose port could not be bound; what was opened is closed again.
@@ -65,6 +78,7 @@ class Responders:
         self._tcp: dict[int, _Door] = {}
         self._udp: dict[int, _Door] = {}
         self._guests: dict[int, _Guest] = {}
+        self._names = names
         self._loop: asyncio.AbstractEventLoop | None = None
         for namespace in plan.namespaces:
             for listener in namespace.listeners:
@@ -130,7 +144,8 @@ class Responders:
         except OSError:
             sock.close()
             raise
-        doors[sock.fileno()] = _Door(sock, Voice(listener.name))
+        names = partial(self._names, listener.name) if listener.serves_names and self._names is not None else None
+        doors[sock.fileno()] = _Door(sock, Voice(listener.name), names)
 
     def _serve(self, fd: int) -> int:
         if door := self._udp.get(fd):
@@ -153,7 +168,7 @@ class Responders:
             if len(self._guests) >= _CONNECTIONS:
                 self._dismiss(next(iter(self._guests)))
             sock.setblocking(False)
-            guest = _Guest(sock, door.voice, (peer[0], peer[1]), bytearray())
+            guest = _Guest(sock, door, (peer[0], peer[1]), bytearray())
             self._guests[sock.fileno()] = guest
             self._epoll.register(sock.fileno(), select.EPOLLIN)
             self._listen_to(guest)
@@ -169,8 +184,12 @@ class Responders:
             self._dismiss(fd)
             return 1
         guest.heard += heard
+        if guest.door.names is not None and not guest.heard.startswith(_OUR_WORDS):
+            if not heard or not _answer_questions(guest, guest.door.names):
+                self._dismiss(fd)
+            return 1
         if (b"\r\n\r\n" if is_http(guest.heard) else b"\n") in guest.heard:
-            answer = guest.voice.answer(bytes(guest.heard), *guest.peer)
+            answer = guest.door.voice.answer(bytes(guest.heard), *guest.peer)
             # An answer fits into an empty send buffer. If the client is gone, the taps tell.
             with suppress(OSError):
                 guest.sock.send(answer or b"")
@@ -196,15 +215,38 @@ def _listening_on(namespace: Namespace, listener: Listener) -> Iterator[IPAddres
         yield family(0)
 
 
+def _answer_questions(guest: _Guest, names: Callable[[bytes, bool], bytes | None]) -> bool:
+    """Answer every whole DNS message of a stream, one after the other (RFC 7766). Whether the guest may stay."""
+    heard = guest.heard
+    while len(heard) >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(heard)
+        if len(heard) < _LENGTH.size + length:
+            break
+        said = names(bytes(heard[_LENGTH.size : _LENGTH.size + length]), False)
+        del heard[: _LENGTH.size + length]
+        if said is None:
+            return False
+        framed = _LENGTH.pack(len(said)) + said
+        try:
+            if guest.sock.send(framed) < len(framed):
+                return False  # who asks on without listening has filled the buffer
+        except OSError:
+            return False
+    return True
+
+
 def _answer_datagrams(door: _Door) -> int:
-    receive, send, voice = door.sock.recvfrom, door.sock.sendto, door.voice
+    receive, send, voice, names = door.sock.recvfrom, door.sock.sendto, door.voice, door.names
     for done in range(_AT_ONCE):
         try:
             request, peer = receive(65535)
         except OSError:
             # EAGAIN: none is left. A pending ICMP error of an earlier answer (ip(7)) ends this round; epoll comes back.
             return done
-        answer = voice.answer(request, peer[0], peer[1])
+        if names is not None and not request.startswith(WORDS):
+            answer = names(request, True)
+        else:
+            answer = voice.answer(request, peer[0], peer[1])
         if answer is not None:
             # EPERM or no route: the answer is missing at the taps, which is the evidence.
             with suppress(OSError):

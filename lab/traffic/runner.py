@@ -38,7 +38,7 @@ from lab.traffic.memory import Memory
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
-from lab.traffic.responder import Responders
+from lab.traffic.responder import Names, Responders
 from lab.traffic.stacks import Stacks
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
@@ -67,6 +67,7 @@ class Runner:
         served: Iterable[int] = (),
         watch: Watch | None = None,
         stillness: asyncio.Lock | None = None,
+        names: Names | None = None,
     ) -> None:
         """A runner; ``open`` it before the first run.
 
@@ -78,6 +79,7 @@ class Runner:
             served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: taps that stand already and outlive the runner; without them it opens its own.
             stillness: held by each run, and by whoever sends anything of his own into the lab.
+            names: answers for the plan's name servers.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
@@ -88,6 +90,7 @@ class Runner:
         self._identities = IdentityRegistry(nonce_of(seed))
         self._stillness = stillness or asyncio.Lock()
         self._given = watch
+        self._names = names
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
@@ -105,7 +108,7 @@ class Runner:
         """
         self._watch = self._given or Watch(self._netns_by_name, self._plan)
         try:
-            self._responders = Responders(self._netns_by_name, self._plan)
+            self._responders = Responders(self._netns_by_name, self._plan, self._names)
         except InternalError:
             self.close()
             raise

@@ -33,7 +33,8 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
 
     Which backend a flow gets is chance, so a few flows need not hit them all: only from ``flows_to_hit_all`` flows on
     is a backend that none of them hit a missing one. Below, the pods hit must be among ``expected``, and the verdict
-    says so. Where flows stick it is each client's first that is chosen for.
+    says so. Where flows stick it is each client's first that is chosen for. Behind a headless Service's name a client
+    dials one pod, and that the name gives all of them is the name's own verdict.
     """
     found = hits(case)
     findings = _unseen(case)
@@ -44,7 +45,9 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
         strangers = [place for place in flow.places if place not in expected]
         if strangers:
             findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
-    never = [name for name in dict.fromkeys(expected) if not found[name]]
+    question = case.errand.question
+    chosen_by_client = question is not None and question.headless
+    never = [] if chosen_by_client else [name for name in dict.fromkeys(expected) if not found[name]]
     observed = _shares(found)
     sticky = case.probe.expect.spread is Spread.STICKY
     choices = len(_backends_of_clients(case)) if sticky else len(case.arrived)

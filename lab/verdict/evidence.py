@@ -8,6 +8,7 @@ Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAM
 
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 
 from lab.ip import IPAddress, Transport
 
@@ -19,6 +20,8 @@ __all__ = [
     "FenceReport",
     "HttpReport",
     "KernelCount",
+    "Lookup",
+    "NamedRecord",
     "Observation",
     "Packet",
     "RuleCount",
@@ -229,6 +232,52 @@ class TraceStep:
     verdict: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NamedRecord:
+    """One record of an answer: ``value`` as zone files spell it (RFC 1035, section 5.1), names without the last dot."""
+
+    name: str
+    kind: str
+    value: str
+    ttl: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """One question about a name, and what became of it.
+
+    Attributes:
+        name: absolute, without the dot at the end.
+        kind: of the records asked for, such as ``AAAA``.
+        server: the address that was asked.
+        error: why there is no answer: ``timeout``, the name of an errno, or ``malformed``; empty where there is one.
+        code: of the answer, such as ``NXDOMAIN``.
+        answers: the records of the answer's first section.
+        authority: those of the second; with no answers, the SOA that says how long to believe it.
+        additional: those of the third.
+        truncated: whether the answer by UDP did not fit, so that it was asked again by TCP.
+        by_tcp: whether the answer came by TCP.
+        served_by: the pod that answered, by its own word (NSID, RFC 5001).
+    """
+
+    name: str
+    kind: str
+    server: IPAddress
+    error: str = ""
+    code: str = ""
+    answers: tuple[NamedRecord, ...] = ()
+    authority: tuple[NamedRecord, ...] = ()
+    additional: tuple[NamedRecord, ...] = ()
+    truncated: bool = False
+    by_tcp: bool = False
+    served_by: str = ""
+
+    @property
+    def addresses(self) -> tuple[IPAddress, ...]:
+        """The addresses in the answer, whatever names lead to them."""
+        return tuple(ip_address(each.value) for each in self.answers if each.kind in ("A", "AAAA"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
@@ -237,8 +286,8 @@ class Evidence:
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
     connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
     ``http`` is what the flows that asked by HTTP were answered. ``kernel`` is what stacks counted until ``held_at``,
-    where some flow was missing; 0 where none was. ``steps`` are those of a traced packet: the way there through every
-    node, then the way back.
+    where some flow was missing; 0 where none was. ``lookups`` are the questions about the name that was dialled, in the
+    order of their asking. ``steps`` are those of a traced packet: the way there through every node, then the way back.
     """
 
     sent: int
@@ -255,6 +304,7 @@ class Evidence:
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
     held_at: int = 0
+    lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

@@ -17,6 +17,7 @@ from lab.verdict.case import Case, open_case
 from lab.verdict.causes import cause
 from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.model import Judgement, ProbeVerdict, Verdict
+from lab.verdict.naming import address_of
 from lab.verdict.way import brief, deeds, way
 from lab.verdict.words import amount, endpoint
 
@@ -112,6 +113,9 @@ def intent(verdict: ProbeVerdict) -> str:
         sent += f", in frames to {verdict.probe.send.frame_to}"
     more = f" and {len(errand.sender.others):,} more" if errand.sender.others else ""
     way = f"{errand.sender.name} ({errand.sender.address}{more}) to {_target(verdict.probe.target)}"
+    question = errand.question
+    if question is not None and address_of(question, verdict.evidence.lookups) is None:
+        return f"{way}, asking {errand.destination} for {question.names[0]}: nothing dialled"
     return f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}"
 
 

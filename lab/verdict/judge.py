@@ -40,7 +40,8 @@ from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
 from lab.verdict.evidence import Evidence
 from lab.verdict.flows import Fate, Flow, counted_ends
-from lab.verdict.model import ProbeVerdict, Verdict
+from lab.verdict.model import ProbeVerdict, Verdict, expectations
+from lab.verdict.naming import address_of, judge_name, undialled
 from lab.verdict.passing import judge_untranslated
 from lab.verdict.places import FATE, TARGET, ending_rules, judge_place, went_no_further
 from lab.verdict.replies import judge_reply
@@ -86,7 +87,12 @@ def judge(probe: Probe, errand: Errand, source: IPAddress | None, evidence: Evid
 
 
 def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
-    expect = case.probe.expect
+    expect, question = case.probe.expect, case.errand.question
+    if question is not None:
+        yield judge_name(case, question)
+        if address_of(question, case.evidence.lookups) is None:
+            yield from (undialled(case, key) for key in expectations(expect))
+            return
     if expect.http is None or "outcome" in expect.positions:
         yield from _about_packets(case, source)
     if expect.http is not None:

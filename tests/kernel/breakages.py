@@ -16,6 +16,7 @@ FRONTS = "lab.engines.embedded.iptables.fronts"
 SCOPE = "lab.engines.embedded.iptables.scope"
 CATEGORIES = "lab.engines.embedded.categories"
 PORTS = "lab.engines.embedded.ports"
+NAMES = "lab.cluster.names"
 
 
 @dataclass(frozen=True)
@@ -368,6 +369,37 @@ BREAKAGES = [
                 "the balancer leaves out the node without an endpoint",
                 "what passes the balancer by is dropped there",
             },
+        },
+    ),
+    Breakage(
+        "headless Services without a name",
+        NAMES,
+        "_headless",
+        "lambda name, slices: ()",
+        {
+            "dns/headless-by-name": {
+                "a pod that is behind the name dials it as well",
+                "a port that pods do not have is not translated",
+                "the name gives the ready pods",
+                "whoever is not ready is given where that is asked for",
+            },
+        },
+    ),
+    Breakage(
+        "names of Services that lead to the address beside theirs",
+        NAMES,
+        "_with_cluster_ips",
+        "lambda name, service: ((name, module._address(address + 1)) for address in service.cluster_ips)",
+        {
+            "dns/cluster-ip-by-name": {
+                "a name whose Service has nobody behind it leads to a rejection",
+                "a pod beside the name server asks for a name of its own namespace",
+                "a pod elsewhere does so",
+                "a pod of another namespace adds the Service's",
+                "a pod on its node's network asks for the whole name",
+            },
+            "dns/external-name": {"the alias leads to the Service that it stands for"},
+            "dns/records": {"the cluster IP's name is dialled"},
         },
     ),
 ]

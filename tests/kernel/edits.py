@@ -126,4 +126,26 @@ EDITS = [
         "node-a: {sysctls: {net.ipv4.icmp_ratemask: 6168}}",
         {"every rejected flow hears of it"},
     ),
+    Edit(
+        "dns/headless-by-name",
+        "ready: false",
+        "ready: true",
+        {"a pod that is behind the name dials it as well", "the name gives the ready pods"},
+    ),
+    Edit(
+        "dns/names-follow-readiness",
+        "{new: {ready: true}}",
+        "{new: {ready: false}}",
+        {
+            "the first terminates: the cluster IP's name leads there as well",
+            "the first terminates: the name gives the other alone, though the first still serves",
+            "the other becomes ready: the name gives both",
+        },
+    ),
+    Edit(
+        "dns/on-a-bridge",
+        "node-a: {}",
+        "node-a: {sysctls: {net.bridge.bridge-nf-call-iptables: 0, net.bridge.bridge-nf-call-ip6tables: 0}}",
+        {"a pod beside the name server asks for a name of its own namespace"},
+    ),
 ]

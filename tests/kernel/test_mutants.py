@@ -52,6 +52,8 @@ SCALED = "scenarios/steps/scaled-to-nothing.lab.yaml"
 AFTER_ITS_BACKEND = "scenarios/steps/a-datagram-after-its-backend.lab.yaml"
 POLICIES_CHANGE = "scenarios/steps/policies-change.lab.yaml"
 SERVICE_CHANGES = "scenarios/steps/a-service-changes.lab.yaml"
+EXTERNAL_NAME = "scenarios/dns/external-name.lab.yaml"
+REPLACED_SERVER = "scenarios/dns/replaced-server.lab.yaml"
 PROXY_IS_GONE = "scenarios/steps/the-proxy-is-gone.lab.yaml"
 RULES_ARE_FLUSHED = "scenarios/steps/rules-are-flushed.lab.yaml"
 
@@ -268,6 +270,28 @@ MUTANTS = [
         "lambda scope: ()",
         SERVICE_CHANGES,
         {"it gets a node port: the node port is served": {"outcome"}},
+    ),
+    Mutant(
+        "no DNAT to the name server",
+        BODIES,
+        "translation",
+        "lambda scope, endpoint: ()",
+        EXTERNAL_NAME,
+        {"the alias leads to the Service that it stands for": {"name"}},
+    ),
+    Mutant(
+        "no reconciliation when the name server is replaced",
+        "lab.engines.embedded.udp",
+        "UdpReconciler.update",
+        "lambda self, ports: False",
+        REPLACED_SERVER,
+        {
+            "another server takes its place: the client's next datagram reaches it": {
+                "backends",
+                "conntrack",
+                "reply",
+            }
+        },
     ),
 ]
 

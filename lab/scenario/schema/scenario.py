@@ -105,8 +105,10 @@ class StillSpecShape(ScenarioShape):
     )
     dns: bool = Field(
         default=False,
-        description="Whether the lab has a name server behind the Service kube-dns. It has one in any case where a "
-        "probe dials a name.",
+        description="Whether the lab has a name server behind the Service kube-dns, at the tenth address of the "
+        "service network, and pods an /etc/resolv.conf that names it. It has one in any case where a probe dials a "
+        "name. A Service kube-dns in kube-system that the scenario declares takes its place: the pods that it selects "
+        "serve names.",
         examples=[True],
     )
     matrix: MatrixShape | None = Field(

@@ -233,7 +233,7 @@ def test_what_is_sent_is_carried_over() -> None:
         (probe("p", "sender", front("x")), "to.port: 'x' is no single port of Service default/echo; it has: http (TCP"),
         (probe("p", "sender", front(None)), "to.port: says no single port of Service default/echo; it has: http (TCP"),
         (probe("p", "sender", front(53)), "to.port: 53 is no single port of Service default/echo"),
-        (probe("p", "sender", by(Front.DNS_NAME)), "to.via: dnsName cannot be dialled; use clusterIP, nodePort"),
+        (probe("p", "sender", by(Front.DNS_NAME)), "to.via: there is no Service kube-system/kube-dns with"),
         (probe("p", "sender", by(Front.NODE_PORT)), "to.via: Service default/echo has no IPv4 nodePort"),
         (probe("p", "sender", by(Front.EXTERNAL_IP)), "to.via: Service default/echo has no IPv4 externalIP"),
         (probe("p", "sender", by(Front.LOAD_BALANCER_IP)), "to.via: Service default/echo has no IPv4 loadBalancerIP"),

@@ -1,0 +1,22 @@
+"""A headless Service has no rule of any kind in any node, nor has an alias; and their names work all the same."""
+
+import pytest
+
+from lab.pytest_plugin import Lab
+
+
+@pytest.mark.lab("headless-by-name.lab.yaml", case="ipv4+ipv6")
+def test_a_headless_service_has_a_name_and_no_rule(lab: Lab) -> None:
+    pods = {str(address) for name in ("db", "peers") for address in lab.resolve("client", name)}
+    assert len(pods) == 8
+    for node, rules in lab.rules().items():
+        assert "kube-system/kube-dns" in rules, node
+        for own in ("default/db", "default/peers", "default/front", *pods):
+            assert own not in rules, (node, own)
+
+
+@pytest.mark.lab("external-name.lab.yaml", case="ipv4")
+def test_an_alias_has_no_rule(lab: Lab) -> None:
+    (rules,) = lab.rules().values()
+    assert "default/web" in rules
+    assert "shop/web" not in rules
