@@ -89,61 +89,6 @@ BREAKAGES = [
         },
     ),
     Breakage(
-        "no memory of clients",
-        BODIES,
-        "remembered",
-        "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
-        {
-            "affinity/shared-by-all-fronts": {
-                "a client that never came is sent to any of them",
-                "the cluster IP then leads there too",
-            },
-            "affinity/a-hundred-clients-an-endpoint": {"the others are ready: few clients all come back to it"},
-            "affinity/of-each-port": {
-                "the others are ready: by the second port each of them is led to any pod, and stays there",
-                "the others are ready: they come back to it",
-            },
-            "affinity/timeout-slides": {
-                "the timeout is over since the first time, and another is ready: who came again belongs there still"
-            },
-            "affinity/while-others-come-and-go": {
-                "others are ready, in front and behind: with others ready they stay",
-                "the first is gone: with the first gone they stay",
-                "the last one terminates, and the first is back: with the first one back they stay",
-            },
-        },
-    ),
-    Breakage(
-        "a memory by the place among the endpoints",
-        BODIES,
-        "remembered",
-        "lambda scope, chain, endpoint, seconds, rule=module.remembered, chains=lambda scope, endpoint, others:"
-        " (scope.endpoint_chains[endpoint.name],"
-        " scope.endpoint_chains[others[(others.index(endpoint) + 1) % len(others)].name]):"
-        " rule(scope, chain, endpoint, seconds).replace(*chains(scope, endpoint, scope.endpoints.cluster), 1)",
-        {
-            "affinity/while-others-come-and-go": {
-                "others are ready, in front and behind: with others ready they stay",
-                "the first is gone: with the first gone they stay",
-                "the last one terminates, and the first is back: with the first one back they stay",
-            }
-        },
-    ),
-    Breakage(
-        "a memory that nothing renews",
-        BODIES,
-        "translation",
-        "lambda scope, endpoint, make=module.translation: ("
-        "(lambda chain: f'-A {chain} -m recent --name {chain} ! --rcheck -m recent --name {chain} --set')"
-        "(scope.endpoint_chains[endpoint.name]), "
-        "make(scope, endpoint)[0].replace(f' -m recent --name {scope.endpoint_chains[endpoint.name]} --set', ''))",
-        {
-            "affinity/timeout-slides": {
-                "the timeout is over since the first time, and another is ready: who came again belongs there still"
-            }
-        },
-    ),
-    Breakage(
         "a mark that nothing clears",
         FIXED,
         "postrouting",
@@ -171,6 +116,19 @@ BREAKAGES = [
             "bugs/92315-neighbours-reach-loopback": {
                 "a neighbour's frame does not",
                 "nor does its echo request",
+            }
+        },
+    ),
+    Breakage(
+        "every source is of the range",
+        BODIES,
+        "source_ranges",
+        "lambda scope: iter((f'-A {scope.chains.firewall} -j {scope.chains.external}',))",
+        {
+            "loadbalancer/source-ranges": {
+                "a host that is not of the range is dropped",
+                "a node that is not of the range is dropped too",
+                "a pod that is not of the range is dropped too",
             }
         },
     ),

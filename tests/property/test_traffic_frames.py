@@ -2,6 +2,7 @@
 
 import random
 import struct
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
@@ -79,6 +80,22 @@ def test_a_patched_datagram_is_what_scapy_builds_for_that_flow(
     for flow, frame in enumerate(first_packets(errand, identity, sources)):
         built = headers(inet, *ends) / inet.UDP(sport=sources[flow], dport=port)
         assert frame == bytes(built / (identity.token(Kind.PROBE, flow) + filling(payload)))
+
+
+@given(pairs, st.integers(1, 3), st.lists(ports, min_size=1, max_size=7))
+def test_flows_leave_from_all_addresses_of_a_crowd_in_turn(
+    ends: tuple[IPAddress, IPAddress], others: int, sources: list[int]
+) -> None:
+    identity = Identity(bytes(8), 0, 4, len(sources))
+    alone = make_errand(Transport.UDP, *ends, 53, 0)
+    more = tuple(type(ends[0])((int(ends[0]) + 1 + each) % 2**32) for each in range(others))
+    crowd = replace(alone, sender=replace(alone.sender, others=more))
+    frames = list(first_packets(crowd, identity, sources))
+    assert len(frames) == len(sources)
+    for flow, frame in enumerate(frames):
+        lone = replace(alone, sender=replace(alone.sender, address=crowd.sender.of(flow)))
+        assert frame == list(first_packets(lone, identity, sources))[flow]
+    assert [crowd.sender.of(flow) for flow in range(others + 1)] == [ends[0], *more]
 
 
 @given(pairs, ports, st.lists(ports, min_size=1, max_size=5), st.integers(0, 2**32 - 100))

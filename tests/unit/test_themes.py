@@ -55,6 +55,7 @@ THEMES = {
     "internalTrafficPolicy Local": "clusterip/internal-traffic-policy-local",
     "source ranges from outside": "loadbalancer/source-ranges::a host that is not of the range is dropped",
     "source ranges from a pod (85572)": "loadbalancer/source-ranges::a pod that is not of the range is dropped too",
+    "source ranges from a node (85572)": "loadbalancer/source-ranges::a node that is not of the range is dropped too",
     "source ranges leave node ports open (122614)": "loadbalancer/source-ranges::the node port stays open",
     "hairpin (20475), by mode and bridge-nf-call-iptables": "hairpin/on-a-bridge",
     "hairpin on a promiscuous bridge": "hairpin/on-a-promiscuous-bridge",

@@ -373,6 +373,14 @@ endpoints: [{addresses: [203.0.113.10]}, {addresses: [203.0.113.12]}]
 """
 
 
+def test_a_host_may_send_from_all_of_its_addresses() -> None:
+    crowd = MACHINES.replace("from: client", "from: {name: database, address: all}\n    send: {as: packet}")
+    (errand,) = assemble(parse_scenario(crowd, "f")).errands
+    assert [str(each) for each in errand.sender.addresses] == ["203.0.113.10", "203.0.113.11", "203.0.113.12"]
+    (alone,) = assemble(parse_scenario(crowd.replace(", address: all", ""), "f")).errands
+    assert [str(each) for each in alone.sender.addresses] == ["203.0.113.10"]
+
+
 def test_hosts_that_slices_name_listen_receive_and_are_fenced() -> None:
     assembly = assemble(parse_scenario(MACHINES, "f"))
     listening = {place.name: [str(each.port) for each in place.listeners] for place in assembly.plan.namespaces}

@@ -1,0 +1,80 @@
+"""Flows that leave from many addresses, each of them a client of its own."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+from recorded import World
+
+from lab.plan.errand import Errand
+from lab.scenario.model import Preserved, Spread
+from lab.verdict.evidence import Evidence, Observation
+from lab.verdict.judge import judge
+from lab.verdict.model import Judgement, Verdict
+
+PASS, FAIL, INCONCLUSIVE = Judgement.PASS, Judgement.FAIL, Judgement.INCONCLUSIVE
+CLIENTS = 10
+CROWD = World(flows=120, backends=("echo-1", "echo-2"), source=Preserved(), spread=Spread.STICKY)
+
+Choice = Callable[[int], str]
+
+
+def errand_of(world: World, clients: int = CLIENTS) -> Errand:
+    sender = world.errand.sender
+    others = tuple(ip_address(int(sender.address) + number) for number in range(1, clients))
+    return replace(world.errand, sender=replace(sender, others=others))
+
+
+def evidence_of(world: World, choice: Choice, clients: int = CLIENTS) -> Evidence:
+    """Each flow from its own client, to whom ``choice`` says."""
+    errand = errand_of(world, clients)
+    seen: list[Observation] = []
+    for flow in range(world.flows):
+        trip = world.round_trip(flow, choice(flow))
+        for each, end in zip(trip, ("source", "source", "destination", "destination"), strict=True):
+            seen.append(replace(each, **{end: errand.sender.of(flow)}))  # type: ignore[arg-type]
+    return world.evidence(seen)
+
+
+def verdicts(world: World, evidence: Evidence, clients: int = CLIENTS) -> Mapping[str, Verdict]:
+    return {each.expectation: each for each in judge(world.probe, errand_of(world, clients), None, evidence).verdicts}
+
+
+def by_client(flow: int) -> str:
+    return f"echo-{flow % CLIENTS % 2 + 1}"
+
+
+def test_clients_that_keep_their_backends_stick_though_these_differ() -> None:
+    found = verdicts(CROWD, evidence_of(CROWD, by_client))
+    assert {name: each.judgement for name, each in found.items()} == dict.fromkeys(found, PASS)
+    assert found["source"].expected == "preserved (10 addresses)"
+    assert found["spread"].expected == "sticky, all of a client to one"
+
+
+def test_a_client_that_is_led_elsewhere_is_counted() -> None:
+    found = verdicts(CROWD, evidence_of(CROWD, lambda flow: "echo-2" if flow == 110 else by_client(flow)))
+    assert found["spread"].judgement is FAIL
+    assert found["spread"].reasons == ("1 of 10 clients went to several backends",)
+
+
+def test_one_flow_of_each_client_shows_no_sticking() -> None:
+    once = replace(CROWD, flows=CLIENTS)
+    assert verdicts(once, evidence_of(once, by_client))["spread"].judgement is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("clients", "judgement"), [(10, PASS), (31, FAIL)])
+def test_it_is_for_each_client_that_a_backend_is_chosen(clients: int, judgement: Judgement) -> None:
+    """That all of so many are led to one of two is no chance, however many flows each of them has."""
+    found = verdicts(CROWD, evidence_of(CROWD, lambda _: "echo-1", clients), clients)
+    assert found["backends"].judgement is judgement, found["backends"]
+
+
+@pytest.mark.parametrize(("key", "end", "place"), [("source", "source", 1), ("reply", "destination", 3)])
+def test_one_client_s_packet_is_not_another_s(key: str, end: str, place: int) -> None:
+    evidence = evidence_of(CROWD, by_client)
+    seen = list(evidence.observations)
+    stranger = errand_of(CROWD).sender.of(1)
+    seen[place] = replace(seen[place], **{end: stranger})  # type: ignore[arg-type]
+    verdict = verdicts(CROWD, replace(evidence, observations=tuple(seen)))[key]
+    assert (verdict.judgement, verdict.example) == (FAIL, 0)
