@@ -221,7 +221,9 @@ BREAKAGES = [
         {
             "terminating/last-resort": {"who still serves is used when nobody is ready"},
             "terminating/unhealthy-but-served": {"it serves all the same"},
-            "steps/a-rolling-update-behind-a-balancer": {"the old one terminates and serves"},
+            "steps/a-rolling-update-behind-a-balancer": {
+                "the old one terminates and serves: its node serves all the same",
+            },
         },
     ),
     Breakage(
