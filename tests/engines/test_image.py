@@ -163,14 +163,15 @@ def test_a_scenario_runs_on_an_image(engine: DockerEngine, kube_proxy: Binary, t
 def test_nothing_of_an_engine_remains(engine: DockerEngine, end: str) -> None:
     """``engine`` is there only to skip where none can be had; another one is ended here."""
     ours = spaces_of(os.getpid()) | spaces_of(engine.process.pid)
-    before, folders = Machine.now(), set(os.listdir("/tmp"))
+    before = Machine.now()
     with docker_engine() as other:
         seen = {pid: spaces_of(pid) for pid in descendants(other.process.pid)}
+        folder = other.shelf.parent
         if end == "killed":
             other.process.kill()
     assert len(seen) >= 4, "unshare, the first process, dockerd and containerd"
     assert [pid for pid in seen if state_of(pid) not in {"", "Z", "X"}] == []
     assert held_by_us(set().union(*seen.values()) - ours) == set()
     assert before.differences(Machine.now()) == []
-    assert [name for name in set(os.listdir("/tmp")) - folders if name.startswith("docker-")] == []
+    assert not folder.exists()
     assert [path for path in ("/run/docker.sock", "/var/lib/docker", "/opt/containerd") if os.path.exists(path)] == []

@@ -4,6 +4,7 @@ Owns: its start and its end, as the user's world sees them. What happens inside 
 Must not: touch a Docker engine that the machine has.
 """
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -15,6 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docker_packages import unpacked
+from killing import state_of
+from machine import descendants
+
+from lab.timing import Deadline, wait_until
 
 __all__ = ["DockerEngine", "docker_engine"]
 
@@ -66,8 +71,14 @@ def docker_engine() -> Iterator[DockerEngine]:
                 if not said:
                     log = folder / "log"
                     raise AssertionError(f"no Docker engine: {log.read_text() if log.exists() else 'not even started'}")
+                (init_pid,) = descendants(process.pid)[process.pid]
                 yield DockerEngine(f"unix://{folder}/socket", json.loads(said)["registry"], shelf, process)
-            finally:
                 process.communicate(timeout=_SECONDS)  # which closes its standard input
+                # Whoever killed unshare did not wait for its child. The first process of a pid namespace has ended when
+                # all the others have.
+                gone = wait_until(lambda: state_of(init_pid) in {"", "Z", "X"}, Deadline.after(_SECONDS), "its end")
+                asyncio.run(gone)
+            finally:
+                process.kill()
     finally:
         shutil.rmtree(folder)
