@@ -8,11 +8,12 @@ the engines with all that tells them (``lab.control_plane``).
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from lab.advance import Course
+from lab.awaited import Awaited
 from lab.cluster.objects import (
     ClusterEvent,
     EndpointSlice,
@@ -33,7 +34,7 @@ from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs
 from lab.kernel.realise import Wiring
-from lab.kernel.reset import NotAsNewError
+from lab.kernel.reset import NotAsNewError, end_connections
 from lab.kernel.rules import IptablesVariant
 from lab.kernel.running import Attached
 from lab.kernel.sysctl import read_sysctl
@@ -121,7 +122,7 @@ class Lab:
                 number,
                 wire,
                 control_plane,
-                Course(store, control_plane.fleet, wiring, request.engine.families),
+                _course(request, wiring, control_plane, runner, health_checks),
                 runner,
                 (*stages, Stage("open responders", time.monotonic() - began)),
                 variant,
@@ -171,6 +172,7 @@ class Lab:
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
         """
+        await self.course.rest()
         self._detours.take(errand.detour)
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
@@ -188,6 +190,7 @@ class Lab:
         Raises:
             CapabilityError: the kernel cannot be kept out of it.
         """
+        await self.course.rest()
         self._detours.take(dialogue.there.detour)
         if self._health_checks is not None:
             await self._health_checks.settle()
@@ -256,11 +259,26 @@ class Lab:
         return tuple(thing for kind in _KINDS for thing in self.control_plane.store.list(kind) if not is_barrier(thing))
 
     async def retire(self) -> None:
-        """Stop the engines and the responders. The wire stays, as the lab has left it."""
+        """Stop the engines and the responders. The wire stays, as the lab has left it.
+
+        But for connections: whoever has closed one waits for the other side, which a step may have silenced, and holds
+        its namespace meanwhile.
+        """
         try:
             await self._stack.aclose()
         finally:
             await self.control_plane.close()
+        if self.wire.spent:
+            for netns in self.wire.wiring.namespaces.values():
+                with suppress(NotAsNewError):
+                    end_connections(netns)
+
+
+def _course(
+    request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
+) -> Course:
+    families, store, fleet = request.engine.families, control_plane.store, control_plane.fleet
+    return Course(store, fleet, wiring, families, runner, Awaited(fleet, wiring.plan, families, runner, health_checks))
 
 
 async def _follow_health(
