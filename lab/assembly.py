@@ -16,7 +16,7 @@ from lab.ip import Family, IPAddress, Transport
 from lab.plan.dialled import UnresolvableError
 from lab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from lab.plan.errand import Errand, Fence, Question
-from lab.plan.errands import resolve
+from lab.plan.errands import resolve, resolve_streams
 from lab.plan.model import Plan
 from lab.plan.naming import resolv_confs
 from lab.plan.questions import Questions
@@ -36,6 +36,8 @@ from lab.scenario.model import (
     Send,
     ServiceTarget,
     Source,
+    SourceExpectation,
+    StreamExpect,
 )
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
@@ -48,7 +50,8 @@ class Assembly:
     """A scenario with all that follows from it.
 
     ``course`` is the cluster when the lab begins, and after each step. ``errands`` and ``expected_sources`` stand in
-    the order of all of the scenario's probes, those of its steps too.
+    the order of all of the scenario's probes, those of its steps too. ``streams`` are the errands of its streams, and
+    ``stream_sources`` says for each step whom the backend must see, by the names of streams of which that is expected.
     """
 
     scenario: Scenario
@@ -56,11 +59,23 @@ class Assembly:
     course: tuple[Cluster, ...]
     errands: tuple[Errand, ...]
     expected_sources: tuple[IPAddress | None, ...]
+    streams: tuple[Errand, ...] = ()
+    stream_sources: tuple[Mapping[str, IPAddress], ...] = ()
 
     @property
     def objects(self) -> tuple[KubeObject, ...]:
         """What the engines see when the lab begins: nodes, pods, Services with everything allocated, and slices."""
         return self.course[0].objects
+
+    @property
+    def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
+        """The addresses of every node, pod and host."""
+        return self.plan.everybody
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes."""
+        return tuple(node.name for node in self.scenario.nodes)
 
     def errand(self, probe: Probe) -> Errand:
         """The errand of one of the scenario's probes."""
@@ -175,13 +190,16 @@ def assemble(scenario: Scenario) -> Assembly:
     for cluster, probes in zip(course, asked, strict=True):
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
         refuse_neighbours(now, plan, [each for each in cluster.objects if isinstance(each, EndpointSlice)])
-        errands += resolve(now, plan, cluster.services, first=len(errands), gone=cluster.gone)
+        errands += resolve(now, plan, cluster.services, first=len(errands), gone=cluster.gone, links=cluster.links)
+    streams = resolve_streams(scenario, plan, course[0].services)
     return Assembly(
         scenario=scenario,
         plan=plan,
         course=course,
         errands=tuple(errands),
         expected_sources=_expected_sources(scenario, plan, errands),
+        streams=streams,
+        stream_sources=_stream_sources(scenario, plan, streams),
     )
 
 
@@ -222,10 +240,11 @@ def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -
         problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
     if problems:
         raise ScenarioError(problems)
-    (forth,) = assemble(replace(scenario, probes=(there,), steps=(), dns=scenario.has_names)).errands
+    bare = replace(scenario, steps=(), streams=(), dns=scenario.has_names)
+    (forth,) = assemble(replace(bare, probes=(there,))).errands
     straight = AddressTarget(address=forth.sender.address, port=1)
     back = replace(there, name=f"{there.name}, and back", source=Source(name=server), target=straight)
-    (home,) = assemble(replace(scenario, probes=(back,), steps=(), dns=scenario.has_names)).errands
+    (home,) = assemble(replace(bare, probes=(back,))).errands
     fence = Fence(name=client, address=home.destination)
     if fence not in home.fences:
         home = replace(home, fences=(*home.fences, fence))
@@ -243,15 +262,44 @@ def _expected_sources(scenario: Scenario, plan: Plan, errands: Sequence[Errand])
     return sources
 
 
+def _stream_sources(scenario: Scenario, plan: Plan, streams: Sequence[Errand]) -> tuple[Mapping[str, IPAddress], ...]:
+    problems: list[str] = []
+    errands = {errand.name: errand for errand in streams}
+    expected: list[Mapping[str, IPAddress]] = []
+    for step in scenario.steps:
+        sources: dict[str, IPAddress] = {}
+        for name, expect in step.expect.streams.items():
+            if expect.source is not None:
+                errand, what = errands[name], f"step {step.name!r}: {name}"
+                source = _seen(expect, expect.source, plan, Family.of(errand.destination), what, problems)
+                sources[name] = source or errand.sender.address
+        expected.append(sources)
+    if problems:
+        raise ScenarioError(problems)
+    return tuple(expected)
+
+
 def _expected_source(probe: Probe, plan: Plan, family: Family, problems: list[str]) -> IPAddress | None:
     source = probe.expect.source
-    if source is None or isinstance(source, Preserved):
+    return None if source is None else _seen(probe.expect, source, plan, family, f"probe {probe.name!r}", problems)
+
+
+def _seen(
+    expect: Expect | StreamExpect,
+    source: SourceExpectation,
+    plan: Plan,
+    family: Family,
+    whose: str,
+    problems: list[str],
+) -> IPAddress | None:
+    """The address that a backend must see; ``None`` for the sender's own."""
+    if isinstance(source, Preserved):
         return None
     if not isinstance(source, NodeDevice):
         return source
     try:
         return snat_source(plan, source.node, source.device, family)
     except LookupError as error:
-        place = probe.expect.positions.get("source", probe.expect.position)
-        problems.append(f"{place}: probe {probe.name!r}: expect.source: {error}")
+        place = expect.positions.get("source", expect.position)
+        problems.append(f"{place}: {whose}: expect.source: {error}")
         return None

@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Final, TypeVar
 
 from lab.report.bundle import CASE
-from lab.verdict.model import UNRESOLVED, ProbeVerdict
+from lab.report.step_bundle import STEP
+from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 
 __all__ = ["Shelf", "pcap_file"]
+
+_Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 
 _LONGEST_NAME: Final = 60
 _LONGEST_FILE: Final = 150
@@ -30,13 +33,13 @@ class Shelf:
 
     def settle(
         self,
-        verdict: ProbeVerdict,
+        verdict: _Verdict,
         engine: str,
         files: Callable[[], Mapping[str, bytes]],
         warn: Callable[[str], None],
         name: str = "",
-    ) -> ProbeVerdict:
-        """Keep the evidence of a probe that did not pass, and take away what an earlier run kept of one that did.
+    ) -> _Verdict:
+        """Keep the evidence of what did not pass, and take away what an earlier run kept of what did.
 
         Args:
             verdict: as judged.
@@ -48,15 +51,16 @@ class Shelf:
         Returns:
             The verdict, with the place of its evidence.
         """
-        folder = self._folder(verdict, engine, name or verdict.probe.name)
+        own = _name_of(verdict)
+        folder = self._folder(verdict, engine, name or own)
         try:
-            if (folder / CASE).is_file():
+            if (folder / CASE).is_file() or (folder / STEP).is_file():
                 shutil.rmtree(folder)  # an earlier run's, which says nothing of this one
             if verdict.overall in UNRESOLVED:
                 self._keep(folder, files())
                 return replace(verdict, bundle=str(folder))
         except OSError as error:
-            warn(f"no evidence is kept of {verdict.probe.name!r}: {error}")
+            warn(f"no evidence is kept of {own!r}: {error}")
         return verdict
 
     def _keep(self, folder: Path, files: Mapping[str, bytes]) -> None:
@@ -71,7 +75,7 @@ class Shelf:
             if data.startswith(b"#!"):
                 file.chmod(0o755)
 
-    def _folder(self, verdict: ProbeVerdict, engine: str, name: str) -> Path:
+    def _folder(self, verdict: ProbeVerdict | StepVerdict, engine: str, name: str) -> Path:
         """A probe's place: engine, file, then number and name, in characters that every file system takes.
 
         Probes of two cases of a matrix have one number, and names that may differ only behind the cut.
@@ -79,9 +83,17 @@ class Shelf:
         slug = _slug(name)
         if len(slug) > _LONGEST_NAME:
             slug = f"{slug[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:6]}"
-        file = PurePath(verdict.probe.position.file.removesuffix(_SUFFIX))
+        if isinstance(verdict, StepVerdict):
+            position, number = verdict.step.position, f"step-{verdict.number:03d}"
+        else:
+            position, number = verdict.probe.position, f"{verdict.errand.number + 1:03d}"
+        file = PurePath(position.file.removesuffix(_SUFFIX))
         parts = [part for part in file.parts if part not in (file.anchor, "..")]
-        return self._directory.joinpath(_slug(engine), *parts, f"{verdict.errand.number + 1:03d}-{slug}")
+        return self._directory.joinpath(_slug(engine), *parts, f"{number}-{slug}")
+
+
+def _name_of(verdict: ProbeVerdict | StepVerdict) -> str:
+    return verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
 
 
 def pcap_file(directory: Path, name: str, frames: bytes) -> Path:

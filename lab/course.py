@@ -9,7 +9,7 @@ slices are derived anew, as their controller does after every change.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from lab.cluster.allocate import allocate_services
@@ -22,6 +22,7 @@ from lab.errors import ScenarioError
 from lab.frozen import dataclass
 from lab.plan.addresses import AddressPlan, allocate_addresses
 from lab.plan.naming import has_own_server
+from lab.plan.reach import Links
 from lab.scenario.model import NodeChange, PodChange, Position, Scenario, ServiceChange, SliceChange, Step
 
 __all__ = ["Cluster", "begin"]
@@ -40,6 +41,7 @@ class Cluster:
         services: with everything allocated, in the order in which they came.
         slices: those that the author gives.
         gone: pods that a step has deleted, and none has brought back.
+        links: those that steps have cut.
         hidden: pods that are the lab's own, and stand in no report.
     """
 
@@ -49,6 +51,7 @@ class Cluster:
     services: tuple[Service, ...]
     slices: Mapping[Key, EndpointSlice]
     gone: frozenset[str] = frozenset()
+    links: Links = field(default_factory=Links)
     hidden: tuple[Pod, ...] = ()
 
     @property
@@ -83,6 +86,7 @@ class Cluster:
             services=_allocated(self.scenario, _written(self.services, change.services), lambda _: step.position),
             slices=_given(self.slices, change.slices),
             gone=frozenset(name for name in (*self.gone, *self.pods) if name not in pods),
+            links=self.links.after(change.links),
         )
 
     def brought_to(self, scenario: Scenario) -> "Cluster":

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
+from lab.ip import IPAddress
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan, Route, Sysctl
 from lab.scenario.model import Change, Until
 from lab.verdict.evidence import Capture, Evidence, Lookup
+from lab.verdict.pulses import StepEvidence
 from lab.verdict.segments import Spoken
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "Built",
     "Close",
     "Closed",
+    "Conclude",
+    "Concluded",
     "Converse",
     "Conversed",
     "Dump",
@@ -77,6 +81,8 @@ class Advance:
         deleted: objects as they last were.
         change: what else is done, to engines and nodes; its objects stand in ``applied`` and ``deleted``.
         until: what is waited for; ``None`` until every engine that runs has taken the objects up.
+        streams: those that go on through the step; one that does not run yet is begun.
+        addresses: of the names that ``until`` has in conditions of connection tracking.
     """
 
     step: str
@@ -84,6 +90,18 @@ class Advance:
     deleted: tuple[KubeObject, ...] = ()
     change: Change = field(default_factory=Change)
     until: Until | None = None
+    streams: tuple[Errand, ...] = ()
+    addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """End the step that was made last: let its streams come to rest. Answer: ``Concluded``.
+
+    With ``tables``, what connection tracking holds then is read.
+    """
+
+    tables: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +159,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Advance | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
+Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +197,13 @@ class Advanced:
     """The step is made, and what it waits for is there. ``seconds`` is how long both took."""
 
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """What was seen of a step."""
+
+    evidence: StepEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,5 +293,17 @@ class Failed:
 
 
 Answer = (
-    Ready | Built | Advanced | Sent | LookedUp | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+    Ready
+    | Built
+    | Advanced
+    | Concluded
+    | Sent
+    | LookedUp
+    | Conversed
+    | Dumped
+    | Recalled
+    | Executed
+    | Examined
+    | Closed
+    | Failed
 )

@@ -36,6 +36,8 @@ from lab.messages import (
     Built,
     Close,
     Closed,
+    Conclude,
+    Concluded,
     Converse,
     Conversed,
     Dump,
@@ -127,6 +129,10 @@ def _owned(error: LabError | OSError, request: Asked) -> LabError:
             raise error
 
 
+_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute
+"""What is asked of the lab that stands."""
+
+
 class _Desk:
     """Takes requests, and knows the lab that stands."""
 
@@ -177,17 +183,19 @@ class _Desk:
                 lab = self._standing()
                 objects = lab.objects()
                 return Listed(objects, tuple(lab.store.revision_of(each.key) for each in objects))
-            case Advance() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
+            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:
                 raise InternalError(f"{type(request).__name__} was asked for, and nothing lasts that it could be for")
 
-    async def _ask_lab(self, request: Advance | Send | LookUp | Converse | Dump | Recall | Execute, lab: Lab) -> Answer:
+    async def _ask_lab(self, request: _OfLab, lab: Lab) -> Answer:
         match request:
             case Advance():
                 began = time.monotonic()
                 await lab.advance(request)
                 return Advanced(time.monotonic() - began)
+            case Conclude(tables):
+                return Concluded(await lab.course.conclude(tables=tables))
             case Send(errand, trace):
                 return Sent(await lab.send(errand, trace=trace))
             case LookUp(place, query, seconds):

@@ -4,15 +4,13 @@ Owns: the way from a scenario to verdicts, the same for ``proxylab run`` and for
 Must not: print, or know who asks.
 """
 
-import platform
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-import lab
+from lab.asking import advance_to, as_found, circumstances_of, memory_of
 from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
 from lab.doors import Door
@@ -23,12 +21,13 @@ from lab.ip import IPAddress
 from lab.line import Line
 from lab.lookups import Lookups
 from lab.messages import (
-    Advance,
     Advanced,
     Build,
     Built,
     Close,
     Closed,
+    Conclude,
+    Concluded,
     Converse,
     Conversed,
     Dump,
@@ -44,17 +43,17 @@ from lab.messages import (
 )
 from lab.plan.dialogue import Turn
 from lab.plan.errand import Errand, Query
-from lab.plan.model import Plan
-from lab.plan.names import ROUTER
-from lab.report.bundle import Circumstances, NodeState, bundle
-from lab.scenario.model import Change, Manner, Probe, Scenario
+from lab.report.bundle import NodeState, bundle
+from lab.report.step_bundle import step_bundle
+from lab.scenario.model import Manner, Probe, Scenario, Step
 from lab.timing import Deadline
 from lab.verdict.evidence import Capture, Evidence, Lookup
 from lab.verdict.judge import judge
-from lab.verdict.model import UNRESOLVED, ProbeVerdict
+from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 from lab.verdict.naming import address_of
 from lab.verdict.segments import Spoken
-from lab.visits import Asked, Memory
+from lab.verdict.steps import judge_step
+from lab.visits import Asked
 
 __all__ = ["OpenLab", "Session"]
 
@@ -171,6 +170,7 @@ class OpenLab:
         self._recalled: tuple[Probe, Recalled] | None = None
         self._given_back = False
         self._made = made
+        self._concluded = False
         self._failed: LabError | None = None
 
     @property
@@ -193,9 +193,10 @@ class OpenLab:
         """Whether it may still be asked from here."""
         return not self._given_back and not self._process.closed
 
-    def is_past(self, probe: Probe) -> bool:
-        """Whether a step has been made that comes after the probe: it needs a lab of its own then."""
-        return self._made > self.scenario.steps_before(probe)
+    def is_past(self, judged: Probe | Step) -> bool:
+        """Whether a step was made that comes after the probe, or the step ended already: it needs a new lab then."""
+        before = self.scenario.steps_before(judged)
+        return self._made > before or (isinstance(judged, Step) and self._made == before and self._concluded)
 
     def step(self) -> Advanced:
         """Make the next step of the scenario, and wait as it says.
@@ -209,12 +210,49 @@ class OpenLab:
         step = self.scenario.steps[self._made]
         seconds = _BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
         try:
-            advanced = self._ask(_advance(self._assembly, self._made), Advanced, seconds)
+            advanced = self._ask(advance_to(self._assembly, self._made), Advanced, seconds)
         except LabError as error:
             self._failed = error
             raise
         self._made += 1
+        self._concluded = False
         return advanced
+
+    def conclude(self, step: Step) -> StepVerdict:
+        """End a step of the scenario and judge what was seen in it; it and the steps before it are made first.
+
+        Raises:
+            CapabilityError: a step cannot be made on this machine.
+            EngineError: a step failed (see ``step``).
+            InternalError: the lab is gone, past the step, or at fault.
+        """
+        self._come_to(step)
+        self._concluded = True
+        tables = step.expect.conntrack is not None
+        evidence = self._ask(Conclude(tables), Concluded, _PROBE_SECONDS).evidence
+        number, assembly = self._made, self._assembly
+        verdict = judge_step(
+            step,
+            number,
+            assembly.streams,
+            assembly.stream_sources[number - 1],
+            assembly.nodes,
+            assembly.addresses,
+            evidence,
+        )
+        return replace(verdict, plan=assembly.plan, options=self._options)
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """What the run was told beyond the defaults, as its command line spells it."""
+        return (*self._engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
+
+    def _come_to(self, judged: Probe | Step) -> None:
+        """Make the steps that come before it, without judging them."""
+        if self.is_past(judged):
+            raise InternalError(f"{self.scenario.file}: its lab is past {judged.name!r}; open the scenario again")
+        while self._made < self.scenario.steps_before(judged):
+            self.step()
 
     def add(self, probe: Probe) -> None:
         """Take a probe that is not the scenario's own among those that can be sent.
@@ -250,19 +288,15 @@ class OpenLab:
             EngineError: a step before it failed (see ``step``).
             InternalError: the lab is gone, past the probe, or at fault.
         """
-        if self.is_past(probe):
-            raise InternalError(f"{self.scenario.file}: its lab is past {probe.name!r}; open the scenario again")
-        while self._made < self.scenario.steps_before(probe):
-            self.step()
+        self._come_to(probe)
         with uncollected():
             errand, source, evidence = self._send(probe)
             verdict = judge(probe, errand, source, evidence)
-        options = (*self._engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
-        verdict = replace(verdict, plan=self._assembly.plan, options=options)
+        verdict = replace(verdict, plan=self._assembly.plan, options=self._options)
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
             self._recalled = probe, recalled
-            verdict = replace(verdict, plan=_as_found(self._assembly.plan, recalled))
+            verdict = replace(verdict, plan=as_found(self._assembly.plan, recalled))
         elif not trace:
             return verdict
         try:
@@ -300,30 +334,25 @@ class OpenLab:
         single = replace(errand, flows=1, manner=Manner.PACKET, http=False)
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
-    def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
-        """The files of an evidence bundle (``lab.report.bundle``) for the probe that was judged last."""
-        recalled = self._recalled[1] if self._recalled and self._recalled[0] is verdict.probe else self._recall()
-        return bundle(
-            verdict,
-            circumstances=Circumstances(
-                proxylab=lab.__version__,
-                python=platform.python_version(),
-                kernel=platform.release(),
-                machine=platform.machine(),
-                engine=self._engine.name,
-                iptables=self.built.variant,
-                seed=self._seed,
-            ),
-            plan=_as_found(self._assembly.plan, recalled),
-            capture=recalled.capture,
-            nodes={each.node: NodeState(each.rules, each.log) for each in recalled.nodes},
-            scenario=self._source.encode() or Path(self.scenario.file).read_bytes(),
-        )
+    def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
+        """The files of an evidence bundle (``lab.report.bundle``) for the probe or step that was judged last."""
+        recalled = self._recall()
+        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
+            recalled = self._recalled[1]
+        circumstances = circumstances_of(self._engine, self.built, self._seed)
+        plan = as_found(self._assembly.plan, recalled)
+        nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
+        scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
+        if isinstance(verdict, StepVerdict):
+            return step_bundle(verdict, circumstances=circumstances, plan=plan, nodes=nodes, scenario=scenario)
+        capture = recalled.capture
+        return bundle(verdict, circumstances=circumstances, plan=plan, capture=capture, nodes=nodes, scenario=scenario)
 
-    def capture(self, verdict: ProbeVerdict) -> Capture:
-        """The frames of the probe that was judged last."""
-        recalled = self._recalled[1] if self._recalled and self._recalled[0] is verdict.probe else self._recall()
-        return recalled.capture
+    def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
+        """The frames of the probe that was judged last; of a step, those of the last probe before its end."""
+        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
+            return self._recalled[1].capture
+        return self._recall().capture
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel holds them, by its name."""
@@ -341,20 +370,6 @@ class OpenLab:
         request = Execute(place, argv)
         return self._ask(request, Executed, request.seconds + 10)
 
-    def memory(self, name: str) -> Memory:
-        """What others must know to go on with it."""
-        return Memory(
-            name=name,
-            scenario=self.scenario,
-            source=self._source,
-            engine=self._engine,
-            seed=self._seed,
-            built=self.built,
-            made=self._made,
-            directory=str(Path.cwd()),
-            began=time.time(),
-        )
-
     def stay(self, name: str, seconds: float | None) -> None:
         """Let others come to it, by that name; for so many seconds, or with ``None`` as long as the session lasts.
 
@@ -364,7 +379,8 @@ class OpenLab:
         """
         if not isinstance(self._process, LabProcess):
             raise InternalError(f"the lab {name} stays already")
-        self._process.stay(self.memory(name), seconds)
+        known = (self.scenario, self._source, self._engine, self._seed, self.built, self._made)
+        self._process.stay(memory_of(name, *known), seconds)
         self._given_back = seconds is not None
 
     def close(self) -> None:
@@ -375,23 +391,3 @@ class OpenLab:
         if self._given_back or self._process.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
         return self._process.request(request, wanted, Deadline.after(seconds))
-
-
-def _advance(assembly: Assembly, number: int) -> Advance:
-    """What is asked of the lab process for a step: objects that differ from those before it, and the rest of it."""
-    step = assembly.scenario.steps[number]
-    before = {thing.key: thing for thing in assembly.course[number].objects}
-    after = {thing.key: thing for thing in assembly.course[number + 1].objects}
-    return Advance(
-        step=step.name,
-        applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
-        deleted=tuple(thing for key, thing in before.items() if key not in after),
-        change=Change(nodes=step.change.nodes, engines=step.change.engines),
-        until=step.until,
-    )
-
-
-def _as_found(plan: Plan, recalled: Recalled) -> Plan:
-    """The plan as the lab stood after a probe: engines write sysctls, and balancers routes."""
-    found = {each.node: each.sysctls for each in recalled.nodes}
-    return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)

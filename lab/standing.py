@@ -7,13 +7,14 @@ Must not: judge, speak to the client, know more than one lab, or make the wire t
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, Self
 
 from lab.advance import Course
+from lab.awaited import Awaited
 from lab.cluster.objects import (
     ClusterEvent,
     EndpointSlice,
@@ -41,6 +42,7 @@ from lab.kernel.netns import NetNs
 from lab.kernel.nft import NftTool
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.realise import Wiring
+from lab.kernel.reset import NotAsNewError, end_connections
 from lab.kernel.rules import IptablesTool, IptablesVariant
 from lab.kernel.running import Attached
 from lab.kernel.sysctl import read_sysctl
@@ -125,7 +127,7 @@ class Lab:
                 wire,
                 store,
                 fleet,
-                Course(store, fleet, wiring, request.engine.families),
+                _course(request, wiring, store, fleet, runner, health_checks),
                 runner,
                 (laid, *_durations(stages)),
                 variant,
@@ -152,6 +154,7 @@ class Lab:
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
         """
+        await self.course.rest()
         self._detours.take(errand.detour)
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
@@ -169,6 +172,7 @@ class Lab:
         Raises:
             CapabilityError: the kernel cannot be kept out of it.
         """
+        await self.course.rest()
         self._detours.take(dialogue.there.detour)
         if self._health_checks is not None:
             await self._health_checks.settle()
@@ -236,8 +240,23 @@ class Lab:
         return tuple(thing for kind in _KINDS for thing in self.store.list(kind) if not is_barrier(thing))
 
     async def retire(self) -> None:
-        """Stop the engines and the responders. The wire stays, as the lab has left it."""
+        """Stop the engines and the responders. The wire stays, as the lab has left it.
+
+        But for connections: whoever has closed one waits for the other side, which a step may have silenced, and holds
+        its namespace meanwhile.
+        """
         await self._stack.aclose()
+        if self.wire.spent:
+            for netns in self.wire.wiring.namespaces.values():
+                with suppress(NotAsNewError):
+                    end_connections(netns)
+
+
+def _course(
+    request: Build, wiring: Wiring, store: Store, fleet: Fleet, runner: Runner, health_checks: HealthChecks | None
+) -> Course:
+    families = request.engine.families
+    return Course(store, fleet, wiring, families, runner, Awaited(fleet, wiring.plan, families, runner, health_checks))
 
 
 def _tools(wire: Wire, launcher: Launcher, variant: IptablesVariant) -> dict[str, IptablesTool]:

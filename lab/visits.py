@@ -19,6 +19,8 @@ from lab.messages import (
     Built,
     Close,
     Closed,
+    Conclude,
+    Concluded,
     Converse,
     Conversed,
     Dump,
@@ -229,13 +231,14 @@ class Ended:
 Stream = Attach | Log | Listen
 
 Asked = (
-    Build | Advance | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
+    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
     | Stay | Greet | Remember | Listing | End | Attach | Log | Listen | Signal
 )  # fmt: skip
 """All that a client says."""
 
 Told = (
-    Ready | Built | Advanced | Sent | LookedUp | Conversed | Dumped | Recalled | Executed | Examined | Closed | Failed
+    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Recalled | Executed | Examined
+    | Closed | Failed
     | Stays | Greeted | Memory | Listed | Lines | Frames | Ended
 )  # fmt: skip
 """All that a lab process says."""

@@ -19,6 +19,7 @@ from lab.errors import ExitCode, ScenarioError
 from lab.scenario.cases import cases
 from lab.scenario.missing import RUNNING_MODES
 from lab.scenario.model import Scenario
+from lab.verdict.words import amount
 
 __all__ = ["command"]
 
@@ -56,8 +57,9 @@ def command(files: tuple[Path, ...], strict: str | None) -> ExitCode:
         return ExitCode.NOTHING_SELECTED
     _lay_out(scenarios)
     for scenario in scenarios:
-        count = len(scenario.all_probes)
-        click.echo(f"{scenario.file}: ok, {count} {'probe' if count == 1 else 'probes'}")
+        steps = len(scenario.judged) - len(scenario.all_probes)
+        judged = amount(len(scenario.all_probes), "probe") + (f" and {amount(steps, 'step')}" if steps else "")
+        click.echo(f"{scenario.file}: ok, {judged}")
         for note in scenario.notes:
             click.echo(f"{scenario.file}: {note}", err=True)
     return ExitCode.OK

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -28,12 +28,13 @@ from lab.pages import Begun, write_page
 from lab.report import closing_lines, exit_code, to_json
 from lab.report.html import entries_of
 from lab.scenario.cases import cases
-from lab.scenario.model import Probe, Scenario
+from lab.scenario.model import Probe, Scenario, Step
 from lab.session import OpenLab, Session
-from lab.verdict.model import UNRESOLVED, Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
+from lab.verdict.model import UNRESOLVED, Fault, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
 
 __all__ = ["command", "paint"]
 
+_Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 SessionMaker = Callable[..., Session]
 
 _COLOURS: Final = {
@@ -47,7 +48,9 @@ _COLOURS: Final = {
 @click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
 @FILES
 @engines_options
-@click.option("--probe", "names", metavar="NAME", multiple=True, help="Only probes of this name; may be repeated.")
+@click.option(
+    "--probe", "names", metavar="NAME", multiple=True, help="Only probes and steps so named; may be repeated."
+)
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
 @click.option(
     "--seed",
@@ -163,11 +166,12 @@ def _runs(written: Iterable[Scenario], engines: Mapping[str, tuple[int, int]]) -
     ]
 
 
-def _announce(progress: Progress, scenario: Scenario, probes: Sequence[Probe]) -> None:
+def _announce(progress: Progress, scenario: Scenario, chosen: Sequence[Probe | Step]) -> None:
     """What whoever waits should know of a scenario before it runs."""
     progress.at(scenario.file)
-    if len(probes) < len(scenario.all_probes):
-        progress.note(f"{scenario.file}: {len(probes)} of {len(scenario.all_probes)} probes")
+    if len(chosen) < len(scenario.judged):
+        what = "probes and steps" if len(scenario.judged) > len(scenario.all_probes) else "probes"
+        progress.note(f"{scenario.file}: {len(chosen)} of {len(scenario.judged)} {what}")
     for note in scenario.notes:
         progress.note(f"{scenario.file}: {note}")
 
@@ -185,33 +189,33 @@ def paint(word: str, judgement: Judgement) -> str:
     return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 
-def _choose(runs: Iterable[_Run], names: Sequence[str]) -> Iterable[tuple[_Run, tuple[Probe, ...]]]:
-    """The runs of scenarios that have probes of these names, with those probes; without names, everything."""
+def _choose(runs: Iterable[_Run], names: Sequence[str]) -> Iterable[tuple[_Run, tuple[Probe | Step, ...]]]:
+    """The runs of scenarios that have probes or steps of these names, with those; without names, everything."""
     for run in runs:
         scenario = run.scenario
-        probes = tuple(probe for probe in scenario.all_probes if not names or _is_called(probe, scenario, names))
-        if probes:
-            yield run, probes
+        chosen = tuple(each for each in scenario.judged if not names or _is_called(each, scenario, names))
+        if chosen:
+            yield run, chosen
 
 
-def _is_called(probe: Probe, scenario: Scenario, names: Sequence[str]) -> bool:
-    """Whether a probe has one of the names: as it stands in the file, with its step, or with its case too."""
-    whole = probe.name.removesuffix(f"[{scenario.case.id}]")
-    in_step = scenario.steps_before(probe) > 0
-    return any(name in (probe.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
+def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -> bool:
+    """Whether it has one of the names: as it stands in the file, a probe with its step, or with its case too."""
+    whole = judged.name.removesuffix(f"[{scenario.case.id}]")
+    in_step = isinstance(judged, Probe) and scenario.steps_before(judged) > 0
+    return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
 
 
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
     if not scenarios:
         return "nothing to run: no *.lab.yaml there"
-    known = "\n".join(dict.fromkeys(f"  {probe.name}" for scenario in scenarios for probe in scenario.all_probes))
+    known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
     return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
 
 
 def _run(
     session: Session,
     run: _Run,
-    probes: Iterable[Probe],
+    chosen: Iterable[Probe | Step],
     progress: Progress,
     *,
     trace: bool,
@@ -221,21 +225,24 @@ def _run(
     """One scenario from its first namespace to its last, whatever happens in it."""
     scenario = run.scenario
     begin = time.monotonic()
-    judged: list[ProbeVerdict] = []
+    probes: list[ProbeVerdict] = []
+    steps: list[StepVerdict] = []
     skipped, fault = None, None
     try:
         with ExitStack() as stack:
             lab: OpenLab | None = None
-            for probe in probes:
-                progress.at(f"{scenario.file} [{run.engine}] {probe.name}")
+            for each in chosen:
+                progress.at(f"{scenario.file} [{run.engine}] {each.name}")
                 if lab is None or not lab.stands:
                     lab = stack.enter_context(closing(session.open(scenario)))
-                verdict = lab.probe(probe, trace=trace)
-                if shelf is not None:
-                    verdict = shelf.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)
-                judged.append(verdict)
-                if keeping is not None and verdict.overall in UNRESOLVED:
-                    progress.note("\n".join([f"{probe.name}:", *keeping.keep(lab, probe)]))
+                if isinstance(each, Step):
+                    steps.append(_kept(lab, lab.conclude(each), run, shelf, progress))
+                else:
+                    probes.append(_kept(lab, lab.probe(each, trace=trace), run, shelf, progress))
+                last = steps[-1] if isinstance(each, Step) else probes[-1]
+                if keeping is not None and last.overall in UNRESOLVED:
+                    probe = None if isinstance(each, Step) else each
+                    progress.note("\n".join([f"{each.name}:", *keeping.keep(lab, probe)]))
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:
@@ -244,7 +251,8 @@ def _run(
         file=scenario.file,
         name=scenario.name,
         engine=run.engine,
-        probes=tuple(judged),
+        probes=tuple(probes),
+        steps=tuple(steps),
         seconds=time.monotonic() - begin,
         skipped=skipped,
         fault=fault,
@@ -252,3 +260,9 @@ def _run(
         tags=scenario.tags,
         description=scenario.description,
     )
+
+
+def _kept(lab: OpenLab, verdict: _Verdict, run: _Run, shelf: Shelf | None, progress: Progress) -> _Verdict:
+    if shelf is None:
+        return verdict
+    return shelf.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)

@@ -74,6 +74,13 @@ class HealthChecks:
         """The routes that stand now, beside those of the plan and in the place of some of them."""
         return tuple(self._standing.values())
 
+    def chosen(self, balancer: Balancer) -> tuple[frozenset[str], ...]:
+        """The nodes to which a balancer sends now, for each of its addresses that follow their health."""
+        names = {address: name for name, addresses in balancer.nodes.items() for address in addresses}
+        own = [route for address, route in self._standing.items() if any(address in each for each in balancer.pool)]
+        hops = [(route.via, *(hop.via for hop in route.hops)) for route in own]
+        return tuple(frozenset(names[via] for via in each if via is not None) for each in hops)
+
     async def start(self) -> None:
         """Make the routes right, and begin to follow."""
         await self.settle()

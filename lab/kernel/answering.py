@@ -37,14 +37,20 @@ _PATIENCE: Final = 20.0
 _LOOK: Final = 0.05
 
 
-def make_addresses_answer(plan: Plan, namespaces: Mapping[str, NetNs], *, patience: float = _PATIENCE) -> None:
+def make_addresses_answer(
+    plan: Plan, namespaces: Mapping[str, NetNs], *, only: str | None = None, patience: float = _PATIENCE
+) -> None:
     """Return when every IPv6 address of ``plan`` is local where it was given. ``patience`` is in seconds.
+
+    With ``only``, those of that namespace.
 
     Raises:
         InternalError: naming the namespace and the address that did not become its own in time.
     """
     deadline = Deadline.after(patience)
     for namespace in plan.namespaces:
+        if only not in (None, namespace.name):
+            continue
         wanted = {each.interface.ip for each in namespace.addresses if isinstance(each.interface.ip, IPv6Address)}
         if wanted:
             _wait(namespaces[namespace.name], wanted, deadline)

@@ -47,7 +47,9 @@ __all__ = [
     "forget_neighbour",
     "get_link",
     "mute",
+    "put_address",
     "replace_route",
+    "set_down",
     "set_hairpin",
     "set_loopback_up",
     "set_proxy_delay",
@@ -229,6 +231,12 @@ def set_up(device: Device, master: int | None = None) -> Request:
     return Request(f"bring {device.device} up", _RTM_NEWLINK, 0, _link(device.index, *attributes, flags=flags))
 
 
+def set_down(end: LinkEnd) -> Request:
+    """Take an end of a link down: both ends lose their carrier."""
+    body = _IFINFOMSG.pack(0, 0, end.index, 0, _IFF_UP)
+    return Request(f"take {end.device} down", _RTM_NEWLINK, 0, body)
+
+
 def set_hairpin(end: LinkEnd) -> Request:
     """Let a bridge send frames back out of the port they came in by (IFLA_BRPORT_MODE; ``hairpin`` of bridge(8))."""
     body = _link(end.index, nla.nested(_IFLA_PROTINFO, nla.tiny(_IFLA_BRPORT_MODE, 1)), family=_AF_BRIDGE)
@@ -261,6 +269,15 @@ def get_link(device: Device) -> Request:
 
 def add_address(address: Address, index: int) -> Request:
     """Give a device an address, without duplicate address detection, which takes a second or two."""
+    return _address(address, index, _NEW)
+
+
+def put_address(address: Address, index: int) -> Request:
+    """Give a device an address that it may have already."""
+    return _address(address, index, _REPLACE)
+
+
+def _address(address: Address, index: int, how: int) -> Request:
     interface = address.interface
     flags = _IFA_F_NODAD if interface.version == 6 else 0
     body = (
@@ -268,7 +285,7 @@ def add_address(address: Address, index: int) -> Request:
         + nla.address(_IFA_LOCAL, interface.ip)
         + nla.address(_IFA_ADDRESS, interface.ip)
     )
-    return Request(f"give {address.device} the address {interface}", _RTM_NEWADDR, _NEW, body)
+    return Request(f"give {address.device} the address {interface}", _RTM_NEWADDR, how, body)
 
 
 def add_route(route: Route, *indexes: int) -> Request:

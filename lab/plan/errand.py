@@ -150,12 +150,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """One probe, ready to be sent. ``number`` counts the probes of the scenario from 0.
+    """One probe or stream, ready to be sent. ``number`` counts the probes, or streams, of the scenario from 0.
 
     An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``). With a
     ``question``, what is dialled follows from its answer; until that is there, the errand is to the name server.
-    ``hidden`` are addresses of the lab's own, of which connection tracking is not told.
 
+    ``every`` is the time between two packets of a stream in milliseconds, 0 for a probe.
     The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
     it is over; ``addresses`` then says whose is which, by the names of the scenario.
@@ -175,11 +175,11 @@ class Errand:
     nodes: tuple[str, ...]
     watched: tuple[str, ...] = ()
     detour: Detour | None = None
+    every: int = 0
     http: bool = False
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
     question: Question | None = None
-    hidden: tuple[IPAddress, ...] = ()
 
     @property
     def protocol_number(self) -> int:

@@ -1,6 +1,6 @@
 """Probes become errands: every name is looked up, every address known.
 
-Owns: ``resolve``.
+Owns: ``resolve`` for probes, and ``resolve_streams``.
 Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
 """
 
@@ -18,23 +18,53 @@ from lab.plan.errand import STACK, Detour, Errand, Fence, Question, Receiver, Se
 from lab.plan.framing import frame_mac
 from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
-from lab.plan.naming import own_addresses
 from lab.plan.questions import Questions
+from lab.plan.reach import Links
 from lab.plan.receivers import programs, stacks
 from lab.plan.sources import own_source
 from lab.plan.walk import UnreachableError, next_hop
-from lab.scenario.model import AddressTarget, Front, HostTarget, PodTarget, Probe, Scenario, ServiceTarget, Source
+from lab.scenario.model import (
+    STREAM_EVERY,
+    AddressTarget,
+    Front,
+    HostTarget,
+    PodTarget,
+    Probe,
+    Scenario,
+    ServiceTarget,
+    Source,
+    Stream,
+)
 
-__all__ = ["resolve"]
+__all__ = ["resolve", "resolve_streams"]
 
 Place = TypeVar("Place", bound=Namespace | PodPlace)
 
+_Sent = Probe | Stream
 _Dialled = tuple[IPAddress, int, Transport]
 
 _ETHERNET_MTU: Final = 1500
 _NO_PORT: Final = 0
 _NO_MAC: Final = "00:00:00:00:00:00"
 _OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
+
+
+def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[Errand, ...]:
+    """One errand for each of the scenario's streams, in their order; what it dials is what has that name at first.
+
+    Raises:
+        ScenarioError: a line for every stream that names what does not exist, or cannot be sent.
+    """
+    resolver = _Resolver(scenario, plan, services, (), Links())
+    errands = _resolved(resolver, scenario.streams, 0, "stream")
+    problems = [
+        f"{stream.position}: stream {stream.name!r}: a stream of {errand.protocol} cannot be sent; allowed: TCP, UDP"
+        for stream, errand in zip(scenario.streams, errands, strict=True)
+        if errand.protocol not in (Transport.TCP, Transport.UDP)
+    ]
+    if problems:
+        raise ScenarioError(problems)
+    return errands
 
 
 def resolve(
@@ -44,6 +74,7 @@ def resolve(
     *,
     first: int = 0,
     gone: Collection[str] = (),
+    links: Links = Links(),  # noqa: B008 - frozen
 ) -> tuple[Errand, ...]:
     """One errand for each of ``scenario.probes``, in their order.
 
@@ -53,18 +84,22 @@ def resolve(
         services: the scenario's Services with everything allocated.
         first: the number of the first errand.
         gone: pods that answer nobody, not even a fence.
+        links: those that are cut.
 
     Raises:
         ScenarioError: a line for every probe that names what does not exist.
     """
-    resolver = _Resolver(scenario, plan, services, gone)
+    return _resolved(_Resolver(scenario, plan, services, gone, links), scenario.probes, first, "probe")
+
+
+def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what: str) -> tuple[Errand, ...]:
     errands: list[Errand] = []
     problems: list[str] = []
-    for number, probe in enumerate(scenario.probes, first):
+    for number, each in enumerate(asked, first):
         try:
-            errands.append(resolver.errand(number, probe))
+            errands.append(resolver.errand(number, each))
         except (UnresolvableError, UnreachableError) as error:
-            problems.append(f"{probe.position}: probe {probe.name!r}: {error}")
+            problems.append(f"{each.position}: {what} {each.name!r}: {error}")
     if problems:
         raise ScenarioError(problems)
     return tuple(errands)
@@ -73,9 +108,12 @@ def resolve(
 class _Resolver:
     """What all probes of one scenario are looked up in."""
 
-    def __init__(self, scenario: Scenario, plan: Plan, services: Sequence[Service], gone: Collection[str]) -> None:
+    def __init__(
+        self, scenario: Scenario, plan: Plan, services: Sequence[Service], gone: Collection[str], links: Links
+    ) -> None:
         self._plan = plan
         self._gone = gone
+        self._links = links
         self._families = scenario.network.families
         self._services = {(service.namespace, service.name): service for service in services}
         self._service_networks = scenario.network.service_cidrs
@@ -87,10 +125,11 @@ class _Resolver:
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families)
         self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
-        self._hidden = own_addresses(plan)
         self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
 
-    def errand(self, number: int, probe: Probe) -> Errand:
+    def errand(self, number: int, probe: _Sent) -> Errand:
+        expect = probe.expect if isinstance(probe, Probe) else None
+        tables = expect is not None and expect.conntrack is not None
         question = self._question(probe)
         if question is None:
             destination, port, protocol = self._dialled(probe)
@@ -112,25 +151,25 @@ class _Resolver:
             receivers=tuple(self._receivers(probe, Family.of(destination))),
             fences=tuple(self._fences(probe, destination)),
             nodes=tuple(self._nodes),
-            watched=self._watched(probe.expect.at),
+            watched=() if expect is None else self._watched(expect.at),
             detour=self._detour(probe, destination),
-            http=probe.expect.http is not None,
-            tables=probe.expect.conntrack is not None,
-            addresses=self._everybody() if probe.expect.conntrack is not None else {},
+            every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
+            http=expect is not None and expect.http is not None,
+            tables=tables,
+            addresses=self._plan.everybody if tables else {},
             question=question,
-            hidden=self._hidden,
         )
 
-    def _question(self, probe: Probe) -> Question | None:
+    def _question(self, probe: _Sent) -> Question | None:
         target = probe.target
         if not isinstance(target, ServiceTarget) or target.via is not Front.DNS_NAME:
             return None
         service, home = self._service(target), self._namespaces.get(probe.source.name)
         asker = self._pods.get(probe.source.name)
-        question = self._questions.about(service, target, probe.send.protocol, home, self._everybody())
+        question = self._questions.about(service, target, probe.send.protocol, home, self._plan.everybody)
         return replace(question, own=asker.addresses if asker else ())
 
-    def _sender(self, probe: Probe, destination: IPAddress) -> Sender:
+    def _sender(self, probe: _Sent, destination: IPAddress) -> Sender:
         source = probe.source
         place = _find("from", source.name, self._places)
         namespace = _namespace(place)
@@ -159,7 +198,7 @@ class _Resolver:
         own = _addresses(self._hosts[source.name])
         return tuple(address for address in own if Family.of(address) is family)[1:]
 
-    def _stack_sender(self, probe: Probe, name: str, namespace: str, destination: IPAddress) -> Sender:
+    def _stack_sender(self, probe: _Sent, name: str, namespace: str, destination: IPAddress) -> Sender:
         source = probe.source
         if source.loopback:
             address = Family.of(destination).loopback
@@ -177,7 +216,7 @@ class _Resolver:
             port=source.port,
         )
 
-    def _dialled(self, probe: Probe) -> _Dialled:
+    def _dialled(self, probe: _Sent) -> _Dialled:
         asked, target = probe.send.protocol, probe.target
         match target:
             case ServiceTarget():
@@ -203,7 +242,7 @@ class _Resolver:
             raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
         return service
 
-    def _front(self, probe: Probe, target: ServiceTarget) -> _Dialled:
+    def _front(self, probe: _Sent, target: ServiceTarget) -> _Dialled:
         service = self._service(target)
         if target.via is Front.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
@@ -221,7 +260,7 @@ class _Resolver:
                 addresses = front_addresses(service, target.via)
         return self._chosen(target, service, addresses), number, asked or Transport(port.protocol)
 
-    def _health(self, probe: Probe, target: ServiceTarget, service: Service) -> _Dialled:
+    def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> _Dialled:
         node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
         addresses = _addresses(node) if service.health_check_node_port else ()
         return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
@@ -230,15 +269,6 @@ class _Resolver:
         """The namespace of the pod or host at which flows are said to end, if it is one."""
         place = self._places.get((at or "").partition("/")[0])
         return () if place is None or _namespace(place) in self._nodes else (_namespace(place),)
-
-    def _everybody(self) -> dict[str, tuple[IPAddress, ...]]:
-        """The addresses of every node, pod and host."""
-        return {
-            name: place.addresses
-            if isinstance(place, PodPlace)
-            else tuple(address.interface.ip for address in place.addresses)
-            for name, place in self._places.items()
-        }
 
     def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
         """The address that the probe names, or the first one: of the Service's own first family that the lab has."""
@@ -254,7 +284,7 @@ class _Resolver:
                     return address
         raise UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
 
-    def _receivers(self, probe: Probe, family: Family) -> Iterator[Receiver]:
+    def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
             if pod.namespace not in self._nodes:
                 address = _address(pod, family)
@@ -277,38 +307,35 @@ class _Resolver:
 
     def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
         """The addresses of a host that given slices have for endpoints."""
-        return [
-            address
-            for address in _addresses(host)
-            if Family.of(address) is family and address in self._endpoints
-        ]  # fmt: skip
+        own = (address for address in _addresses(host) if Family.of(address) is family)
+        return [address for address in own if address in self._endpoints]
 
-    def _fences(self, probe: Probe, destination: IPAddress) -> Iterator[Fence]:
+    def _fences(self, probe: _Sent, destination: IPAddress) -> Iterator[Fence]:
         """The nodes that its packets may enter, every pod, and hosts that are endpoints.
 
-        None is in the sender's namespace, which none leaves, and none at a pod that is gone.
+        None is in the sender's namespace, which none leaves, none at a pod that is gone, and none beyond a cut link.
         """
         hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
         pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
         places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *pods, *hosts]
         home = _namespace(_find("from", probe.source.name, self._places))
         for place in places:
-            if _namespace(place) != home:
+            if _namespace(place) != home and not self._links.part(self._plan, probe.source.name, place.name):
                 yield Fence(name=place.name, address=_address(place, Family.of(destination)))
 
-    def _entrances(self, probe: Probe, destination: IPAddress) -> list[Namespace]:
+    def _entrances(self, probe: _Sent, destination: IPAddress) -> list[Namespace]:
         """The node that the sender's packets enter, or all those among which the router shares their flows."""
         sharing = self._sharing(probe, destination)
         return [self._nodes[name] for name in sharing] or [self._entrance(probe)]
 
-    def _sharing(self, probe: Probe, destination: IPAddress) -> tuple[str, ...]:
+    def _sharing(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
         """The nodes among which the router shares what a host sends there, unless the probe names one of them."""
         named = isinstance(probe.target, ServiceTarget) and probe.target.node is not None
         if named or probe.source.name not in self._hosts:
             return ()
         return next((nodes for network, nodes in self._shared if destination in network), ())
 
-    def _entrance(self, probe: Probe) -> Namespace:
+    def _entrance(self, probe: _Sent) -> Namespace:
         sender = probe.source.name
         if sender in self._nodes:
             return self._nodes[sender]
@@ -319,7 +346,7 @@ class _Resolver:
         named = probe.target.node if isinstance(probe.target, ServiceTarget) else None
         return next(iter(self._nodes.values())) if named is None else _find("to.node", named, self._nodes)
 
-    def _detour(self, probe: Probe, destination: IPAddress) -> Detour | None:
+    def _detour(self, probe: _Sent, destination: IPAddress) -> Detour | None:
         """Where the router sends an address of a Service that is no node's own, and that it does not share anyway."""
         if probe.source.name not in self._hosts or self._sharing(probe, destination):
             return None

@@ -282,6 +282,13 @@ class Plan:
     pods: tuple[PodPlace, ...] = ()
     balancers: tuple[Balancer, ...] = ()
 
+    @property
+    def everybody(self) -> dict[str, tuple[IPAddress, ...]]:
+        """The addresses of every node, pod and outside host by its name."""
+        machines = (each for each in self.namespaces if each.role in (Role.NODE, Role.HOST))
+        of_machines = {each.name: tuple(address.interface.ip for address in each.addresses) for each in machines}
+        return of_machines | {pod.name: pod.addresses for pod in self.pods}
+
     def namespace(self, name: str) -> Namespace:
         """The namespace of that name. Raises ``KeyError``."""
         for namespace in self.namespaces:

@@ -52,7 +52,7 @@ from lab.plan.names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
 from lab.plan.pods import add_pods, everywhere
 from lab.plan.refusals import refusals, written_sysctls
 from lab.plan.sysctls import DEVICES_AT_HAND, device_of
-from lab.scenario.model import Host, HostTarget, LoadBalancer, Node, Scenario
+from lab.scenario.model import Host, HostTarget, LoadBalancer, Node, Probe, Scenario, Stream
 
 __all__ = ["draw"]
 
@@ -234,8 +234,9 @@ def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segm
 
 
 def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
-    """A host answers on the ports that the scenario's probes dial."""
-    for probe in scenario.all_probes:
+    """A host answers on the ports that the scenario's probes and streams dial."""
+    dialling: tuple[Probe | Stream, ...] = (*scenario.all_probes, *scenario.streams)
+    for probe in dialling:
         target, protocol = probe.target, (probe.send.protocol or Transport.TCP).served
         if isinstance(target, HostTarget) and target.host == host and protocol and target.port:
             yield Listener(host, protocol, target.port)

@@ -4,12 +4,12 @@ Owns: the hooks that make pytest a client of the lab; the modules beside this on
 Must not: import what only a run needs before the first item runs (collection needs no privilege and no kernel), patch
 anything, or do anything in a project that has no ``*.lab.yaml``.
 
-A scenario file is a ``pytest.Module`` and a probe a ``pytest.Function``: fixtures, ``-k``, ``::``, xdist and other
-plugins treat them as they treat Python tests. Three fixtures carry the run, and are the place to stand in for it:
+A scenario file is a ``pytest.Module``, and a probe or step a ``pytest.Function``: fixtures, ``-k``, ``::``, xdist and
+other plugins treat them as they treat Python tests. Three fixtures carry the run, and are the place to stand in for it:
 
 * ``lab_sessions``, once per worker: a lab process for each engine, started when the first item needs it.
 * ``lab_open``: the lab of the item's scenario, or of its case; closed when an item needs another, or the file ends.
-* ``lab_verdict``, once per item: the probe, sent and judged.
+* ``lab_verdict``, once per item: the probe, sent and judged; or the step, ended and judged.
 
 So evidence is gathered while an item is set up, and its call only holds the verdict against the expectation: what came
 out otherwise than expected is *failed*; what could not be decided is an *error*, as JUnit tells the two apart; what

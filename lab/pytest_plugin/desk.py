@@ -14,6 +14,7 @@ from lab.errors import LabError
 from lab.pytest_plugin.desk_options import is_kept, is_paused, shell_place
 from lab.pytest_plugin.items import ProbeItem
 from lab.pytest_plugin.stash import OPEN
+from lab.scenario.model import Probe
 
 if TYPE_CHECKING:
     from lab.session import OpenLab
@@ -43,7 +44,8 @@ class AtTheDesk:
         return report
 
     def _look(self, item: pytest.Item, lab: "OpenLab", report: pytest.TestReport) -> None:
-        probe = item.probe if isinstance(item, ProbeItem) else None
+        judged = item.judged if isinstance(item, ProbeItem) else None
+        probe = judged if isinstance(judged, Probe) else None
         place = shell_place(self._config)
         if place:
             self._enter(lab, place, report)

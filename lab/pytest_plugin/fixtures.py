@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -18,13 +18,16 @@ from lab.pytest_plugin.desk_options import DESK, has_pcap, pcap_directory
 from lab.pytest_plugin.options import bundle_directory, iptables, kube_proxy, seed
 from lab.pytest_plugin.showing import show_of_file
 from lab.pytest_plugin.stash import OPEN
-from lab.scenario.model import Probe
+from lab.scenario.model import Probe, Step
 
 if TYPE_CHECKING:
     from lab.bundles import Shelf
     from lab.pytest_plugin.items import ProbeItem, Run
     from lab.session import OpenLab, Session
-    from lab.verdict.model import ProbeVerdict
+    from lab.verdict.model import ProbeVerdict, StepVerdict
+
+    Judged = ProbeVerdict | StepVerdict
+    _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 
 __all__ = [
     "explanation",
@@ -77,9 +80,9 @@ class _Labs:
         self._lab: OpenLab | None = None
         self._failed: dict[Run, LabError] = {}
 
-    def of(self, run: "Run", probe: Probe) -> "OpenLab":
-        """The lab of a run, not past the probe; what keeps it from being opened is told to each of its items."""
-        if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(probe):
+    def of(self, run: "Run", judged: Probe | Step) -> "OpenLab":
+        """The lab of a run, not past a probe or step; what keeps it from being opened is told to each of its items."""
+        if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(judged):
             return self._lab
         self.close()
         if run in self._failed:
@@ -112,7 +115,7 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
-        lab = item.stash[OPEN] = lab_of_file.of(item.run, item.probe)
+        lab = item.stash[OPEN] = lab_of_file.of(item.run, item.judged)
         return lab
 
 
@@ -126,17 +129,17 @@ def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
 
 
 @pytest.fixture
-def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: "Shelf | None") -> "ProbeVerdict":
-    """The probe's verdict, unless there is none that could be held against the expectation."""
+def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: "Shelf | None") -> "Judged":
+    """The verdict on the probe or step, unless there is none that could be held against the expectation."""
     from lab.verdict.model import Judgement  # noqa: PLC0415
 
     item: ProbeItem = request.node
-    probe: Probe = item.probe
-    with in_its_own_words(str(probe.position)):
-        verdict = lab_open.probe(probe)
-        if lab_shelf is not None:
-            evidence = partial(lab_open.bundle, verdict)
-            verdict = lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
+    verdict: Judged
+    with in_its_own_words(str(item.judged.position)):
+        if isinstance(item.judged, Step):
+            verdict = _kept(item, lab_open, lab_open.conclude(item.judged), lab_shelf)
+        else:
+            verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_shelf)
     record(item, lab_open, item.run.engine, verdict)
     if has_pcap(item.config):
         leave_pcap(item, lab_open, verdict)
@@ -149,7 +152,14 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
     return verdict
 
 
-def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "ProbeVerdict") -> None:
+def _kept(item: "ProbeItem", lab_open: "OpenLab", verdict: "_Verdict", lab_shelf: "Shelf | None") -> "_Verdict":
+    if lab_shelf is None:
+        return verdict
+    evidence = partial(lab_open.bundle, verdict)
+    return lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
+
+
+def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "Judged") -> None:
     """What a reader of reports sorts by, as properties: JUnit writes them beside the item, pytest-html shows them."""
     properties = {
         "engine": engine,
@@ -170,23 +180,23 @@ def warn(item: pytest.Item, message: str) -> None:
     item.warn(pytest.PytestWarning(message))
 
 
-def hold(lab_verdict: "ProbeVerdict") -> None:
-    """What a probe's item calls: a verdict that is neither skip nor inconclusive is pass or fail."""
+def hold(lab_verdict: "Judged") -> None:
+    """What an item calls: a verdict that is neither skip nor inconclusive is pass or fail."""
     from lab.verdict.model import Judgement  # noqa: PLC0415
 
     if lab_verdict.overall is not Judgement.PASS:
         pytest.fail(explanation(lab_verdict), pytrace=False)
 
 
-def explanation(verdict: "ProbeVerdict") -> str:
+def explanation(verdict: "Judged") -> str:
     """Plain lines, of which the first begins with the place in the file."""
     from lab.verdict.explain import explain  # noqa: PLC0415
 
     return "\n".join(explain(verdict))
 
 
-def why_skipped(verdict: "ProbeVerdict") -> str:
-    """What the machine lacks for this probe."""
+def why_skipped(verdict: "Judged") -> str:
+    """What the machine lacks for it."""
     return "; ".join(reason for each in verdict.verdicts for reason in each.reasons)
 
 
@@ -202,7 +212,7 @@ def in_its_own_words(place: str) -> Iterator[None]:
         raise pytest.fail.Exception(f"{place}: {error}" if place else str(error), pytrace=False) from None
 
 
-def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "ProbeVerdict", number: int = 0) -> None:
+def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "Judged", number: int = 0) -> None:
     """Leave the frames of an item's probe as a file, and say in the reports where."""
     from lab.bundles import pcap_file  # noqa: PLC0415 - a run's own rooms
     from lab.report.pcapng import pcapng  # noqa: PLC0415

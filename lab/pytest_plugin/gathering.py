@@ -59,7 +59,7 @@ def _unjudged(item: ProbeItem, made: pytest.TestReport) -> "Entry":
     heading = heading_in_file(item.scenario, item.run.engine)
     words = made.longrepr[2].removeprefix("Skipped: ") if isinstance(made.longrepr, tuple) else made.longreprtext
     judgement = Judgement.SKIP if made.skipped else Judgement.FAIL
-    return message(heading, item.probe.name, judgement, words, made.duration)
+    return message(heading, item.judged.name, judgement, words, made.duration)
 
 
 class Gathering:

@@ -21,7 +21,7 @@ from lab.errors import ScenarioError
 from lab.pytest_plugin.fixtures import hold
 from lab.pytest_plugin.markers import markers_of
 from lab.pytest_plugin.options import engines, repeats
-from lab.scenario.model import Probe, Scenario
+from lab.scenario.model import Probe, Scenario, Step
 
 __all__ = ["SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
 
@@ -40,7 +40,11 @@ class ScenarioFile(pytest.Module):
         return types.ModuleType(self.path.name.removesuffix(SUFFIX))
 
     def collect(self) -> Iterable[pytest.Item]:
-        """The scenario's probes, then those of its steps. Raises ``CollectError`` with every mistake in the file."""
+        """The scenario's probes, then of each step its probes, and itself where it expects anything.
+
+        Raises:
+            CollectError: with every mistake in the file.
+        """
         from lab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for those who have scenarios
 
         try:
@@ -48,8 +52,8 @@ class ScenarioFile(pytest.Module):
         except ScenarioError as error:
             raise self.CollectError("\n".join(error.problems)) from None
         for run in _runs(self.config, scenario):
-            for number, probe in enumerate(run.scenario.all_probes):
-                item = ProbeItem.from_parent(self, name=run.id_of(probe), callobj=hold, number=number, run=run)
+            for number, judged in enumerate(run.scenario.judged):
+                item = ProbeItem.from_parent(self, name=run.id_of(judged), callobj=hold, number=number, run=run)
                 for marker in markers_of(self.config, run.scenario, run.engine):
                     item.add_marker(marker)
                 yield item
@@ -74,11 +78,11 @@ class Run:
             self.scenario = next(each for each in known if each.case == self.scenario.case)
             self._version = version
 
-    def id_of(self, probe: Probe) -> str:
-        """The id of a probe of this run."""
+    def id_of(self, judged: Probe | Step) -> str:
+        """The id of a probe or step of this run."""
         if not self._marks:
-            return probe.name
-        words, case = probe.name, self.scenario.case.id
+            return judged.name
+        words, case = judged.name, self.scenario.case.id
         if case:
             words = words.removesuffix(f"[{case}]")
         return f"{words}[{'-'.join(filter(None, (case, *self._marks)))}]"
@@ -97,7 +101,7 @@ def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
 
 
 class ProbeItem(pytest.Function):
-    """One probe of a scenario, or of one case of it, on one engine."""
+    """One probe of a scenario, or one step that expects something itself, on one engine."""
 
     def __init__(self, *, number: int, run: Run, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -105,15 +109,15 @@ class ProbeItem(pytest.Function):
         self.run: Final = run
 
     @property
-    def probe(self) -> Probe:
-        """The probe, with what is expected of the version that runs."""
-        return self.run.scenario.all_probes[self._number]
+    def judged(self) -> Probe | Step:
+        """The probe or step, with what is expected of the version that runs."""
+        return self.run.scenario.judged[self._number]
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario, or the case of it, that the probe belongs to."""
+        """The scenario, or the case of it, that it belongs to."""
         return self.run.scenario
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """The probe's own line in the YAML file; pytest counts lines from 0."""
-        return self.path, self.probe.position.line - 1, self.name
+        """Its own line in the YAML file; pytest counts lines from 0."""
+        return self.path, self.judged.position.line - 1, self.name

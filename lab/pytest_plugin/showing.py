@@ -13,15 +13,15 @@ from lab.pytest_plugin.options import report
 if TYPE_CHECKING:
     from lab.report.html import Entry, Heading
     from lab.scenario.model import Scenario
-    from lab.verdict.model import ProbeVerdict
+    from lab.verdict.model import ProbeVerdict, StepVerdict
 
 __all__ = ["heading_in_file", "show_of_file", "show_of_test", "taken"]
 
 _SHOWN: Final = pytest.StashKey[list["Entry"]]()
 
 
-def show_of_file(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict") -> None:
-    """Show the verdict of a probe of a scenario file, if there is to be a page."""
+def show_of_file(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
+    """Show the verdict of a probe or step of a scenario file, if there is to be a page."""
     if report(item.config) is not None:
         _show(item, heading_in_file(scenario, engine), verdict)
 
@@ -56,7 +56,7 @@ def taken(item: pytest.Item) -> list["Entry"]:
     return shown
 
 
-def _show(item: pytest.Item, heading: "Heading", verdict: "ProbeVerdict") -> None:
+def _show(item: pytest.Item, heading: "Heading", verdict: "ProbeVerdict | StepVerdict") -> None:
     from lab.report.html import entry  # noqa: PLC0415 - a run's own room
 
     item.stash.setdefault(_SHOWN, []).append(entry(heading, verdict))

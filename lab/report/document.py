@@ -8,7 +8,7 @@ The document (every key is always there; ``null`` where there is nothing to say)
     apiVersion: proxylab/v1
     kind: RunReport
     exitCode: 1                        # as the command exits
-    counts: {pass: 3, fail: 1, inconclusive: 0, skip: 0}          # probes
+    counts: {pass: 3, fail: 1, inconclusive: 0, skip: 0}          # probes and steps
     scenarios:
     - file: scenarios/cluster-ip.lab.yaml
       name: cluster-ip
@@ -34,6 +34,23 @@ The document (every key is always there; ``null`` where there is nothing to say)
           reasons: [echo-1 saw it come from 172.18.0.2]
           witnesses: []
           position: {file: scenarios/cluster-ip.lab.yaml, line: 23, column: 15}
+      steps:                           # those that expect something of streams, or of connection tracking
+      - name: the old one is gone
+        position: {file: scenarios/cluster-ip.lab.yaml, line: 31, column: 5}
+        judgement: fail
+        seconds: 0.06
+        reproduce: "proxylab run … --probe '…'"
+        bundle: null
+        verdicts:
+        - expectation: queries.lost    # STREAM.KEY | conntrack
+          judgement: fail
+          expected: "0"
+          observed: "5"
+          reasons: [5 of 6 pulses were lost]
+          witnesses: []
+          position: {file: scenarios/cluster-ip.lab.yaml, line: 33, column: 15}
+        timeline:                      # from the beginning of the step; stream is null for what is the step's own
+        - {ms: 20.0, stream: queries, what: "pulses 10 to 14: lost"}
 """
 
 import json
@@ -43,7 +60,8 @@ from collections.abc import Sequence
 from lab.report.exits import exit_code
 from lab.scenario.model import Position
 from lab.verdict.explain import command
-from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, Verdict
+from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
+from lab.verdict.timeline import happenings
 
 __all__ = ["to_json"]
 
@@ -53,7 +71,7 @@ KIND = "RunReport"
 
 def to_json(results: Sequence[ScenarioResult]) -> str:
     """The JSON document of a run; see the module for its keys. Ends without a newline."""
-    counts = Counter(probe.overall for result in results for probe in result.probes)
+    counts = Counter(each.overall for result in results for each in result.judged)
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -77,6 +95,7 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         "skipped": {"missing": skipped.missing, "cure": skipped.cure} if skipped else None,
         "fault": {"exitCode": int(fault.exit_code), "message": fault.message} if fault else None,
         "probes": [_probe(probe) for probe in result.probes],
+        "steps": [_step(step) for step in result.steps],
     }
 
 
@@ -89,6 +108,23 @@ def _probe(probe: ProbeVerdict) -> dict[str, object]:
         "reproduce": " ".join(command(probe)).rstrip(),
         "bundle": probe.bundle or None,
         "verdicts": [_verdict(verdict) for verdict in probe.verdicts],
+    }
+
+
+def _step(step: StepVerdict) -> dict[str, object]:
+    evidence = step.evidence
+    return {
+        "name": step.step.name,
+        "position": _position(step.step.position),
+        "judgement": step.overall,
+        "seconds": round((evidence.ended - evidence.began) / 1e9, 6),
+        "reproduce": " ".join(command(step)).rstrip(),
+        "bundle": step.bundle or None,
+        "verdicts": [_verdict(verdict) for verdict in step.verdicts],
+        "timeline": [
+            {"ms": round((at - evidence.began) / 1e6, 3), "stream": stream or None, "what": what}
+            for at, stream, what in happenings(step)
+        ],
     }
 
 

@@ -26,7 +26,7 @@ def exit_code(results: Sequence[ScenarioResult]) -> ExitCode:
     for code in _FAULTS_WORST_FIRST[:2]:
         if code in faults:
             return code
-    judgements = {probe.overall for result in results for probe in result.probes}
+    judgements = {each.overall for result in results for each in result.judged}
     if Judgement.FAIL in judgements or ExitCode.FAILED in faults:
         return ExitCode.FAILED
     if Judgement.INCONCLUSIVE in judgements or ExitCode.INCONCLUSIVE in faults:

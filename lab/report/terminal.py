@@ -16,7 +16,7 @@ from lab.report.matrix import Painter, glance, slowest
 from lab.verdict.columns import WIDTH, wrapped
 from lab.verdict.explain import briefly, explain
 from lab.verdict.journey import journey
-from lab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult
+from lab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
 from lab.verdict.words import amount
 
 __all__ = ["Painter", "closing_lines", "run_lines", "scenario_lines"]
@@ -86,17 +86,19 @@ def _scenario(result: ScenarioResult, paint: Painter, width: int) -> str:
     """One line. Names are never cut, so that they can be copied: where it gets too long, something else is left out."""
     judgement = result.overall
     label = paint(judgement.ljust(_LABEL), judgement) if judgement else "nothing".ljust(_LABEL)
+    probes, steps = amount(len(result.probes), "probe"), amount(len(result.steps), "step")
+    judged = f"{probes} and {steps}" if result.probes and result.steps else steps if result.steps else probes
     name, took = named(result), f"{result.seconds:.2f} s"
     room = width - _LABEL - len(f"  {name}")
-    whole = f" {amount(len(result.probes), 'probe')} in {took}"
+    whole = f" {judged} in {took}"
     done = next((each for each in (whole, f" {took}") if len(each) <= room), "")
     return f"{label}  {name}{done}"
 
 
 def _probes(result: ScenarioResult, paint: Painter, width: int) -> Iterator[str]:
-    for probe in result.probes:
+    for probe in result.judged:
         label = paint(probe.overall.ljust(_LABEL), probe.overall)
-        yield f"  {label}  {probe.probe.name}"
+        yield f"  {label}  {_name(probe)}"
         if probe.overall is Judgement.PASS:
             for sentence in briefly(probe):
                 yield from wrapped(sentence, " " * (_LABEL + 4), " " * (_LABEL + 6), width)
@@ -104,11 +106,11 @@ def _probes(result: ScenarioResult, paint: Painter, width: int) -> Iterator[str]
 
 def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
     """One line for each probe that did not pass, and for what kept a scenario from being judged."""
-    for probe in result.probes:
+    for probe in result.judged:
         if probe.overall in UNRESOLVED:
             first = next(each for each in probe.verdicts if each.judgement is probe.overall)
             reason = first.reasons[0] if first.reasons else f"{first.expectation} {first.observed}"
-            yield f"{first.position}: {paint(probe.overall, probe.overall)}: {probe.probe.name}: {reason}"
+            yield f"{first.position}: {paint(probe.overall, probe.overall)}: {_name(probe)}: {reason}"
     if result.fault is not None:
         message, _, _ = result.fault.message.partition("\n")
         yield f"{result.file}: {paint('error', Judgement.FAIL)}: {message}"
@@ -124,9 +126,8 @@ def _blocks(results: Sequence[ScenarioResult], paint: Painter, width: int) -> It
             cure = f"needs {result.skipped.missing}; {result.skipped.cure}"
             yield [f"{named(result)}: {paint('SKIP', Judgement.SKIP)}", *wrapped(cure, "  ", width=width)]
     for wanted in (Judgement.INCONCLUSIVE, Judgement.FAIL):
-        for probe in _probes_of(results):
-            if probe.overall is wanted:
-                yield _explained(probe, paint, width)
+        for result in results:
+            yield from (_explained(each, paint, width) for each in result.judged if each.overall is wanted)
     for result in results:
         if result.fault is not None:
             message = (f"  {line}" for line in result.fault.message.splitlines())
@@ -145,10 +146,14 @@ def named(result: ScenarioResult) -> str:
     return f"{result.file} [{result.engine}]{result.case and f' {result.case}'}"
 
 
-def _explained(probe: ProbeVerdict, paint: Painter, width: int) -> list[str]:
+def _explained(probe: ProbeVerdict | StepVerdict, paint: Painter, width: int) -> list[str]:
     word = probe.overall.upper()
     first, *others = explain(probe, width)
     return [first.replace(f": {word}:", f": {paint(word, probe.overall)}:", 1), *others]
+
+
+def _name(verdict: ProbeVerdict | StepVerdict) -> str:
+    return verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
 
 
 def _probes_of(results: Iterable[ScenarioResult]) -> Iterator[ProbeVerdict]:
@@ -156,7 +161,7 @@ def _probes_of(results: Iterable[ScenarioResult]) -> Iterator[ProbeVerdict]:
 
 
 def _summary(results: Sequence[ScenarioResult]) -> str:
-    counts = Counter(probe.overall for probe in _probes_of(results))
+    counts = Counter(each.overall for result in results for each in result.judged)
     parts = [f"{counts[each]:,} {_PARTICIPLES[each]}" for each in _ORDER if counts[each]]
     skipped = sum(result.skipped is not None for result in results)
     if skipped:

@@ -55,6 +55,7 @@ def _expect(shape: StepExpectShape, place: Place) -> StepExpect:
         streams={name: _stream(each, place[name]) for name, each in shape.streams.items()},
         conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
         position=place.key.position,
+        positions={str(key): place[str(key)].key.position for key in place.keys},
     )
 
 

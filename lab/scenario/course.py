@@ -165,12 +165,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamExpect:
-    """What a stream must show in one step, which lasts from its change to the next step's.
+    """What a stream must show in one step: from just before its change until the stream rests before the next step's.
 
     Attributes:
-        backend: the pod that answers when the step's wait is over.
+        backend: the pod that answers every packet behind the step's wait.
         backends: the pods that answer while the step lasts, in the order of their first answers, and no others.
-        source: whom the backend sees.
+        source: whom the backend sees behind the step's wait.
         lost: packets that nobody answers.
         rejected: packets that an ICMP error answers.
         resets: RSTs that the sender gets.
@@ -190,11 +190,20 @@ class StreamExpect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepExpect:
-    """What must hold after a change, of streams by their names and of connection tracking."""
+    """What must hold after a change, of streams by their names and of connection tracking.
+
+    ``positions`` gives the place of each key that the author wrote.
+    """
 
     streams: Mapping[str, StreamExpect] = field(default_factory=dict)
     conntrack: ConntrackExpect | None = None
     position: Position
+    positions: Mapping[str, Position] = field(default_factory=dict)
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether there is anything to judge."""
+        return bool(self.streams) or self.conntrack is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from lab.scenario.words import Front, Manner, Outcome, Position, Reply, Spread
 
 __all__ = [
     "MOST_FLOWS",
+    "STREAM_EVERY",
     "AddressTarget",
     "ConntrackExpect",
     "Entries",
@@ -38,6 +39,10 @@ __all__ = [
 
 MOST_FLOWS: Final = 32_000
 """The most flows of one probe: each has a source port of its own, and the lab has to find so many that nobody uses."""
+
+
+STREAM_EVERY: Final = 20
+"""The time between two packets of a stream that does not say it, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

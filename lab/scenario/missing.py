@@ -47,19 +47,12 @@ class Missing:
         return isinstance(value, str) and value in self.values
 
 
+_FRONTS: Final = "clusterIP, nodePort, externalIP, loadBalancerIP"
+
 MISSING: Final = (
-    Missing("streams"),
-    Missing(
-        "streams.*.to.via",
-        {"dnsName"},
-        "allowed: clusterIP, nodePort, externalIP, loadBalancerIP, healthCheckNodePort",
-    ),
-    Missing("steps.[].change.links"),
-    Missing("steps.[].until.conntrack"),
-    Missing("steps.[].until.balancers"),
-    Missing("steps.[].until.backends"),
-    Missing("steps.[].expect", allowed="allowed: probes, each with its own expect"),
-    Missing("steps.[].except", allowed="allowed: the except of a probe"),
+    Missing("streams.*.to.via", {"healthCheckNodePort", "dnsName"}, f"allowed: {_FRONTS}"),
+    Missing("streams.*.send.protocol", {"SCTP"}, "allowed: TCP, UDP"),
+    Missing("streams.*.send.as", {"packet"}, "allowed: connect"),
     *(missing for probe in ("probes.[]", "steps.[].probes.[]") for missing in (Missing(f"{probe}.send.every"),)),
 )
 

@@ -30,6 +30,7 @@ from lab.scenario.course import (
 )
 from lab.scenario.intent import (
     MOST_FLOWS,
+    STREAM_EVERY,
     AddressTarget,
     ConntrackExpect,
     Entries,
@@ -54,6 +55,7 @@ from lab.scenario.words import Front, Manner, Mode, Outcome, Position, Reply, Sp
 
 __all__ = [
     "MOST_FLOWS",
+    "STREAM_EVERY",
     "AddressTarget",
     "Axis",
     "Case",
@@ -341,12 +343,20 @@ class Scenario:
         return (*self.probes, *(probe for step in self.steps for probe in step.probes))
 
     @property
+    def judged(self) -> tuple[Probe | Step, ...]:
+        """All that gets verdicts, in order: its probes, and of each step the probes, then itself if it expects any."""
+        steps = ((*step.probes, *((step,) if step.expect.says_anything else ())) for step in self.steps)
+        return (*self.probes, *(each for step in steps for each in step))
+
+    @property
     def has_names(self) -> bool:
         """Whether the lab has a name server: its author says so, or something dials a name."""
         dialled: list[Target] = [each.target for each in self.all_probes]
         dialled += [each.target for each in self.streams]
         return self.dns or any(isinstance(each, ServiceTarget) and each.via is Front.DNS_NAME for each in dialled)
 
-    def steps_before(self, probe: Probe) -> int:
-        """How many steps are made before a probe of it is sent."""
-        return next((number for number, step in enumerate(self.steps, 1) if probe in step.probes), 0)
+    def steps_before(self, judged: Probe | Step) -> int:
+        """How many steps are made before a probe of it is sent, or before a step of it is judged."""
+        if isinstance(judged, Step):
+            return self.steps.index(judged) + 1
+        return next((number for number, step in enumerate(self.steps, 1) if judged in step.probes), 0)

@@ -45,7 +45,7 @@ def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, prob
             problems.add(place["send"]["flows"].spot, "a stream is one flow", allowed="leave it out")
         if stream.send is not None and stream.send.protocol is Transport.ICMP:
             what = "a stream is of packets that a backend answers, not of echo requests"
-            problems.add(place["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP, SCTP")
+            problems.add(place["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP")
     if parts.streams and not parts.steps:
         problems.add(spec["streams"].key, "nothing is expected of any stream", allowed="needed: steps")
 

@@ -44,6 +44,7 @@ class Voice:
     """Answers in one responder's name."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self._name = json.dumps(name).encode()
 
     def answer(self, request: bytes, peer: str, port: int) -> bytes | None:

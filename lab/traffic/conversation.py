@@ -23,6 +23,7 @@ from lab.plan.errand import STACK, Sender
 from lab.plan.model import Plan
 from lab.plan.walk import next_hop
 from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.traffic.affinity import one_cpu
 from lab.traffic.craft import enveloped, packed
 from lab.traffic.dissect import TCP, dissect
 from lab.traffic.fences import Fences
@@ -30,7 +31,6 @@ from lab.traffic.identity import Identity
 from lab.traffic.match import Matcher, Vantage
 from lab.traffic.responder import Responders
 from lab.traffic.silence import Silence
-from lab.traffic.turns import one_cpu
 from lab.traffic.watch import Watch
 from lab.verdict.segments import Segment, Spoken
 

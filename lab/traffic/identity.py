@@ -9,7 +9,7 @@ A token is 48 bytes of text, so that it can be read in any capture::
              |     |                |       number of the flow, or of the fence
              |     |                run of an errand, counted over the whole lab
              |     nonce of the lab, made of the run's seed
-             probe, reply or fence
+             probe, reply, fence or pulse (of a stream)
 
 A crafted SYN cannot carry a payload that a listener would see, so its initial sequence number is its identity: NAT
 leaves sequence numbers alone (only helpers such as FTP's shift them), a SYN/ACK or a reset acknowledges the number
@@ -22,7 +22,7 @@ from binascii import unhexlify
 from enum import Enum
 from typing import Final
 
-__all__ = ["TOKEN_BYTES", "WORDS", "Identity", "IdentityRegistry", "Kind", "answer_to", "nonce_of"]
+__all__ = ["TOKEN_BYTES", "WORDS", "Identity", "IdentityRegistry", "Kind", "answer_to", "goes_on", "nonce_of"]
 
 TOKEN_BYTES: Final = 48
 _NUMBER_AT: Final = 40
@@ -36,6 +36,7 @@ WORDS: Final = b"proxylab "
 
 _PROBE_WORD: Final = WORDS + b"probe "
 _REPLY_WORD: Final = WORDS + b"reply "
+_PULSE_WORD: Final = WORDS + b"pulse "
 
 
 class Kind(Enum):
@@ -62,9 +63,14 @@ def answer_to(request: bytes) -> bytes | None:
     """
     if request.startswith(_REPLY_WORD):
         return None
-    if request.startswith(_PROBE_WORD) and len(request) >= TOKEN_BYTES:
+    if request.startswith((_PROBE_WORD, _PULSE_WORD)) and len(request) >= TOKEN_BYTES:
         return _REPLY_WORD + request[len(_PROBE_WORD) : TOKEN_BYTES]
     return _REPLY_WORD
+
+
+def goes_on(request: bytes | bytearray) -> bool:
+    """Whether more will follow on the connection of a request: it is a stream's."""
+    return request.startswith(_PULSE_WORD)
 
 
 class Identity:
@@ -93,6 +99,10 @@ class Identity:
     def token(self, kind: Kind, number: int) -> bytes:
         """The token of a flow, or of a fence, by its number."""
         return b"%s%08x" % (self.stem(kind), number)
+
+    def pulse(self, number: int) -> bytes:
+        """The token of a stream's pulse: not of a flow of a run, so ``read`` does not know it."""
+        return b"%s%s%08x" % (_PULSE_WORD, self._stem, number & 0xFFFFFFFF)
 
     def read(self, payload: bytes) -> tuple[Kind, int] | None:
         """What the token at the head of ``payload`` says: its kind, and the number of its flow or fence.

@@ -4,10 +4,10 @@ Owns: ``Memory``, which looks flows up and reads whole tables.
 Must not: change a table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lab.codec.records import of_columns
-from lab.ip import Family
+from lab.ip import Family, IPAddress
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
@@ -18,10 +18,14 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Connection tracking of all nodes of a lab."""
+    """Connection tracking of all nodes of a lab.
 
-    def __init__(self, netns_by_name: Mapping[str, NetNs]) -> None:
+    ``hidden`` are addresses of the lab's own: whole tables are read without the connections that they answer.
+    """
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs], hidden: Collection[IPAddress] = ()) -> None:
         self._netns_by_name = netns_by_name
+        self._hidden = hidden
         self._lookups: dict[str, FlowLookup] = {}
 
     def flows(self, errand: Errand, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
@@ -49,13 +53,22 @@ class Memory:
         Raises:
             InternalError: a table cannot be read.
         """
-        for node in errand.nodes:
+        yield from self.tables(errand.nodes, Family.of(errand.destination), (errand.protocol_number,))
+
+    def tables(self, nodes: Iterable[str], family: Family, protocols: Iterable[int]) -> Iterator[TableEntry]:
+        """Everything that nodes remember of a family and some protocols, by their numbers.
+
+        Raises:
+            InternalError: a table cannot be read.
+        """
+        for node in nodes:
             table = Conntrack(self._netns_by_name[node])
             try:
-                for entry in table.entries(Family.of(errand.destination), errand.protocol_number):
-                    if entry.reply_source[0] not in errand.hidden:
-                        answer = (*entry.reply_source, *entry.reply_destination)
-                        yield TableEntry(node, *entry.source, *entry.destination, *answer)
+                for protocol in protocols:
+                    for entry in table.entries(family, protocol):
+                        if entry.reply_source[0] not in self._hidden:
+                            answer = (*entry.reply_source, *entry.reply_destination)
+                            yield TableEntry(node, *entry.source, *entry.destination, *answer)
             finally:
                 table.close()
 

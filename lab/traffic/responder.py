@@ -14,7 +14,7 @@ import errno
 import select
 import socket
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from lab.kernel.netns import NetNs, inside
 from lab.plan.model import Listener, Namespace, Plan
 from lab.traffic.answer import Voice, is_http
 from lab.traffic.connect import has_sctp
-from lab.traffic.identity import WORDS
+from lab.traffic.identity import WORDS, goes_on
 
 __all__ = ["Responders"]
 
@@ -110,6 +110,12 @@ class Responders:
                 done += self._serve(fd)
         return done
 
+    def hang_up(self, names: Collection[str]) -> None:
+        """Answer what has come, and then close the connections of these pods, as a program does that ends."""
+        self.pump()
+        for fd in [fd for fd, guest in self._guests.items() if guest.door.voice.name in names]:
+            self._dismiss(fd)
+
     def close(self) -> None:
         """Close every socket; clients in mid-dialogue are reset or finished by their kernel."""
         if self._loop is not None:
@@ -188,11 +194,11 @@ class Responders:
             if not heard or not _answer_questions(guest, guest.door.names):
                 self._dismiss(fd)
             return 1
+        while goes_on(guest.heard) and b"\n" in guest.heard:
+            line, _, guest.heard = guest.heard.partition(b"\n")
+            _say(guest, line)
         if (b"\r\n\r\n" if is_http(guest.heard) else b"\n") in guest.heard:
-            answer = guest.door.voice.answer(bytes(guest.heard), *guest.peer)
-            # An answer fits into an empty send buffer. If the client is gone, the taps tell.
-            with suppress(OSError):
-                guest.sock.send(answer or b"")
+            _say(guest, guest.heard)
             self._dismiss(fd)
         elif not heard or len(guest.heard) > _LONGEST_LINE:
             self._dismiss(fd)
@@ -201,6 +207,12 @@ class Responders:
     def _dismiss(self, fd: int) -> None:
         # Closing takes the descriptor out of the epoll, too (epoll(7)): there is no duplicate of it.
         self._guests.pop(fd).sock.close()
+
+
+def _say(guest: _Guest, request: bytearray) -> None:
+    """Answer. That fits into an empty send buffer; if the client is gone, the taps tell."""
+    with suppress(OSError):
+        guest.sock.send(guest.door.voice.answer(bytes(request), *guest.peer) or b"")
 
 
 def _listening_on(namespace: Namespace, listener: Listener) -> Iterator[IPAddress]:

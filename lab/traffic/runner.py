@@ -11,7 +11,7 @@ has not arrived by then never will); when they are back and still nothing has mo
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -25,6 +25,7 @@ from lab.kernel.netns import NetNs
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import MOST_FOLLOWED, STACK, Errand
 from lab.plan.model import Plan
+from lab.plan.naming import own_addresses
 from lab.scenario.model import Manner
 from lab.timing import Deadline, together
 from lab.traffic.associations import Associations
@@ -40,6 +41,7 @@ from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer
 from lab.traffic.responder import Names, Responders
 from lab.traffic.stacks import Stacks
+from lab.traffic.streams import Streams
 from lab.traffic.tracing import Tracing
 from lab.traffic.turns import Sending, Turns
 from lab.traffic.watch import Watch
@@ -94,11 +96,12 @@ class Runner:
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
-        self._memory = Memory(netns_by_name)
+        self._memory = Memory(netns_by_name, own_addresses(plan))
         self._associations: Associations | None = None
         self._stacks = Stacks(netns_by_name)
         self._seen: Matcher | None = None
         self._dialogues = 0
+        self._streams: Streams | None = None
 
     async def open(self) -> None:
         """Open every responder, and every tap that does not stand yet, once for the lab's life.
@@ -113,9 +116,32 @@ class Runner:
             self.close()
             raise
         self._responders.attach(asyncio.get_running_loop())
+        self._streams = Streams(
+            self._netns_by_name, self._watch, self._responders, self._identities, self._memory, self._port_of_stream
+        )
+
+    @property
+    def streams(self) -> Streams:
+        """The streams of the lab. Raises ``InternalError`` where the runner is not open."""
+        if self._streams is None:
+            raise InternalError("the runner is not open; open() comes before its streams")
+        return self._streams
+
+    @property
+    def memory(self) -> Memory:
+        """What the nodes remember."""
+        return self._memory
+
+    def hang_up(self, names: Collection[str]) -> None:
+        """Close the connections of pods, as their programs do when they end."""
+        if self._responders is not None:
+            self._responders.hang_up(names)
 
     def close(self) -> None:
         """Close every responder, and every tap opened here. Called in the lab's event loop; does not hold it up."""
+        if self._streams is not None:
+            self._streams.close()
+            self._streams = None
         for meter in self._meters.values():
             meter.close()
         self._memory.close()
@@ -300,6 +326,15 @@ class Runner:
         if self._associations is None and not has_sctp():
             self._associations = Associations(self._netns_by_name, self._plan)
         return self._associations
+
+    def _port_of_stream(self, errand: Errand) -> int:
+        """A stream goes on with whatever conntrack remembers of the port that its author chose."""
+        sender = errand.sender
+        if sender.port is not None:
+            self._ports.claim(sender.namespace, errand.protocol, sender.port)
+            return sender.port
+        (port,) = self._source_ports(errand)
+        return port
 
     def _source_ports(self, errand: Errand) -> tuple[int, ...]:
         """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""

@@ -5,14 +5,12 @@ Must not: choose flows, ports or identities (``runner`` does), or read rule coun
 """
 
 import asyncio
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from lab.plan.errand import STACK, Errand
 from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.traffic.affinity import one_cpu
 from lab.traffic.associations import Associations
 from lab.traffic.fences import Fences
 from lab.traffic.identity import Identity
@@ -21,7 +19,7 @@ from lab.traffic.responder import Responders
 from lab.traffic.watch import AnyTap, Watch
 from lab.verdict.evidence import ConnectReport, TapLoss
 
-__all__ = ["Sending", "Turns", "one_cpu"]
+__all__ = ["Sending", "Turns"]
 
 _FENCE_SECONDS: Final = 1.0
 
@@ -150,34 +148,3 @@ class Turns:
         if not self.sending.finished:
             return "the run's deadline passed while flows were still to be sent or under way"
         return f"the run's deadline passed while {self.matcher.unsettled} flows were neither answered nor turned away"
-
-
-@contextmanager
-def one_cpu() -> Iterator[str]:
-    """Keep this thread on the CPU it is on. Yields why that is not possible; empty when it is.
-
-    What a softirq could not finish waits on the backlog of the CPU that sent it. A fence sent from another CPU could
-    overtake it there, and would prove nothing.
-    """
-    allowed = os.sched_getaffinity(0)
-    refused = _pin({_current_cpu()})
-    try:
-        yield refused
-    finally:
-        # A thread that must stay is slower, and no less right.
-        _pin(allowed)
-
-
-def _pin(cpus: set[int]) -> str:
-    """Let this thread run on these CPUs only. Returns the kernel's refusal, which a seccomp filter may make it."""
-    try:
-        os.sched_setaffinity(0, cpus)
-    except OSError as error:
-        return f"sched_setaffinity: {error.strerror}"
-    return ""
-
-
-def _current_cpu() -> int:
-    """The 39th field of proc(5)'s stat; fields are counted behind the command's name, which may hold spaces."""
-    stat = Path("/proc/thread-self/stat").read_text(encoding="ascii", errors="replace")
-    return int(stat.rpartition(")")[2].split()[36])

@@ -15,6 +15,7 @@ cut short) weigh on every expectation, since each rests on all flows having been
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol as Interface
 
 from lab.ip import Transport
 from lab.plan.errand import Errand
@@ -25,7 +26,7 @@ from lab.verdict.flows import Fate, Flow, gather
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.words import amount, endpoint, listed, tally
 
-__all__ = ["Case", "Findings", "disagreement", "open_case", "packets_of", "packets_until"]
+__all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
 
 _OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
 
@@ -65,10 +66,30 @@ class Case:
     doubts: tuple[str, ...]
     silence: tuple[str, ...]
 
+    @property
+    def counted(self) -> tuple[int, str]:
+        """How many flows there are."""
+        return len(self.flows), "flow"
+
     def position(self, key: str) -> Position:
         """Where the author wrote that expectation; the whole of ``expect`` for one that was not written."""
         expect = self.probe.expect
         return expect.positions.get(key, expect.position)
+
+
+class Judged(Interface):
+    """What findings are about: a probe, or a step."""
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """Of how many flows, or pulses, clauses are true of some, and what they are called."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the evidence as a whole is not to be relied on."""
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote that expectation."""
 
 
 @dataclass(slots=True)
@@ -84,7 +105,7 @@ class Findings:
 
     def settle(
         self,
-        case: Case,
+        case: Judged,
         expectation: str,
         *,
         expected: str,
@@ -93,10 +114,10 @@ class Findings:
         witnesses: Iterable[str] = (),
     ) -> Verdict:
         """The verdict. ``silence`` are the doubts that bear on what is missing, and on nothing else."""
-        flows = len(case.flows)
-        wrong = [*self.wrong_overall, *tally((clause for _, clause in self.wrong), flows)]
-        missing = [*self.missing_overall, *tally((clause for _, clause in self.missing), flows)]
-        doubts = [*self.doubts_overall, *tally((clause for _, clause in self.doubts), flows), *case.doubts]
+        number, thing = case.counted
+        wrong = [*self.wrong_overall, *tally((clause for _, clause in self.wrong), number, thing)]
+        missing = [*self.missing_overall, *tally((clause for _, clause in self.missing), number, thing)]
+        doubts = [*self.doubts_overall, *tally((clause for _, clause in self.doubts), number, thing), *case.doubts]
         if missing:
             doubts += silence
         if wrong or (missing and not doubts):

@@ -16,8 +16,9 @@ from lab.verdict.arrivals import due_shares, hits
 from lab.verdict.case import Case, open_case
 from lab.verdict.causes import cause
 from lab.verdict.columns import WIDTH, table, wrapped
-from lab.verdict.model import Judgement, ProbeVerdict, Verdict
+from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from lab.verdict.naming import address_of
+from lab.verdict.timeline import explain_step, summary_of_step
 from lab.verdict.way import brief, deeds, way
 from lab.verdict.words import amount, endpoint
 
@@ -29,8 +30,8 @@ _INDENT = "  "
 _ABOUT_SHARES = frozenset({"backends", "spread"})
 
 
-def explain(verdict: ProbeVerdict, width: int = WIDTH) -> tuple[str, ...]:
-    """The explanation of a probe that is not a pass; of a pass, what it rests on.
+def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[str, ...]:
+    """The explanation of a probe or step that is not a pass; of a pass, what it rests on.
 
     Args:
         verdict: with all that it rests on.
@@ -39,6 +40,8 @@ def explain(verdict: ProbeVerdict, width: int = WIDTH) -> tuple[str, ...]:
     Returns:
         Lines without line ends and without colour. The first begins with ``file:line:column``.
     """
+    if isinstance(verdict, StepVerdict):
+        return explain_step(verdict, _reproduce(verdict, width), width)
     case = open_case(verdict.probe, verdict.errand, verdict.evidence)
     main = _main(verdict)
     lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *_reasons(verdict, width)]
@@ -57,8 +60,10 @@ def explain(verdict: ProbeVerdict, width: int = WIDTH) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def summary(verdict: ProbeVerdict) -> str:
-    """What was seen of a probe, in one line of no particular width: ``delivered; reply from 10.96.0.10:80; …``."""
+def summary(verdict: ProbeVerdict | StepVerdict) -> str:
+    """What was seen of a probe or in a step, in one line: ``delivered; reply from 10.96.0.10:80; …``."""
+    if isinstance(verdict, StepVerdict):
+        return summary_of_step(verdict)
     return "; ".join(
         each.observed if each.expectation == "outcome" else f"{each.expectation} {each.observed}"
         for each in verdict.verdicts
@@ -66,25 +71,27 @@ def summary(verdict: ProbeVerdict) -> str:
     )
 
 
-def briefly(verdict: ProbeVerdict) -> tuple[str, ...]:
-    """A probe that passed, in a few sentences: what was seen, where the packet was, and what the rules did to it."""
+def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
+    """What passed, in a few sentences: what was seen, where the packet was, and what the rules did to it."""
+    if isinstance(verdict, StepVerdict):
+        return (summary_of_step(verdict),)
     case = open_case(verdict.probe, verdict.errand, verdict.evidence)
     return (summary(verdict), *brief(case, verdict.traced))
 
 
-def command(verdict: ProbeVerdict) -> tuple[str, str]:
-    """The command that runs this probe alone, quoted for a shell: the run, and the option that names the probe.
+def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:
+    """The command that runs this probe, or step, alone, quoted for a shell: the run, and the option that names it.
 
     A probe of a Python test is run by its test, and has no option.
     """
-    if verdict.again:
+    if isinstance(verdict, ProbeVerdict) and verdict.again:
         return verdict.again, ""
-    probe = verdict.probe
+    judged = verdict.step if isinstance(verdict, StepVerdict) else verdict.probe
     told = "".join(f" {shlex.quote(option)}" for option in verdict.options)
-    return f"proxylab run {shlex.quote(probe.position.file)}{told}", f"--probe {_quoted(probe.name)}"
+    return f"proxylab run {shlex.quote(judged.position.file)}{told}", f"--probe {_quoted(judged.name)}"
 
 
-def _reproduce(verdict: ProbeVerdict, width: int) -> list[str]:
+def _reproduce(verdict: ProbeVerdict | StepVerdict, width: int) -> list[str]:
     """The command in one line, or in two that a shell reads as one."""
     run, option = command(verdict)
     line = f"{_INDENT}reproduce: {run} {option}".rstrip()

@@ -1,7 +1,7 @@
 """The judge: recorded evidence against the expectations of one probe.
 
 Owns: ``judge``, and the outcome (``arrivals`` judges who was reached, as whom; ``places`` where a flow ended; ``ends``
-what is dropped at a pod; ``replies``, ``passing`` and ``beside`` what their names say).
+what is dropped at a pod; ``replies``, ``passing``, ``beside`` and ``tables`` what their names say).
 Must not: pass what is not proven. ``case`` says how findings weigh.
 
 What each outcome needs, for every flow of the probe:
@@ -35,7 +35,7 @@ from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
 from lab.verdict.arrivals import judge_backends, judge_source, judge_spread
-from lab.verdict.beside import expected_entries, judge_conntrack, judge_http
+from lab.verdict.beside import judge_http
 from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
 from lab.verdict.evidence import Evidence
@@ -46,6 +46,7 @@ from lab.verdict.passing import judge_untranslated
 from lab.verdict.places import FATE, TARGET, ending_rules, judge_place, went_no_further
 from lab.verdict.replies import judge_reply
 from lab.verdict.rules import translations
+from lab.verdict.tables import expected_entries, judge_conntrack
 from lab.verdict.telling import fates, nodes_of, packets, stack_drop, told
 from lab.verdict.whereabouts import hop, last_seen
 from lab.verdict.words import amount, endpoint, listed, tally
@@ -98,7 +99,8 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
     if expect.http is not None:
         yield judge_http(case, expect.http)
     if expect.conntrack is not None:
-        yield judge_conntrack(case, expect.conntrack)
+        errand = case.errand
+        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, errand.nodes, errand.addresses)
 
 
 def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
@@ -218,7 +220,10 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     from before would go the old way, and no rule would be asked.
     """
     wanted = case.probe.expect.conntrack
-    known = {(entry.reply_source, entry.reply_source_port) for entry in expected_entries(case, wanted)}
+    known = {
+        (entry.reply_source, entry.reply_source_port)
+        for entry in expected_entries(wanted, case.evidence.entries, case.errand.nodes, case.errand.addresses)
+    }
     if not set(case.errand.nodes) <= set(case.evidence.counted):
         return
     dialled = (case.errand.destination, case.errand.port)

@@ -4,6 +4,7 @@ Owns: ``Verdict`` for one expectation, ``ProbeVerdict`` for a probe, ``ScenarioR
 Must not: judge (``judge`` does), or know how a result is shown (``report`` does).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,18 +12,22 @@ from lab.errors import ExitCode, InternalError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.scenario.model import Expect, Position, Probe
+from lab.scenario.model import Expect, Position, Probe, Step, StepExpect
 from lab.verdict.evidence import Evidence
+from lab.verdict.pulses import StepEvidence
 
 __all__ = [
+    "STREAM_KEYS",
     "UNRESOLVED",
     "Fault",
     "Judgement",
     "ProbeVerdict",
     "ScenarioResult",
     "Skip",
+    "StepVerdict",
     "Verdict",
     "expectations",
+    "step_expectations",
     "worst",
 ]
 
@@ -38,6 +43,9 @@ class Judgement(StrEnum):
 
 UNRESOLVED = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
 """What needs somebody's eyes."""
+
+STREAM_KEYS = ("backend", "backends", "source", "lost", "rejected", "resets", "delay")
+"""The keys of what is expected of a stream, in the order in which they are judged."""
 
 _WORST_FIRST = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.SKIP, Judgement.PASS)
 
@@ -119,6 +127,52 @@ class ProbeVerdict:
         return worst(frozenset(verdict.judgement for verdict in self.verdicts))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepVerdict:
+    """Everything about one step's own expectations: of streams, and of connection tracking.
+
+    Attributes:
+        step: with what the author expects.
+        number: of the step, from 1.
+        streams: the errands of the scenario's streams.
+        sources: whom the backend must see, by the streams of which that is expected.
+        nodes: of the lab.
+        addresses: those of every node, pod and host.
+        verdicts: one for each expectation, by ``STREAM.KEY`` and ``conntrack``.
+        evidence: what they rest on.
+        plan: as in ``ProbeVerdict``, as are the others.
+
+    Raises:
+        InternalError: if an expectation of the step has no verdict.
+    """
+
+    step: Step
+    number: int
+    streams: tuple[Errand, ...]
+    sources: Mapping[str, IPAddress]
+    nodes: tuple[str, ...]
+    addresses: Mapping[str, tuple[IPAddress, ...]]
+    verdicts: tuple[Verdict, ...]
+    evidence: StepEvidence
+    plan: Plan | None = None
+    options: tuple[str, ...] = ()
+    bundle: str = ""
+
+    def __post_init__(self) -> None:
+        judged = {verdict.expectation for verdict in self.verdicts}
+        untouched = [key for key in step_expectations(self.step.expect) if key not in judged]
+        if untouched:
+            raise InternalError(
+                f"{self.step.position}: step {self.step.name!r}: nobody judged {', '.join(untouched)}; "
+                f"please report this"
+            )
+
+    @property
+    def overall(self) -> Judgement:
+        """The worst of its verdicts."""
+        return worst(frozenset(verdict.judgement for verdict in self.verdicts))
+
+
 @dataclass(frozen=True, slots=True)
 class Skip:
     """Why a scenario did not run: what the machine lacks, and the cure."""
@@ -144,6 +198,7 @@ class ScenarioResult:
         name: the scenario's ``metadata.name``.
         engine: as ``--engine`` spells it.
         probes: in the order of the file.
+        steps: those that expect something themselves, likewise.
         seconds: the whole scenario, from the first namespace to the last.
         skipped: what the machine lacks for it.
         fault: the error that ended it.
@@ -156,6 +211,7 @@ class ScenarioResult:
     name: str
     engine: str
     probes: tuple[ProbeVerdict, ...] = ()
+    steps: tuple[StepVerdict, ...] = ()
     seconds: float = 0.0
     skipped: Skip | None = None
     fault: Fault | None = None
@@ -164,11 +220,16 @@ class ScenarioResult:
     description: str = ""
 
     @property
+    def judged(self) -> tuple[ProbeVerdict | StepVerdict, ...]:
+        """Its probes, then its steps."""
+        return (*self.probes, *self.steps)
+
+    @property
     def overall(self) -> Judgement | None:
-        """The worst of its probes; a fault is a fail; ``None`` where nothing was selected."""
+        """The worst of its probes and steps; a fault is a fail; ``None`` where nothing was selected."""
         if self.fault is not None:
             return Judgement.FAIL
-        judgements = {probe.overall for probe in self.probes}
+        judgements = {each.overall for each in self.judged}
         if self.skipped is not None:
             judgements.add(Judgement.SKIP)
         return worst(frozenset(judgements)) if judgements else None
@@ -179,3 +240,14 @@ def expectations(expect: Expect) -> tuple[str, ...]:
     optional = ("backends", "source", "spread", "at", "reply", "http", "conntrack")
     said = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
     return (*said, *(key for key in optional if getattr(expect, key) is not None))
+
+
+def step_expectations(expect: StepExpect) -> tuple[str, ...]:
+    """What the author expects of a step: ``STREAM.KEY`` for each key of each stream, and ``conntrack``."""
+    of_streams = [
+        f"{name}.{key}"
+        for name, each in expect.streams.items()
+        for key in STREAM_KEYS
+        if getattr(each, key) is not None
+    ]
+    return (*of_streams, *(["conntrack"] if expect.conntrack is not None else []))

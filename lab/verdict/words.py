@@ -64,8 +64,10 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def tally(clauses: Iterable[str], flows: int) -> list[str]:
+def tally(clauses: Iterable[str], flows: int, thing: str = "flow") -> list[str]:
     """Each different clause once, most frequent first, with the number of flows it holds for if there are several.
+
+    Of other things than flows, ``thing`` is their name.
 
     Example:
         >>> tally(["it was lost", "it was lost", "it was late"], 3)
@@ -77,6 +79,6 @@ def tally(clauses: Iterable[str], flows: int) -> list[str]:
     ranked = sorted(counts, key=lambda clause: -counts[clause])
     if flows == 1:
         return ranked
-    lines = [f"{counts[clause]:,} of {amount(flows, 'flow')}: {clause}" for clause in ranked[:_MOST_KINDS]]
+    lines = [f"{counts[clause]:,} of {amount(flows, thing)}: {clause}" for clause in ranked[:_MOST_KINDS]]
     rest = sum(counts[clause] for clause in ranked[_MOST_KINDS:])
-    return [*lines, f"{amount(rest, 'flow')} in {len(ranked) - _MOST_KINDS:,} further ways"] if rest else lines
+    return [*lines, f"{amount(rest, thing)} in {len(ranked) - _MOST_KINDS:,} further ways"] if rest else lines

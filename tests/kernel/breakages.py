@@ -17,6 +17,7 @@ SCOPE = "lab.engines.embedded.iptables.scope"
 CATEGORIES = "lab.engines.embedded.categories"
 PORTS = "lab.engines.embedded.ports"
 NAMES = "lab.cluster.names"
+UDP = "lab.engines.embedded.udp"
 
 
 @dataclass(frozen=True)
@@ -262,6 +263,7 @@ BREAKAGES = [
         {
             "terminating/last-resort": {"who still serves is used when nobody is ready"},
             "terminating/unhealthy-but-served": {"it serves all the same"},
+            "steps/a-rolling-update-behind-a-balancer": {"the old one terminates and serves"},
         },
     ),
     Breakage(
@@ -368,6 +370,69 @@ BREAKAGES = [
             "loadbalancer/health-checked": {
                 "the balancer leaves out the node without an endpoint",
                 "what passes the balancer by is dropped there",
+            },
+        },
+    ),
+    Breakage(
+        "no flow of UDP is ever forgotten",
+        UDP,
+        "UdpReconciler.update",
+        "lambda self, ports: False",
+        {
+            "steps/a-rolling-update": {"the old one is gone"},
+            "steps/scaled-under-streams": {"nobody is there", "one is there and not ready", "it is ready"},
+            "bugs/48370-asked-before-the-service-was-there": {
+                "the Service is there",
+                "it is deleted",
+                "it is made again for another pod",
+            },
+            "bugs/130542-another-target-port": {"at the other"},
+            "steps/a-cable-is-cut": {"somebody has noticed"},
+        },
+    ),
+    Breakage(
+        "every flow of UDP is forgotten when a proxy begins",
+        UDP,
+        "UdpReconciler.__call__",
+        "lambda self, flow: flow.destination in self._wanted",
+        {"steps/the-proxy-is-gone-under-streams": {"it is started again", "it is restarted", "its rules are flushed"}},
+    ),
+    Breakage(
+        "endpoints are told by their addresses alone",
+        UDP,
+        "UdpReconciler.__call__",
+        "lambda self, flow: flow.reply_source[0] not in {end[0] for end in self._wanted.get(flow.destination, "
+        "self._wanted.get((None, flow.destination[1]), {flow.reply_source}))}",
+        {"bugs/130542-another-target-port": {"at the other"}, "steps/a-rolling-update": set()},
+    ),
+    Breakage(
+        "no list of clients",
+        BODIES,
+        "remembered",
+        "lambda scope, chain, endpoint, seconds: ''",
+        {
+            "steps/clients-who-stick": {
+                "others come: the client stays",
+                "another goes: the client stays with it",
+                "the first comes back: the client stays where it is now",
+            },
+        },
+    ),
+    Breakage(
+        "nobody is refused under the policy Local",
+        FRONTS,
+        "_refused",
+        "lambda scope, destination: ()",
+        {"steps/a-policy-on-three-nodes": {"the third drops", "Local again: the third drops"}},
+    ),
+    Breakage(
+        "addresses of any family",
+        PORTS,
+        "_of_family",
+        "lambda addresses, family: tuple(addresses)",
+        {
+            "bugs/73157-an-address-of-the-wrong-family": {
+                "a Service with a foreign address comes: it is served where it can be",
             },
         },
     ),

@@ -309,12 +309,12 @@ def report_of(scenarios: list[str], mutation: Path | None) -> subprocess.Complet
 
 
 def run(scenarios: list[str], mutation: Path | None) -> tuple[int, list[list[dict[str, Any]]]]:
-    """The exit code, and the probes of each case in the report."""
+    """The exit code, and the probes and steps of each case in the report."""
     done = report_of(scenarios, mutation)
     assert done.stdout, done.stderr
     ran = json.loads(done.stdout)["scenarios"]
     assert [case["fault"] for case in ran] == [None] * len(ran)
-    return done.returncode, [case["probes"] for case in ran]
+    return done.returncode, [[*case["probes"], *case["steps"]] for case in ran]
 
 
 def failing(probe: dict[str, Any]) -> set[str]:

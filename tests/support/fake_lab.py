@@ -14,9 +14,10 @@ from lab.errors import CapabilityError, EngineError, InternalError, ScenarioErro
 from lab.ip import Transport
 from lab.messages import Built
 from lab.plan.errand import Errand, Sender
-from lab.scenario.model import Probe, Scenario
+from lab.scenario.model import Probe, Scenario, Step
 from lab.verdict.evidence import Capture, Evidence
-from lab.verdict.model import Judgement, ProbeVerdict, Verdict, expectations
+from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
+from lab.verdict.pulses import StepEvidence
 
 __all__ = ["FakeLab", "FakeSession", "verdict_on"]
 
@@ -75,6 +76,31 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
     )
 
 
+def step_verdict_on(step: Step, number: int) -> StepVerdict:
+    """The verdict that the step's name asks for, on no evidence."""
+    judgement = _JUDGEMENTS.get(step.name.split()[0], Judgement.PASS)
+    return StepVerdict(
+        step=step,
+        number=number,
+        streams=(),
+        sources={},
+        nodes=(),
+        addresses={},
+        verdicts=tuple(
+            Verdict(
+                expectation=expectation,
+                judgement=judgement,
+                expected="one thing",
+                observed="something else",
+                reasons=tuple(filter(None, [_REASONS[judgement]])),
+                position=step.expect.position,
+            )
+            for expectation in step_expectations(step.expect)
+        ),
+        evidence=StepEvidence(began=0, changed=1, settled=2, ended=3),
+    )
+
+
 class FakeSession:
     """Keeps the interface of ``lab.session.Session``, and writes every call to a journal."""
 
@@ -120,6 +146,7 @@ class FakeLab:
         self.scenario = scenario
         self.built = Built("iptables v1.8.9 (fake)")
         self._made = 0
+        self._concluded = False
         self.stands = True
 
     @property
@@ -130,28 +157,42 @@ class FakeLab:
         self._session.note(f"stay {name}" + ("" if seconds is None else f" {seconds:.0f}"))
         self.stands = seconds is None
 
-    def capture(self, verdict: ProbeVerdict) -> Capture:
-        self._session.note(f"capture {verdict.probe.name}")
+    def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
+        self._session.note("capture")
         return Capture()
 
-    def is_past(self, probe: Probe) -> bool:
-        return self._made > self.scenario.steps_before(probe)
+    def is_past(self, judged: Probe | Step) -> bool:
+        before = self.scenario.steps_before(judged)
+        return self._made > before or (isinstance(judged, Step) and self._made == before and self._concluded)
 
     def add(self, probe: Probe) -> None:
         self._session.note(f"add {probe.name}")
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
-        for step in self.scenario.steps[self._made : self.scenario.steps_before(probe)]:
-            self._session.note(f"step {step.name}")
-            self._made += 1
+        self._come_to(probe)
         self._session.note(f"{'trace' if trace else 'probe'} {probe.name}")
         return verdict_on(probe)
+
+    def conclude(self, step: Step) -> StepVerdict:
+        self._come_to(step)
+        self._concluded = True
+        self._session.note(f"conclude {step.name}")
+        return step_verdict_on(step, self._made)
+
+    def _come_to(self, judged: Probe | Step) -> None:
+        for step in self.scenario.steps[self._made : self.scenario.steps_before(judged)]:
+            self._session.note(f"step {step.name}")
+            self._made += 1
+            self._concluded = False
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).errand, Evidence(sent=1)
 
-    def bundle(self, verdict: ProbeVerdict) -> dict[str, bytes]:
+    def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
+        if isinstance(verdict, StepVerdict):
+            self._session.note(f"bundle {verdict.step.name}")
+            return {"step.json": b"{}"}
         self._session.note(f"bundle {verdict.probe.name}")
         return {"case.json": b"{}", "rules/node-a.txt": b""}
 

@@ -102,6 +102,20 @@ THEMES = {
     "none here and none at all": "rejections/none-here-and-none-at-all",
     "Service of another proxy": "clusterip/left-to-another-proxy",
     "ipMode Proxy (KEP-1860)": "loadbalancer/ip-mode-proxy",
+    "rolling update under streams (19029, 98305), Cluster": "steps/a-rolling-update::the old one is gone",
+    "rolling update under streams (85643), Local": "steps/a-rolling-update-behind-a-balancer"
+    "::the old one terminates and serves",
+    "asked before the Service was there (48370)": "bugs/48370-asked-before-the-service-was-there::the Service is there",
+    "readiness, not existence (105657)": "steps/scaled-under-streams::it is ready",
+    "another target port (130542)": "bugs/130542-another-target-port::at the other",
+    "from endpoints to none (139628, 109414)": "steps/scaled-under-streams::nobody is there",
+    "a restart purges no good flow (122740)": "steps/the-proxy-is-gone-under-streams::it is restarted",
+    "affinity to an endpoint that is gone (110302)": "steps/clients-who-stick::its backend is gone",
+    "affinity in spite of other endpoints (25314, 55603)": "steps/clients-who-stick::another goes",
+    "one bad object and all others (36652, 73157)": "bugs/73157-an-address-of-the-wrong-family"
+    "::another Service changes",
+    "a policy that changes, on three nodes": "steps/a-policy-on-three-nodes::Cluster",
+    "links that are cut and mended": "steps/a-cable-is-cut::its link is mended",
     "a Service by its name": "dns/cluster-ip-by-name",
     "a headless Service by its name": "dns/headless-by-name::the name gives the ready pods",
     "publishNotReadyAddresses in names": "dns/headless-by-name::whoever is not ready is given where that is asked for",
@@ -120,6 +134,7 @@ def test_a_theme_has_its_scenario(theme: str) -> None:
         document = next(iter(YAML(typ="safe").load_all(file)))
     spec = document["spec"]
     names = [each["name"] for part in (spec, *spec.get("steps", ())) for each in part.get("probes", ())]
+    names += [each["name"] for each in spec.get("steps", ())]
     assert names
     assert not probe or probe in names
 

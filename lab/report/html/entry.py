@@ -11,8 +11,8 @@ from lab.report.html.markup import Markup, joined, tag
 from lab.report.html.rules import rules, traced
 from lab.report.html.shares import shares
 from lab.verdict.case import open_case
-from lab.verdict.explain import command, intent, summary, why
-from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, Verdict
+from lab.verdict.explain import command, explain, intent, summary, why
+from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
 __all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
 
@@ -51,7 +51,7 @@ class Entry:
 
 
 def entries_of(result: ScenarioResult) -> list[Entry]:
-    """The entries of a scenario's run: its probes, and what kept others from being judged."""
+    """The entries of a scenario's run: its probes and steps, and what kept others from being judged."""
     heading = Heading(
         file=result.file,
         engine=result.engine,
@@ -60,7 +60,7 @@ def entries_of(result: ScenarioResult) -> list[Entry]:
         description=result.description,
         tags=result.tags,
     )
-    found = [entry(heading, probe) for probe in result.probes]
+    found = [entry(heading, judged) for judged in result.judged]
     if result.skipped is not None:
         lack = f"needs {result.skipped.missing}; {result.skipped.cure}"
         found.append(message(heading, "skipped", Judgement.SKIP, lack, result.seconds))
@@ -76,8 +76,25 @@ def message(heading: Heading, name: str, judgement: Judgement, text: str, second
     return Entry(heading=heading, name=name, judgement=judgement, seconds=seconds, summary=first, body=str(body))
 
 
-def entry(heading: Heading, probed: ProbeVerdict) -> Entry:
-    """The entry of a probe that was judged."""
+def entry(heading: Heading, judged: ProbeVerdict | StepVerdict) -> Entry:
+    """The entry of a probe or step that was judged."""
+    return _of_step(heading, judged) if isinstance(judged, StepVerdict) else _of_probe(heading, judged)
+
+
+def _of_step(heading: Heading, judged: StepVerdict) -> Entry:
+    """A step: its explanation, with the timeline, as text shows it."""
+    evidence = judged.evidence
+    return Entry(
+        heading=heading,
+        name=judged.step.name.removesuffix(f"[{heading.case}]") if heading.case else judged.step.name,
+        judgement=judged.overall,
+        seconds=(evidence.ended - evidence.began) / 1e9,
+        summary=_reason(judged) or summary(judged),
+        body=str(tag("pre", "\n".join(explain(judged)), tabindex=0)),
+    )
+
+
+def _of_probe(heading: Heading, probed: ProbeVerdict) -> Entry:
     name = probed.probe.name.removesuffix(f"[{heading.case}]") if heading.case else probed.probe.name
     return Entry(
         heading=heading,
@@ -89,7 +106,7 @@ def entry(heading: Heading, probed: ProbeVerdict) -> Entry:
     )
 
 
-def _reason(probed: ProbeVerdict) -> str:
+def _reason(probed: ProbeVerdict | StepVerdict) -> str:
     """Of what is not a pass, the first reason."""
     if probed.overall is Judgement.PASS:
         return ""

@@ -163,7 +163,9 @@ class UntilShape(ScenarioShape):
         examples=[{"edge": ["node-b"]}],
     )
     backends: dict[str, str] = Field(
-        default_factory=dict, description="The pod that answers a stream.", examples=[{"queries": "new"}]
+        default_factory=dict,
+        description="The pod that answers a packet of a stream that was sent behind the change.",
+        examples=[{"queries": "new"}],
     )
     elapsed: Duration | None = Field(
         default=None, description="A time that passes in any case, where a timeout is the subject.", examples=["12s"]

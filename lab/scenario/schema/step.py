@@ -51,10 +51,16 @@ AnyCount = Annotated[
 
 
 class StreamExpectShape(ScenarioShape):
-    """What a stream must show in a step, which lasts from its change to the next step's."""
+    """What a stream must show in a step.
+
+    A step begins with a packet of each stream just before the change, and ends when, five packets or more behind its
+    wait, each packet has been answered or turned away, or is proven to be lost; then streams rest until the next step.
+    So what a change costs counts in the step that makes it. TCP is given a second to send again what is missing then;
+    what it brings in a later step is shown there as late, and stays lost.
+    """
 
     backend: str | None = Field(
-        default=None, description="The pod that answers when the step's wait is over.", examples=["old"]
+        default=None, description="The pod that answers every packet behind the step's wait.", examples=["old"]
     )
     backends: Annotated[list[str], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None,
@@ -62,11 +68,13 @@ class StreamExpectShape(ScenarioShape):
         examples=[["old", "new"]],
     )
     source: SeenSource | None = Field(
-        default=None, description="Whom the backend sees, as in a probe's expect.", examples=["preserved"]
+        default=None,
+        description="Whom the backend sees behind the step's wait, as in a probe's expect.",
+        examples=["preserved"],
     )
     lost: AnyCount | None = Field(
         default=None,
-        description="How many packets nobody answers: a number, or bounds.",
+        description="How many packets of the step nobody answers: a number, or bounds.",
         examples=[0, {"atLeast": 1, "atMost": 10}],
     )
     rejected: AnyCount | None = Field(
@@ -112,7 +120,10 @@ class StepExceptionShape(ScenarioShape):
 
 
 class StepShape(ScenarioShape):
-    """A change of the cluster, and what must hold after it."""
+    """A change of the cluster, and what must hold after it.
+
+    A pod that is deleted serves until the step's wait is over; then its connections are closed, and nothing leaves it.
+    """
 
     name: ProbeName = Field(description="What is shown, in the author's words.", examples=["the new pod is ready"])
     change: ChangeShape = Field(

@@ -13,7 +13,12 @@ __all__ = ["StreamShape"]
 
 
 class StreamShape(ScenarioShape):
-    """One 5-tuple that lives through all steps; every loss is counted."""
+    """A flow that lives through all steps, a packet every so often; every loss is counted.
+
+    Over UDP it is one 5-tuple. Over TCP it is a connection, and when that has ended another one, from a port of its own
+    unless ``from`` names one. It begins with the first step, and rests while probes are sent. What it dials is what
+    has that name when the lab begins.
+    """
 
     source: Sender = Field(
         alias="from", description="Who sends: a name, or a mapping.", examples=[{"name": "client", "port": 12345}]

@@ -9,7 +9,7 @@ import pytest
 from lab.assembly import Assembly, assemble
 from lab.errors import ScenarioError
 from lab.ip import Family, Protocol
-from lab.plan.naming import has_own_server, home_of_names, name_servers, resolv_confs
+from lab.plan.naming import has_own_server, home_of_names, name_servers, own_addresses, resolv_confs
 from lab.plan.questions import candidates
 from lab.report.overview import overview
 from lab.scenario.load import parse_scenario
@@ -145,7 +145,7 @@ def test_an_answer_becomes_an_errand_of_its_family() -> None:
     assert (str(found.destination), found.port, source) == ("fd00:10:96::101", 80, None)
     assert found.sender.address.version == 6
     assert found.question == assembly.errands[0].question
-    assert [str(each) for each in found.hidden] == ["10.244.0.2", "fd00:10:244::2"]
+    assert [str(each) for each in own_addresses(assembly.plan)] == ["10.244.0.2", "fd00:10:244::2"]
 
 
 def test_a_lab_without_names_takes_no_probe_that_dials_one() -> None:

@@ -44,7 +44,7 @@ def probe_of(**edits: str):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("file", sorted(SCENARIOS.rglob("*.lab.yaml")), ids=lambda file: file.name)
 def test_scenarios_of_the_tree_are_read_and_explain_themselves(file: Path) -> None:
     scenario = load_scenario(file)
-    assert scenario.probes
+    assert scenario.judged
     assert scenario.links
     assert len(scenario.description) > 100
 

@@ -1,0 +1,120 @@
+"""The evidence of one step as files: enough to read what happened, and to judge it again anywhere.
+
+Owns: which files such a bundle has, and ``RecordedStep``, the one that is judged again.
+Must not: write or read files (the caller does), or judge.
+
+A bundle is a directory::
+
+    step.json          the step, its streams, what was seen, and the verdicts of the run: see ``RecordedStep``
+    explanation.txt    the verdict in words, with the timeline
+    pulses/STREAM.txt  every pulse of a stream, and what became of it
+    conntrack.txt      what every node's connection tracking held when the step ended, where it was read
+    rules/NODE.txt     the rules of each node as they stood then
+    logs/NODE.txt      what the engine said on each node
+    versions.txt       of everything that took part, and the seed
+    plan.json          namespaces, links, addresses, routes and sysctls of the lab
+    scenario.lab.yaml  the scenario as it was
+
+There is no script that plays it again: what a step shows is made of all the steps before it, and of time.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from lab.codec import CodecError, dumps, loads
+from lab.errors import ScenarioError
+from lab.ip import IPAddress
+from lab.plan.errand import Errand
+from lab.plan.model import Plan
+from lab.report.bundle import PLAN, Circumstances, NodeState
+from lab.scenario.model import Step
+from lab.verdict.explain import explain
+from lab.verdict.model import StepVerdict, Verdict
+from lab.verdict.pulses import StepEvidence
+from lab.verdict.timeline import chronicle
+from lab.verdict.words import endpoint
+
+__all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
+
+STEP: Final = "step.json"
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedStep:
+    """A step as it was judged and recorded: ``StepVerdict`` without the plan, which has a file of its own."""
+
+    format: int = _FORMAT
+    circumstances: Circumstances
+    step: Step
+    number: int
+    streams: tuple[Errand, ...]
+    sources: Mapping[str, IPAddress]
+    nodes: tuple[str, ...]
+    addresses: Mapping[str, tuple[IPAddress, ...]]
+    evidence: StepEvidence
+    verdicts: tuple[Verdict, ...]
+    options: tuple[str, ...] = ()
+
+
+def step_bundle(
+    verdict: StepVerdict,
+    *,
+    circumstances: Circumstances,
+    plan: Plan,
+    nodes: Mapping[str, NodeState],
+    scenario: bytes,
+) -> dict[str, bytes]:
+    """The files of a bundle by their path in it."""
+    recorded = RecordedStep(
+        circumstances=circumstances,
+        step=verdict.step,
+        number=verdict.number,
+        streams=verdict.streams,
+        sources=verdict.sources,
+        nodes=verdict.nodes,
+        addresses=verdict.addresses,
+        evidence=verdict.evidence,
+        verdicts=verdict.verdicts,
+        options=verdict.options,
+    )
+    evidence = verdict.evidence
+    files = {
+        STEP: dumps(recorded, RecordedStep),
+        "explanation.txt": _text(explain(verdict)),
+        "versions.txt": _text(f"{each.name}: {getattr(circumstances, each.name)}" for each in fields(circumstances)),
+        PLAN: dumps(plan, Plan),
+        "scenario.lab.yaml": scenario,
+        **{f"pulses/{each.stream}.txt": _text(chronicle(evidence, each)) for each in evidence.streams},
+        **{f"rules/{node}.txt": state.rules.encode() for node, state in nodes.items()},
+        **{f"logs/{node}.txt": _text(state.log) for node, state in nodes.items()},
+    }
+    if evidence.entries is not None:
+        files["conntrack.txt"] = _text(_conntrack(evidence))
+    return files
+
+
+def read_step(file: str, data: bytes) -> RecordedStep:
+    """The step of a bundle.
+
+    Raises:
+        ScenarioError: the file is no step, or one of another version of proxylab.
+    """
+    try:
+        recorded = loads(data, RecordedStep)
+    except CodecError as error:
+        raise ScenarioError([f"{file}: not a recorded step, or one of another version of proxylab: {error}"]) from None
+    if recorded.format != _FORMAT:
+        raise ScenarioError([f"{file}: format {recorded.format} is not {_FORMAT}, which this version reads"])
+    return recorded
+
+
+def _conntrack(evidence: StepEvidence) -> Iterator[str]:
+    for entry in evidence.entries or ():
+        sent = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
+        yield f"{entry.node}: {sent}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
+
+
+def _text(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -1,0 +1,147 @@
+"""Steps and what was seen of them, made by hand."""
+
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any
+
+from lab.ip import Transport
+from lab.plan.errand import Errand, Sender
+from lab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
+from lab.verdict.evidence import TableEntry, TrackedFlow
+from lab.verdict.model import StepVerdict
+from lab.verdict.pulses import Break, BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
+from lab.verdict.steps import judge_step
+
+__all__ = [
+    "CLIENT",
+    "NEW",
+    "OLD",
+    "ZERO",
+    "all_well",
+    "answered",
+    "entry",
+    "entry_remains",
+    "judged",
+    "lost",
+    "record",
+    "rejected",
+    "step",
+    "torn_connection",
+    "unproven_loss",
+]
+
+CLIENT, OLD, NEW = ip_address("10.244.0.2"), ip_address("10.244.0.3"), ip_address("10.244.1.2")
+VIP = ip_address("10.96.0.53")
+ADDRESSES = {"client": (CLIENT,), "old": (OLD,), "new": (NEW,)}
+MS = 1_000_000
+CHANGED, SETTLED, ENDED = 1 * MS, 20 * MS, 50 * MS
+
+
+def at(line: int, column: int = 5) -> Position:
+    return Position("roll.lab.yaml", line, column)
+
+
+def answered(number: int, ms: float, backend: str, delay: float = 0.2, peer: Any = CLIENT) -> Pulse:
+    return Pulse(number, int(ms * MS), PulseFate.ANSWERED, int(delay * MS), backend, peer, 12345)
+
+
+def lost(number: int, ms: float, error: str = "") -> Pulse:
+    return Pulse(number, int(ms * MS), PulseFate.LOST, error=error)
+
+
+def rejected(number: int, ms: float) -> Pulse:
+    return Pulse(number, int(ms * MS), PulseFate.REJECTED, error="ECONNREFUSED")
+
+
+def record(*pulses: Pulse, resets: int = 0, closed: float | None = None, **others: Any) -> StreamRecord:
+    breaks = [Break(25 * MS, BreakKind.RESET)] * resets
+    breaks += [] if closed is None else [Break(int(closed * MS), BreakKind.CLOSED)]
+    return StreamRecord(stream="queries", port=12345, pulses=pulses, breaks=tuple(breaks), **others)
+
+
+def entry(who: Any, node: str = "node-a") -> TableEntry:
+    return TableEntry(node, CLIENT, 12345, VIP, 53, who, 5353, CLIENT, 12345)
+
+
+def tracked(who: Any) -> tuple[TrackedFlow, ...]:
+    return (TrackedFlow(0, "node-a", who, 5353, CLIENT, 12345),)
+
+
+def step(conntrack: bool = False, **expected: Any) -> Step:
+    """A step that expects this of the stream, and that no entry is left that ``old`` answers."""
+    of_stream = StreamExpect(
+        position=at(20), positions={key: at(20, 10 + 10 * index) for index, key in enumerate(expected)}, **expected
+    )
+    expect = StepExpect(
+        streams={"queries": of_stream} if expected else {},
+        conntrack=ConntrackExpect(none=Entries(reply_from="old")) if conntrack else None,
+        position=at(20),
+        positions={"conntrack": at(21)},
+    )
+    return Step(name="the old one is gone", expect=expect, position=at(19, 11))
+
+
+def errand(protocol: Transport = Transport.UDP) -> Errand:
+    sender = Sender(
+        name="client", namespace="client", device="eth0", address=CLIENT, mac="02:00:00:00:00:01", next_hop_mac=""
+    )
+    return Errand(
+        number=0,
+        name="queries",
+        sender=sender,
+        destination=VIP,
+        port=53,
+        protocol=protocol,
+        manner=Manner.CONNECT,
+        flows=1,
+        payload=0,
+        every=5,
+        receivers=(),
+        fences=(),
+        nodes=("node-a", "node-b"),
+    )
+
+
+def judged(
+    wanted: Step, *records: StreamRecord, entries: tuple[TableEntry, ...] | None = None, source: Any = CLIENT
+) -> StepVerdict:
+    evidence = StepEvidence(began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries)
+    sources = {"queries": source} if "queries" in wanted.expect.streams else {}
+    return judge_step(wanted, 4, (errand(),), sources, ("node-a", "node-b"), ADDRESSES, evidence)
+
+
+ZERO = Count(at_most=0)
+
+
+def entry_remains() -> StepVerdict:
+    """The proxy has forgotten to forget."""
+    pulses = (answered(9, 0.2, "old"), *(lost(number, 20 + 5 * (number - 10)) for number in range(10, 15)))
+    wanted = step(conntrack=True, backend="new", lost=ZERO)
+    seen = replace(record(*pulses), tracked=tracked(OLD))
+    return replace(judged(wanted, seen, entries=(entry(OLD),)), bundle=".proxylab/bundles/roll/step-004")
+
+
+def torn_connection() -> StepVerdict:
+    """A reset in the midst, and a slow answer."""
+    pulses = (
+        answered(9, 0.2, "old"),
+        lost(10, 5.2, "ECONNRESET"),
+        rejected(11, 10.2),
+        *(answered(number, 20 + 5 * (number - 12), "new", delay=260.0) for number in range(12, 17)),
+    )
+    wanted = step(backends=("old", "new"), lost=ZERO, rejected=ZERO, resets=ZERO, delay=100)
+    late = (answered(3, -400.0, "old", delay=410.0),)
+    return judged(wanted, replace(record(*pulses, resets=1, closed=30.0), late=late, tracked=tracked(NEW)))
+
+
+def unproven_loss() -> StepVerdict:
+    """Losses that nothing proves."""
+    pulses = (answered(9, 0.2, "old"), *(lost(number, 20 + 5 * (number - 10)) for number in range(10, 15)))
+    return judged(step(lost=Count(at_most=2)), replace(record(*pulses), silent=("node-b", "new")))
+
+
+def all_well() -> StepVerdict:
+    """What passes, and what that rests on."""
+    pulses = (answered(9, 0.2, "old"), *(answered(number, 20 + 5 * (number - 10), "new") for number in range(10, 15)))
+    wanted = step(conntrack=True, backend="new", source=CLIENT, lost=ZERO, delay=100)
+    return judged(wanted, replace(record(*pulses), tracked=tracked(NEW)), entries=(entry(NEW),))

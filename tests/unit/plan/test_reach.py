@@ -1,0 +1,50 @@
+"""Who is parted by links that are cut."""
+
+from lab.assembly import assemble
+from lab.plan.reach import Links
+from lab.scenario.cases import cases
+from lab.scenario.load import parse_scenario
+from lab.scenario.model import LinkChange
+
+TEXT = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: reach}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    one: {nodes: [node-a]}
+    two: {nodes: [node-a]}
+    three: {nodes: [node-b]}
+    own: {nodes: [node-b], hostNetwork: true, ports: [8080]}
+  hosts: {outside: {}}
+  probes: [{name: p, from: one, to: {pod: own}, expect: {outcome: delivered, source: preserved}}]
+"""
+(SCENARIO,) = cases(parse_scenario(TEXT, "f"), "iptables")
+PLAN = assemble(SCENARIO).plan
+PLACES = ("node-a", "node-b", "one", "two", "three", "own", "outside")
+
+
+def parted(cut: str, one: str) -> set[str]:
+    links = Links().after([LinkChange(place=cut, device="eth0", up=False)])
+    return {other for other in PLACES if other != one and links.part(PLAN, one, other)}
+
+
+def test_nobody_is_parted_while_all_links_are_whole() -> None:
+    assert not any(Links().part(PLAN, "one", other) for other in PLACES)
+
+
+def test_a_pod_is_parted_from_all() -> None:
+    assert parted("one", "one") == set(PLACES) - {"one"}
+    assert parted("one", "three") == {"one"}
+
+
+def test_a_node_is_parted_with_its_pods() -> None:
+    assert parted("node-a", "one") == {"node-b", "three", "own", "outside"}
+    assert parted("node-b", "one") == {"node-b", "three", "own"}
+    assert parted("node-b", "three") == {"node-a", "one", "two", "outside"}
+
+
+def test_a_link_that_is_mended_parts_nobody() -> None:
+    cut = Links().after([LinkChange(place="one", device="eth0", up=False)])
+    assert cut.after([LinkChange(place="one", device="eth0", up=True)]) == Links()

@@ -1,0 +1,108 @@
+"""What a step expects of its streams against what was seen of them."""
+
+from dataclasses import replace
+
+import pytest
+from made_steps import CLIENT, NEW, OLD, ZERO, answered, entry, judged, lost, record, rejected, step
+
+from lab.errors import InternalError
+from lab.scenario.model import Count
+from lab.verdict.model import Judgement, StepVerdict
+from lab.verdict.pulses import Pulse
+
+BEFORE = answered(9, 0.2, "old")
+TRANSITION = answered(10, 10, "old")
+BEHIND = tuple(answered(number, 20 + number - 11, "new") for number in range(11, 16))
+
+
+def seen(*pulses: Pulse) -> tuple[Pulse, ...]:
+    return (BEFORE, TRANSITION, *pulses)
+
+
+def only(verdict: StepVerdict) -> tuple[str, str]:
+    (each,) = verdict.verdicts
+    return each.judgement.value, each.observed
+
+
+def test_who_answers_is_asked_behind_the_wait() -> None:
+    assert only(judged(step(backend="new"), record(*seen(*BEHIND)))) == ("pass", "new")
+    assert only(judged(step(backend="old"), record(*seen(*BEHIND)))) == ("fail", "new")
+
+
+def test_one_pulse_that_nobody_answers_is_enough_to_fail() -> None:
+    verdict = judged(step(backend="new"), record(*seen(*BEHIND[:-1], lost(15, 24))))
+    assert only(verdict) == ("fail", "new and nobody")
+    assert verdict.verdicts[0].reasons == ("1 of 5 pulses: nobody answered",)
+
+
+def test_without_a_pulse_behind_the_wait_nobody_knows() -> None:
+    assert only(judged(step(backend="new"), record(*seen()))) == ("inconclusive", "none")
+
+
+def test_backends_are_those_of_the_whole_step_in_order() -> None:
+    pulses = record(*seen(*BEHIND))
+    assert only(judged(step(backends=("old", "new")), pulses)) == ("pass", "old, new")
+    for wrong in (("new", "old"), ("new",), ("old", "new", "third")):
+        assert only(judged(step(backends=wrong), pulses))[0] == "fail"
+
+
+def test_the_source_is_what_backends_say_they_saw() -> None:
+    assert only(judged(step(source=CLIENT), record(*seen(*BEHIND)))) == ("pass", str(CLIENT))
+    assert only(judged(step(source=CLIENT), record(*seen(*BEHIND)), source=NEW)) == ("fail", str(CLIENT))
+    assert only(judged(step(source=CLIENT), record(*seen(lost(11, 21)))))[0] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "judgement"),
+    [
+        (ZERO, "fail"),
+        (Count(at_least=2, at_most=2), "pass"),
+        (Count(at_least=3), "fail"),
+        (Count(at_least=1, at_most=3), "pass"),
+    ],
+)
+def test_what_the_change_costs_belongs_to_the_step(wanted: Count, judgement: str) -> None:
+    pulses = record(BEFORE, lost(10, 5), lost(11, 10), *BEHIND)
+    assert only(judged(step(lost=wanted), pulses)) == (judgement, "2")
+
+
+def test_a_rejection_is_no_loss() -> None:
+    pulses = record(BEFORE, rejected(10, 5), *BEHIND)
+    assert only(judged(step(lost=ZERO), pulses)) == ("pass", "0")
+    assert only(judged(step(rejected=Count(at_least=1)), pulses)) == ("pass", "1")
+
+
+def test_every_reset_counts() -> None:
+    assert only(judged(step(resets=ZERO), record(*seen(*BEHIND), resets=2))) == ("fail", "2")
+    assert only(judged(step(resets=ZERO), record(*seen(*BEHIND), closed=30.0))) == ("pass", "0")
+
+
+def test_the_longest_answer_counts() -> None:
+    slow = record(BEFORE, answered(10, 5, "new", delay=150.0), *BEHIND)
+    assert only(judged(step(delay=200), slow)) == ("pass", "150.0 ms at most")
+    assert only(judged(step(delay=100), slow))[0] == "fail"
+    assert only(judged(step(delay=100), record(lost(1, 30))))[0] == "inconclusive"
+
+
+def test_what_is_missing_where_no_fence_comes_back_decides_nothing() -> None:
+    pulses = replace(record(BEFORE, lost(10, 5), *BEHIND), silent=("node-b",))
+    assert only(judged(step(lost=ZERO), pulses))[0] == "inconclusive"
+    assert only(judged(step(lost=Count(at_least=1)), pulses))[0] == "pass"
+
+
+def test_tables_are_judged_without_any_stream() -> None:
+    assert only(judged(step(conntrack=True), entries=(entry(NEW),)))[0] == "pass"
+    assert only(judged(step(conntrack=True), entries=(entry(OLD),)))[0] == "fail"
+    assert only(judged(step(conntrack=True), entries=None))[0] == "inconclusive"
+
+
+def test_a_stream_that_was_not_sent_never_looks_green() -> None:
+    with pytest.raises(InternalError, match="nothing was recorded of stream 'queries'"):
+        judged(step(lost=ZERO))
+
+
+def test_an_expectation_without_verdict_never_looks_green() -> None:
+    verdict = judged(step(lost=ZERO), record(*seen(*BEHIND)))
+    assert verdict.overall is Judgement.PASS
+    with pytest.raises(InternalError, match=r"nobody judged queries\.lost"):
+        replace(verdict, verdicts=())
