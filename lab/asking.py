@@ -1,10 +1,12 @@
 """What is asked of a lab process for a step, and what its answers make of what was planned.
 
-Owns: ``advance_to``, ``as_found`` and ``circumstances_of``.
+Owns: ``advance_to``, ``as_found``, ``circumstances_of`` and ``memory_of``.
 Must not: ask.
 """
 
 import platform
+import time
+from pathlib import Path
 
 import lab
 from lab.assembly import Assembly
@@ -13,9 +15,10 @@ from lab.messages import Advance, Built, Recalled
 from lab.plan.model import Plan
 from lab.plan.names import ROUTER
 from lab.report.bundle import Circumstances
-from lab.scenario.model import Change
+from lab.scenario.model import Change, Scenario
+from lab.visits import Memory
 
-__all__ = ["advance_to", "as_found", "circumstances_of"]
+__all__ = ["advance_to", "as_found", "circumstances_of", "memory_of"]
 
 
 def advance_to(assembly: Assembly, number: int) -> Advance:
@@ -50,4 +53,21 @@ def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumsta
         engine=engine.name,
         iptables=built.variant,
         seed=seed,
+    )
+
+
+def memory_of(
+    name: str, scenario: Scenario, source: str, engine: EngineChoice, seed: int, built: Built, made: int
+) -> Memory:
+    """What others must know of a lab to go on with it, from now on."""
+    return Memory(
+        name=name,
+        scenario=scenario,
+        source=source,
+        engine=engine,
+        seed=seed,
+        built=built,
+        made=made,
+        directory=str(Path.cwd()),
+        began=time.time(),
     )

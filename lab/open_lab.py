@@ -4,13 +4,12 @@ Owns: the order of steps and probes, what is asked of the lab process for each, 
 Must not: build a lab (``lab.session`` does), print, or know who asks.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from lab.asking import advance_to, as_found, circumstances_of
+from lab.asking import advance_to, as_found, circumstances_of, memory_of
 from lab.assembly import Assembly, lead
 from lab.client import LabProcess
 from lab.engines.protocol import EngineChoice
@@ -259,10 +258,11 @@ class OpenLab:
         capture = recalled.capture
         return bundle(verdict, circumstances=circumstances, plan=plan, capture=capture, nodes=nodes, scenario=scenario)
 
-    def capture(self, verdict: ProbeVerdict) -> Capture:
-        """The frames of the probe that was judged last."""
-        recalled = self._recalled[1] if self._recalled and self._recalled[0] is verdict.probe else self._recall()
-        return recalled.capture
+    def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
+        """The frames of the probe that was judged last; of a step, those of the last probe before its end."""
+        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
+            return self._recalled[1].capture
+        return self._recall().capture
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel holds them, by its name."""
@@ -282,17 +282,7 @@ class OpenLab:
 
     def memory(self, name: str) -> Memory:
         """What others must know to go on with it."""
-        return Memory(
-            name=name,
-            scenario=self.scenario,
-            source=self._source,
-            engine=self._engine,
-            seed=self._seed,
-            built=self.built,
-            made=self._made,
-            directory=str(Path.cwd()),
-            began=time.time(),
-        )
+        return memory_of(name, self.scenario, self._source, self._engine, self._seed, self.built, self._made)
 
     def stay(self, name: str, seconds: float | None) -> None:
         """Let others come to it, by that name; for so many seconds, or with ``None`` as long as the session lasts.

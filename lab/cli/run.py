@@ -237,13 +237,13 @@ def _run(
                 if lab is None or not lab.stands:
                     lab = stack.enter_context(closing(session.open(scenario)))
                 if isinstance(each, Step):
-                    step = _settled(lab, lab.conclude(each), run, shelf, progress)
-                    steps.append(step)
-                    _keep(lab, step.overall, None, keeping, progress)
+                    steps.append(_settled(lab, lab.conclude(each), run, shelf, progress))
                 else:
-                    probe = _settled(lab, lab.probe(each, trace=trace), run, shelf, progress)
-                    probes.append(probe)
-                    _keep(lab, probe.overall, each, keeping, progress)
+                    probes.append(_settled(lab, lab.probe(each, trace=trace), run, shelf, progress))
+                last = steps[-1] if isinstance(each, Step) else probes[-1]
+                if keeping is not None and last.overall in UNRESOLVED:
+                    probe = None if isinstance(each, Step) else each
+                    progress.note("\n".join([f"{each.name}:", *keeping.keep(lab, probe)]))
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:
@@ -267,10 +267,3 @@ def _settled(lab: OpenLab, verdict: _Verdict, run: _Run, shelf: Shelf | None, pr
     if shelf is None:
         return verdict
     return shelf.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)
-
-
-def _keep(lab: OpenLab, overall: Judgement, probe: Probe | None, keeping: Keeping | None, progress: Progress) -> None:
-    """Let the lab stay in which something did not hold, if somebody wants that."""
-    if keeping is not None and overall in UNRESOLVED:
-        title = "a step" if probe is None else probe.name
-        progress.note("\n".join([f"{title}:", *keeping.keep(lab, probe)]))

@@ -44,7 +44,8 @@ class AtTheDesk:
         return report
 
     def _look(self, item: pytest.Item, lab: "OpenLab", report: pytest.TestReport) -> None:
-        probe = item.judged if isinstance(item, ProbeItem) and isinstance(item.judged, Probe) else None
+        judged = item.judged if isinstance(item, ProbeItem) else None
+        probe = judged if isinstance(judged, Probe) else None
         place = shell_place(self._config)
         if place:
             self._enter(lab, place, report)

@@ -132,7 +132,7 @@ def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
 @pytest.fixture
 def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: "Shelf | None") -> "Judged":
     """The verdict on the probe or step, unless there is none that could be held against the expectation."""
-    from lab.verdict.model import Judgement, ProbeVerdict  # noqa: PLC0415
+    from lab.verdict.model import Judgement  # noqa: PLC0415
 
     item: ProbeItem = request.node
     verdict: Judged
@@ -142,7 +142,7 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
         else:
             verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_shelf)
     record(item, lab_open, item.run.engine, verdict)
-    if has_pcap(item.config) and isinstance(verdict, ProbeVerdict):
+    if has_pcap(item.config):
         leave_pcap(item, lab_open, verdict)
     show_of_file(item, item.scenario, item.run.engine, verdict)
     match verdict.overall:
@@ -213,7 +213,7 @@ def in_its_own_words(place: str) -> Iterator[None]:
         raise pytest.fail.Exception(f"{place}: {error}" if place else str(error), pytrace=False) from None
 
 
-def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "ProbeVerdict", number: int = 0) -> None:
+def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "Judged", number: int = 0) -> None:
     """Leave the frames of an item's probe as a file, and say in the reports where."""
     from lab.bundles import pcap_file  # noqa: PLC0415 - a run's own rooms
     from lab.report.pcapng import pcapng  # noqa: PLC0415

@@ -157,8 +157,8 @@ class FakeLab:
         self._session.note(f"stay {name}" + ("" if seconds is None else f" {seconds:.0f}"))
         self.stands = seconds is None
 
-    def capture(self, verdict: ProbeVerdict) -> Capture:
-        self._session.note(f"capture {verdict.probe.name}")
+    def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
+        self._session.note("capture")
         return Capture()
 
     def is_past(self, judged: Probe | Step) -> bool:

@@ -6,12 +6,13 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from lab.channel import AsyncChannel
 from lab.conversation import receive_visitors
-from lab.messages import Dump, Dumped, Failed
+from lab.messages import Answer, Dump, Dumped, Failed, Request
 from lab.visits import Asked, Ended, Lines, Log, Signal, Stream, Told
 
 
@@ -142,3 +143,8 @@ def test_what_is_no_message_ends_only_the_line_that_it_comes_by(tmp_path: Path) 
         visitor.close()
 
     visited(tmp_path, script)
+
+
+def test_all_that_may_be_asked_and_answered_may_be_said_in_a_conversation() -> None:
+    assert set(get_args(Request)) <= set(get_args(Asked))
+    assert set(get_args(Answer)) <= set(get_args(Told))
