@@ -4,10 +4,10 @@ Owns: ``resolve`` for probes, and ``resolve_streams``.
 Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_network
-from typing import Final, TypeVar, assert_never
+from typing import Final, assert_never
 
 from lab.cluster.kube_dns import DNS_PORT
 from lab.cluster.objects import Service
@@ -18,6 +18,7 @@ from lab.plan.errand import STACK, Detour, Errand, Fence, Question, Receiver, Se
 from lab.plan.framing import frame_mac
 from lab.plan.model import Namespace, Plan, PodPlace, Role
 from lab.plan.names import NODES, ROUTER, UPLINK
+from lab.plan.places import find, namespace_of, own_address, own_addresses_of
 from lab.plan.questions import Questions
 from lab.plan.reach import Links
 from lab.plan.receivers import programs, stacks
@@ -38,7 +39,6 @@ from lab.scenario.model import (
 
 __all__ = ["resolve", "resolve_streams"]
 
-Place = TypeVar("Place", bound=Namespace | PodPlace)
 
 _Sent = Probe | Stream
 _Dialled = tuple[IPAddress, int, Transport]
@@ -171,8 +171,8 @@ class _Resolver:
 
     def _sender(self, probe: _Sent, destination: IPAddress) -> Sender:
         source = probe.source
-        place = _find("from", source.name, self._places)
-        namespace = _namespace(place)
+        place = find("from", source.name, self._places)
+        namespace = namespace_of(place)
         if source.address is not None and source.address.version != destination.version:
             raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
         if namespace in self._nodes:
@@ -182,7 +182,7 @@ class _Resolver:
             name=place.name,
             namespace=namespace,
             device=hop.out.device,
-            address=source.address or _address(place, Family.of(destination)),
+            address=source.address or own_address(place, Family.of(destination)),
             mac=hop.out.mac,
             next_hop_mac=hop.into.mac,
             port=source.port,
@@ -195,7 +195,7 @@ class _Resolver:
         """The further addresses of a host that is to use all of them."""
         if not source.all_addresses:
             return ()
-        own = _addresses(self._hosts[source.name])
+        own = own_addresses_of(self._hosts[source.name])
         return tuple(address for address in own if Family.of(address) is family)[1:]
 
     def _stack_sender(self, probe: _Sent, name: str, namespace: str, destination: IPAddress) -> Sender:
@@ -222,14 +222,14 @@ class _Resolver:
             case ServiceTarget():
                 return self._front(probe, target)
             case PodTarget():
-                pod = _find("to.pod", target.pod, self._pods)
+                pod = find("to.pod", target.pod, self._pods)
                 if asked is Transport.ICMP:
-                    return _address(pod, self._families[0]), _NO_PORT, asked
+                    return own_address(pod, self._families[0]), _NO_PORT, asked
                 listeners = self._plan.namespace(pod.namespace).listeners
-                return (_address(pod, self._families[0]), *listening(pod.name, listeners, target.port, asked))
+                return (own_address(pod, self._families[0]), *listening(pod.name, listeners, target.port, asked))
             case HostTarget():
-                host = _find("to.host", target.host, self._hosts)
-                return _address(host, self._families[0]), target.port or _NO_PORT, asked or Transport.TCP
+                host = find("to.host", target.host, self._hosts)
+                return own_address(host, self._families[0]), target.port or _NO_PORT, asked or Transport.TCP
             case AddressTarget():
                 return target.address, target.port or _NO_PORT, asked or Transport.TCP
             case _:
@@ -253,22 +253,22 @@ class _Resolver:
         number = port.port
         match target.via:
             case Front.NODE_PORT:
-                node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
-                addresses: tuple[IPAddress, ...] = _addresses(node) if port.node_port else ()
+                node = self._entrance(probe) if target.node is None else find("to.node", target.node, self._nodes)
+                addresses: tuple[IPAddress, ...] = own_addresses_of(node) if port.node_port else ()
                 number = port.node_port
             case _:
                 addresses = front_addresses(service, target.via)
         return self._chosen(target, service, addresses), number, asked or Transport(port.protocol)
 
     def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> _Dialled:
-        node = self._entrance(probe) if target.node is None else _find("to.node", target.node, self._nodes)
-        addresses = _addresses(node) if service.health_check_node_port else ()
+        node = self._entrance(probe) if target.node is None else find("to.node", target.node, self._nodes)
+        addresses = own_addresses_of(node) if service.health_check_node_port else ()
         return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
 
     def _watched(self, at: str | None) -> tuple[str, ...]:
         """The namespace of the pod or host at which flows are said to end, if it is one."""
         place = self._places.get((at or "").partition("/")[0])
-        return () if place is None or _namespace(place) in self._nodes else (_namespace(place),)
+        return () if place is None or namespace_of(place) in self._nodes else (namespace_of(place),)
 
     def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
         """The address that the probe names, or the first one: of the Service's own first family that the lab has."""
@@ -287,7 +287,7 @@ class _Resolver:
     def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
             if pod.namespace not in self._nodes:
-                address = _address(pod, family)
+                address = own_address(pod, family)
                 yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
         if probe.send.protocol is Transport.ICMP:
             yield from stacks(self._nodes.values(), self._hosts.values(), family)
@@ -298,16 +298,16 @@ class _Resolver:
         if isinstance(target, ServiceTarget) and target.via is Front.HEALTH_CHECK_NODE_PORT:
             port = self._services[target.namespace, target.service].health_check_node_port
             for node in self._nodes.values():
-                address = _address(node, family)
+                address = own_address(node, family)
                 yield Receiver(name=node.name, namespace=node.name, device=STACK, address=address, ports=(port,))
         for host in self._hosts.values():
             dialled = isinstance(target, HostTarget) and target.host == host.name
-            for address in [_address(host, family)] if dialled else self._serving(host, family):
+            for address in [own_address(host, family)] if dialled else self._serving(host, family):
                 yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
 
     def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
         """The addresses of a host that given slices have for endpoints."""
-        own = (address for address in _addresses(host) if Family.of(address) is family)
+        own = (address for address in own_addresses_of(host) if Family.of(address) is family)
         return [address for address in own if address in self._endpoints]
 
     def _fences(self, probe: _Sent, destination: IPAddress) -> Iterator[Fence]:
@@ -318,10 +318,10 @@ class _Resolver:
         hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
         pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
         places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *pods, *hosts]
-        home = _namespace(_find("from", probe.source.name, self._places))
+        home = namespace_of(find("from", probe.source.name, self._places))
         for place in places:
-            if _namespace(place) != home and not self._links.part(self._plan, probe.source.name, place.name):
-                yield Fence(name=place.name, address=_address(place, Family.of(destination)))
+            if namespace_of(place) != home and not self._links.part(self._plan, probe.source.name, place.name):
+                yield Fence(name=place.name, address=own_address(place, Family.of(destination)))
 
     def _entrances(self, probe: _Sent, destination: IPAddress) -> list[Namespace]:
         """The node that the sender's packets enter, or all those among which the router shares their flows."""
@@ -344,7 +344,7 @@ class _Resolver:
         if sender in self._pods:
             return self._nodes[self._pods[sender].node]
         named = probe.target.node if isinstance(probe.target, ServiceTarget) else None
-        return next(iter(self._nodes.values())) if named is None else _find("to.node", named, self._nodes)
+        return next(iter(self._nodes.values())) if named is None else find("to.node", named, self._nodes)
 
     def _detour(self, probe: _Sent, destination: IPAddress) -> Detour | None:
         """Where the router sends an address of a Service that is no node's own, and that it does not share anyway."""
@@ -355,7 +355,7 @@ class _Resolver:
             network = ip_network(destination)  # an external or a load-balancer IP
         if network is None:
             return None
-        via = _address(self._entrance(probe), Family.of(destination))
+        via = own_address(self._entrance(probe), Family.of(destination))
         return Detour(namespace=ROUTER, destination=network, device=NODES, via=via)
 
     def _service_network(self, destination: IPAddress) -> IPNetwork | None:
@@ -370,33 +370,3 @@ def _resolver(question: Question, source: IPAddress | None) -> IPAddress:
 
 def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
     return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}
-
-
-def _find(key: str, name: str, places: Mapping[str, Place]) -> Place:
-    if name not in places:
-        raise UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
-    return places[name]
-
-
-def _namespace(place: Namespace | PodPlace) -> str:
-    return place.namespace if isinstance(place, PodPlace) else place.name
-
-
-def _address(place: Namespace | PodPlace, family: Family) -> IPAddress:
-    """A place's own address of a family: for a node or host, the first one of its uplink.
-
-    Raises:
-        UnresolvableError: it has none.
-    """
-    fitting = [address for address in _addresses(place) if Family.of(address) is family]
-    if not fitting:
-        raise UnresolvableError(f"{place.name} has no {family} address")
-    return fitting[0]
-
-
-def _addresses(place: Namespace | PodPlace) -> tuple[IPAddress, ...]:
-    """A place's own addresses: for a node or host, those of its uplink, but for the link's own of IPv6."""
-    if isinstance(place, PodPlace):
-        return place.addresses
-    own = (address.interface.ip for address in place.addresses if address.device == UPLINK)
-    return tuple(address for address in own if not address.is_link_local)

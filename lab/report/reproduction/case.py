@@ -83,12 +83,6 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
     here = {namespace.name for namespace in plan.namespaces}
     flows = min(errand.flows, MOST_FRAMES) if _is_crafted(errand) else errand.flows
     delivered = expect.outcome is Outcome.DELIVERED
-    enough = (
-        bool(expect.backends)
-        and expect.spread is not Spread.STICKY
-        and (errand.question is None or not errand.question.headless)
-        and flows >= flows_to_hit_all(len(set(expect.backends or ())))
-    )
     return {
         "version": errand.destination.version,
         "protocol": str(errand.protocol),
@@ -103,31 +97,43 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
             for pod in errand.receivers
             if pod.namespace in here and pod.address.version == errand.destination.version
         ],
-        "listeners": [
-            {
-                "namespace": namespace.name,
-                "name": each.name,
-                "protocol": str(each.protocol),
-                "address": str(each.address) if each.address else "",
-                "port": each.port,
-            }
-            for namespace in plan.namespaces
-            for each in namespace.listeners
-            if each.protocol is errand.protocol.served
-            and (each.address is None or each.address.version == errand.destination.version)
-        ],
+        "listeners": list(_listeners(errand, plan)),
         "nodes": list(errand.nodes) if expect.outcome is Outcome.UNTRANSLATED else [],
         "remembered": list(remembered(verdict)),
         "expect": {
             "outcome": str(expect.outcome),
             "backends": sorted(set(expect.backends or ())) if delivered else [],
             "source": str(verdict.source) if delivered and verdict.source else "",
-            "hit all": delivered and enough,
+            "hit all": delivered and _must_hit_all(verdict, flows),
             "shares": dict(_shares(expect)) if delivered else {},
             "sticky": delivered and expect.spread is Spread.STICKY,
             "reply": str(expect.reply or Reply.TRANSLATED),
         },
     }
+
+
+def _must_hit_all(verdict: ProbeVerdict, flows: int) -> bool:
+    """Whether so many flows hit every backend but by a chance that nobody believes in."""
+    errand, expect = verdict.errand, verdict.probe.expect
+    if not expect.backends or expect.spread is Spread.STICKY or (errand.question and errand.question.headless):
+        return False
+    return flows >= flows_to_hit_all(len(set(expect.backends)))
+
+
+def _listeners(errand: Errand, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Who can answer what is sent."""
+    for namespace in plan.namespaces:
+        for each in namespace.listeners:
+            if each.address is not None and each.address.version != errand.destination.version:
+                continue
+            if each.protocol is errand.protocol.served:
+                yield {
+                    "namespace": namespace.name,
+                    "name": each.name,
+                    "protocol": str(each.protocol),
+                    "address": str(each.address) if each.address else "",
+                    "port": each.port,
+                }
 
 
 def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
