@@ -3,7 +3,7 @@
 Owns: ``converse``, with one client until it goes, and ``receive_visitors``, who come by the door of a lab that stays.
 Must not: know what a request does.
 
-Requests of several clients take turns, which the desk sees to; streams run beside all else. Only the first client takes
+Requests of several clients take turns, which the desk sees to; feeds run beside all else. Only the first client takes
 what it has begun along when it goes, and its lab, unless it has told the lab to stay. A visitor that goes in the midst
 of an answer breaks nothing: what was begun is brought to its end, and nobody hears of it.
 """
@@ -21,12 +21,12 @@ from lab.channel import AsyncChannel, ChannelClosedError
 from lab.errors import InternalError
 from lab.faults import fault_of
 from lab.messages import Failed
-from lab.visits import Asked, Signal, Stream, Told
+from lab.visits import Asked, Feed, Signal, Told
 
 __all__ = ["Desk", "converse", "first_of", "receive_visitors"]
 
 _CREDENTIALS: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid (unix(7))
-_STREAMS: Final = get_args(Stream)
+_FEEDS: Final = get_args(Feed)
 _MOST_VISITORS: Final = 32
 
 
@@ -34,12 +34,12 @@ class Desk(Protocol):
     """Who answers."""
 
     async def answer(self, request: Asked) -> Told:
-        """The answer to a request that is no stream."""
+        """The answer to a request that is no feed."""
 
-    def stream(
-        self, request: Stream, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
+    def feed(
+        self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
     ) -> AsyncGenerator[Told, None]:
-        """The answers to a stream."""
+        """The answers to a feed."""
 
 
 async def converse(channel: AsyncChannel, desk: Desk) -> None:
@@ -60,12 +60,12 @@ async def converse(channel: AsyncChannel, desk: Desk) -> None:
         with suppress(ChannelClosedError):
             while True:
                 request, descriptors = await requests.get()
-                if not isinstance(request, _STREAMS):
+                if not isinstance(request, _FEEDS):
                     await channel.send(await desk.answer(request), Told)
                     continue
                 while not signals.empty():
-                    signals.get_nowait()  # meant for the stream before this one
-                async with aclosing(desk.stream(request, descriptors, signals)) as answers:
+                    signals.get_nowait()  # meant for the feed before this one
+                async with aclosing(desk.feed(request, descriptors, signals)) as answers:
                     async for each in answers:
                         await channel.send(each, Told)
 
@@ -125,11 +125,11 @@ class _Careful:
         except Exception as error:  # whatever it is, it is ours
             return _told(error)
 
-    async def stream(
-        self, request: Stream, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
+    async def feed(
+        self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
     ) -> AsyncGenerator[Told, None]:
         try:
-            async with aclosing(self._desk.stream(request, descriptors, signals)) as answers:
+            async with aclosing(self._desk.feed(request, descriptors, signals)) as answers:
                 async for each in answers:
                     yield each
         except Exception as error:

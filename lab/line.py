@@ -15,7 +15,7 @@ from lab.errors import ExitCode, InternalError, LabError
 from lab.faults import raised
 from lab.messages import Failed
 from lab.timing import Deadline
-from lab.visits import Asked, Signal, Stream, Told
+from lab.visits import Asked, Feed, Signal, Told
 
 __all__ = ["LabGoneError", "Line", "Visit"]
 
@@ -80,19 +80,19 @@ class Line:
             raise InternalError(f"the lab process answered {type(request).__name__} with {type(answer).__name__}")
         return answer
 
-    def begin(self, stream: Stream, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
-        """Ask for a stream; ``heard`` then gives its answers, to the last of which nothing else can be asked."""
-        self._say(stream, f"begin {type(stream).__name__}", deadline, descriptors)
+    def begin(self, feed: Feed, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
+        """Ask for a feed; ``heard`` then gives its answers, to the last of which nothing else can be asked."""
+        self._say(feed, f"begin {type(feed).__name__}", deadline, descriptors)
 
     def heard(self, deadline: Deadline) -> Told:
-        """The next answer of a stream. Raises the ``LabError`` that ended it."""
+        """The next answer of a feed. Raises the ``LabError`` that ended it."""
         answer = self._receive("go on", deadline)
         if isinstance(answer, Failed):
             raise raised(answer.fault)
         return answer
 
     def signal(self, number: int, deadline: Deadline) -> None:
-        """Hand a signal to the command that runs, or end another stream."""
+        """Hand a signal to the command that runs, or end another feed."""
         self._say(Signal(number), "take a signal", deadline)
 
     def _say(self, request: Asked, what: str, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:

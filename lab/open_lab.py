@@ -95,7 +95,7 @@ class OpenLab:
 
     @property
     def line(self) -> Line:
-        """To its lab process, for what lasts (``lab.visits.Stream``)."""
+        """To its lab process, for what lasts (``lab.visits.Feed``)."""
         return self._process
 
     @property

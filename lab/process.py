@@ -20,6 +20,7 @@ from lab.conversation import converse, first_of, receive_visitors
 from lab.engines.names import IPTABLES
 from lab.errors import EngineError, InternalError, LabError
 from lab.faults import fault_of
+from lab.feeds import Signals, feed
 from lab.kernel.capabilities import examine
 from lab.kernel.census import Census
 from lab.kernel.cleanup import Cleanup
@@ -59,9 +60,8 @@ from lab.messages import (
 from lab.plan.model import Plan
 from lab.standing import Lab
 from lab.staying import Staying
-from lab.streams import Signals, stream
 from lab.timing import Deadline, DeadlineExceededError, wait_until
-from lab.visits import Asked, End, Greet, Listed, Listing, Remember, Stay, Stream, Told
+from lab.visits import Asked, End, Feed, Greet, Listed, Listing, Remember, Stay, Told
 from lab.wire import Purpose, Wire
 
 __all__ = ["serve"]
@@ -163,10 +163,10 @@ class _Desk:
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
 
-    async def stream(self, request: Stream, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
-        """The answers to a stream, beside all else that is asked."""
+    async def feed(self, request: Feed, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
+        """The answers to a feed, beside all else that is asked."""
         try:
-            async with aclosing(stream(request, self._standing(), descriptors, signals)) as answers:
+            async with aclosing(feed(request, self._standing(), descriptors, signals)) as answers:
                 async for each in answers:
                     yield each
         except (LabError, OSError) as error:

@@ -3,7 +3,7 @@
 Owns: those requests and answers, all frozen dataclasses that ``codec`` can carry, and what a conversation consists of.
 Must not: hold behaviour.
 
-A ``Stream`` is answered bit by bit, and last by ``Ended``; while it lasts, the client may say ``Signal``. Every other
+A ``Feed`` is answered bit by bit, and last by ``Ended``; while it lasts, the client may say ``Signal``. Every other
 request is answered once, as in ``lab.messages``.
 """
 
@@ -45,6 +45,7 @@ __all__ = [
     "Attach",
     "End",
     "Ended",
+    "Feed",
     "Frames",
     "Greet",
     "Greeted",
@@ -59,7 +60,6 @@ __all__ = [
     "Signal",
     "Stay",
     "Stays",
-    "Stream",
     "Told",
 ]
 
@@ -126,7 +126,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attach:
-    """Run a command in a node, pod or host on the three descriptors that come along. A stream.
+    """Run a command in a node, pod or host on the three descriptors that come along. A feed.
 
     Attributes:
         place: the node, pod or host.
@@ -145,7 +145,7 @@ class Attach:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Ask for what a node's engine has said, and with ``follow`` for what it will say. A stream of ``Lines``."""
+    """Ask for what a node's engine has said, and with ``follow`` for what it will say. A feed of ``Lines``."""
 
     node: str
     follow: bool = False
@@ -153,7 +153,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Listen to what crosses a device. A stream of ``Frames``, the first of which is empty: from then on it listens.
+    """Listen to what crosses a device. A feed of ``Frames``, the first of which is empty: from then on it listens.
 
     It ends by a signal, after ``seconds``, or after ``count`` frames.
     """
@@ -166,7 +166,7 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Hand a signal to the command that runs, or end another stream. No answer."""
+    """Hand a signal to the command that runs, or end another feed. No answer."""
 
     number: int
 
@@ -223,12 +223,12 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A stream is over. ``status`` is a command's exit code, or minus the number of the signal that ended it."""
+    """A feed is over. ``status`` is a command's exit code, or minus the number of the signal that ended it."""
 
     status: int = 0
 
 
-Stream = Attach | Log | Listen
+Feed = Attach | Log | Listen
 
 Asked = (
     Build | Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close

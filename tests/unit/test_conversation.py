@@ -13,11 +13,11 @@ import pytest
 from lab.channel import AsyncChannel
 from lab.conversation import receive_visitors
 from lab.messages import Answer, Dump, Dumped, Failed, Request
-from lab.visits import Asked, Ended, Lines, Log, Signal, Stream, Told
+from lab.visits import Asked, Ended, Feed, Lines, Log, Signal, Told
 
 
 class Desk:
-    """Answers ``Dump`` when it is let, fails with ``Dump("broken")``, and streams until a signal comes."""
+    """Answers ``Dump`` when it is let, fails with ``Dump("broken")``, and feeds until a signal comes."""
 
     def __init__(self) -> None:
         self.let = asyncio.Event()
@@ -33,14 +33,14 @@ class Desk:
         self.finished.append(request.node)
         return Dumped(request.node)
 
-    async def stream(
-        self, request: Stream, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
+    async def feed(
+        self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
     ) -> AsyncGenerator[Told, None]:
         try:
             yield Lines((f"{len(descriptors)} came along",))
             yield Ended((await signals.get()).number)
         finally:
-            self.finished.append("stream")
+            self.finished.append("feed")
             for each in descriptors:
                 os.close(each)
 
@@ -122,7 +122,7 @@ def test_a_stream_ends_with_its_visitor_or_by_a_signal(tmp_path: Path, *, goes: 
         while not desk.finished:
             await asyncio.sleep(0.001)
 
-    assert visited(tmp_path, script).finished == ["stream"]
+    assert visited(tmp_path, script).finished == ["feed"]
 
 
 def test_what_is_no_message_ends_only_the_line_that_it_comes_by(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.streams import news
+from lab.feeds import news
 
 
 @pytest.mark.parametrize(

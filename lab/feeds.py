@@ -1,6 +1,6 @@
 """Answers that last: a command on a client's own terminal, what an engine says, what crosses a device.
 
-Owns: ``stream``, which gives them bit by bit until they end, are ended, or their client has gone.
+Owns: ``feed``, which gives them bit by bit until they end, are ended, or their client has gone.
 Must not: hold up anybody else's requests, or leave anything behind.
 """
 
@@ -14,9 +14,9 @@ from lab.errors import CapabilityError, ScenarioError
 from lab.kernel.capture import Tap, open_tap
 from lab.standing import Lab
 from lab.timing import Deadline, DeadlineExceededError, wait_until
-from lab.visits import Attach, Ended, Frames, Heard, Lines, Listen, Log, Signal, Stream, Told
+from lab.visits import Attach, Ended, Feed, Frames, Heard, Lines, Listen, Log, Signal, Told
 
-__all__ = ["news", "stream"]
+__all__ = ["feed", "news"]
 
 _HANG_UP_SECONDS: Final = 1.0
 _STANDARD: Final = 3
@@ -25,8 +25,8 @@ _A_WHILE: Final = 3600.0
 Signals = asyncio.Queue[Signal]
 
 
-def stream(request: Stream, lab: Lab, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
-    """The answers to a stream, of which the last is ``Ended``.
+def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
+    """The answers to a feed, of which the last is ``Ended``.
 
     Args:
         request: what is asked for.
