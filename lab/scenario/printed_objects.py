@@ -39,6 +39,7 @@ def printed_proxy(proxy: ProxyConfiguration) -> Data:
         nodePortAddresses=networks,
         healthzBindAddress=str(proxy.healthz),
         metricsBindAddress=str(proxy.metrics),
+        featureGates=dict(proxy.feature_gates),
     )
     if proxy.cluster_cidrs is not None:
         document["clusterCIDR"] = ",".join(texts(proxy.cluster_cidrs))
@@ -48,6 +49,12 @@ def printed_proxy(proxy: ProxyConfiguration) -> Data:
         "localhostNodePorts": proxy.localhost_node_ports,
         "syncPeriod": _duration(proxy.sync_period),
         "minSyncPeriod": _duration(proxy.min_sync_period),
+    }
+    document["nftables"] = {
+        "masqueradeBit": proxy.nftables.masquerade_bit,
+        "masqueradeAll": proxy.nftables.masquerade_all,
+        "syncPeriod": _duration(proxy.nftables.sync_period),
+        "minSyncPeriod": _duration(proxy.nftables.min_sync_period),
     }
     document["conntrack"] = {
         "tcpEstablishedTimeout": _duration(conntrack.tcp_established),
