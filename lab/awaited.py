@@ -22,7 +22,10 @@ from lab.verdict.words import listed
 __all__ = ["Awaited"]
 
 _LAST_LINES: Final = 30
-_ALWAYS_IN_USE: Final = ("*filter", "*nat")
+_CHAIN_BY_TABLE: Final = {"*filter": "KUBE-FORWARD", "*nat": "KUBE-SERVICES"}
+"""Where a proxy in mode iptables has a rule whatever the cluster is. Jumps into its chains say nothing: it makes sure
+of those first, one by one, and loads what they lead to afterwards."""
+
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
@@ -110,15 +113,15 @@ class Awaited:
 
 
 def _holds_rules(dump: str, *, present: bool) -> bool:
-    """Whether rules are in every table of which a proxy always makes use, or in none of them."""
+    """Whether the proxy's rules are in every table of which it always makes use, or in none of them."""
     if not dump.startswith(("*", "#")):  # nft prints the one table of a proxy, which is written as a whole
         return ("chain " in dump) is present
     tables: list[bool] = []
-    in_use = False
+    chain = ""
     for line in dump.splitlines():
         if line.startswith("*"):
-            in_use = line in _ALWAYS_IN_USE
-            tables += [False] * in_use
-        elif in_use and " -A " in f" {line}":  # iptables-save -c writes a rule's counters before it
+            chain = _CHAIN_BY_TABLE.get(line, "")
+            tables += [False] * bool(chain)
+        elif chain and f" -A {chain} " in f" {line}":  # iptables-save -c writes a rule's counters before it
             tables[-1] = True
     return all(tables) if present else not any(tables)

@@ -1,6 +1,7 @@
 """Somebody at a desk: types commands of ``proxylab``, with a folder of their own for standing labs."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -53,7 +54,12 @@ class Desk:
     def start(self, *arguments: str, **options: object) -> "subprocess.Popen[bytes]":
         argv = [sys.executable, "-m", "lab", *arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.Popen(argv, cwd=ROOT, env=environment, **options)  # type: ignore[call-overload,no-any-return]
+        # A shell that starts tests in the background lets them ignore SIGINT, and so would what they start.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(argv, cwd=ROOT, env=environment, **options)  # type: ignore[call-overload,no-any-return]
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def up(self, *arguments: str, scenario: str = SCENARIO) -> Typed:
         typed = self.type("up", str(ROOT / scenario), *arguments)

@@ -67,8 +67,10 @@ def test_what_crosses_a_device_is_seen_in_every_form(desk: Desk, tmp_path: Path)
     flags = json.loads(desk.type("exec", "node-a", "--", "ip", "-j", "-d", "link", "show", "client").output)[0]
     assert flags["promiscuity"] == 0
     written.send_signal(signal.SIGINT)
-    assert written.wait(30) == 0
-    assert len(list(PcapNgReader(str(file)))) == 3
+    written.communicate(timeout=30)
+    assert written.returncode == 0
+    with PcapNgReader(str(file)) as frames:
+        assert len(list(frames)) == 3
     assert desk.type("capture", "client:eth7").errors.count("client has no device 'eth7'") == 1
 
 
@@ -83,7 +85,8 @@ def test_an_engine_s_log_is_printed_and_followed(desk: Desk, tmp_path: Path) -> 
     assert desk.type("apply", "-f", str(edited)).status == 0
     assert b"revision" in following.stdout.readline()
     following.send_signal(signal.SIGINT)
-    assert following.wait(30) == 0
+    following.communicate(timeout=30)
+    assert following.returncode == 0
 
 
 def test_the_example_of_every_help_works(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

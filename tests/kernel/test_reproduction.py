@@ -53,7 +53,7 @@ BROKEN = [
     ),
     Broken(
         "dropped",
-        "a node without endpoint drops",
+        "a node without endpoint drops[ipv4]",
         ("expected delivered, seen dropped",),
         scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
         edits=(("{outcome: dropped, at: node-a}", "{outcome: delivered, source: preserved}"),),
