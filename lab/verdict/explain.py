@@ -18,6 +18,7 @@ from lab.verdict.causes import cause
 from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from lab.verdict.naming import led_nowhere
+from lab.verdict.reasons import reasons
 from lab.verdict.timeline import explain_step, summary_of_step
 from lab.verdict.way import brief, deeds, way
 from lab.verdict.words import amount, endpoint
@@ -44,7 +45,7 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
         return explain_step(verdict, _reproduce(verdict, width), width)
     case = open_case(verdict.probe, verdict.errand, verdict.evidence)
     main = _main(verdict)
-    lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *_reasons(verdict, width)]
+    lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *reasons(verdict, width)]
     for section in (
         way(case, verdict, main.example, width),
         _shares(case, verdict, width),
@@ -143,20 +144,6 @@ def _verdicts(verdict: ProbeVerdict, width: int) -> list[str]:
     rows = [("", "", "expected", "observed")]
     rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
     return table(rows, _INDENT, width=width)
-
-
-def _reasons(verdict: ProbeVerdict, width: int) -> Iterator[str]:
-    """What the verdicts rest on: only those that decide the probe, since the others often follow from them."""
-    deciding = [each for each in verdict.verdicts if each.judgement is verdict.overall]
-    clauses = [
-        (f"{_INDENT}{each.expectation}: ", clause)
-        for each in deciding
-        for clause in (each.witnesses if verdict.overall is Judgement.PASS else each.reasons)
-    ]
-    if clauses:
-        yield ""
-    for expectation, clause in clauses:
-        yield from wrapped(clause, expectation, width=width)
 
 
 def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:

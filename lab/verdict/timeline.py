@@ -16,6 +16,7 @@ from lab.plan.errand import Errand
 from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.model import Judgement, StepVerdict
 from lab.verdict.pulses import BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
+from lab.verdict.reasons import reasons
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["chronicle", "explain_step", "happenings", "summary_of_step", "timeline"]
@@ -49,7 +50,7 @@ def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WI
     rows = [("", "", "expected", "observed")]
     rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
     lines += ["", *table(rows, _INDENT, width=width)]
-    lines += _reasons(verdict, width)
+    lines += reasons(verdict, width, _INDENT * 2)
     if verdict.evidence.streams:
         lines += ["", *timeline(verdict, width)]
         lines += _remembered(verdict, width)
@@ -104,19 +105,6 @@ def _head(errand: Errand, evidence: StepEvidence) -> str:
     port = next((each.port for each in evidence.streams if each.stream == errand.name), errand.sender.port or 0)
     way = f"{endpoint(errand.sender.address, port)} to {endpoint(errand.destination, errand.port)}"
     return f"{errand.name}: {errand.sender.name}, {way} over {errand.protocol}, a pulse every {errand.every} ms"
-
-
-def _reasons(verdict: StepVerdict, width: int) -> Iterator[str]:
-    deciding = [each for each in verdict.verdicts if each.judgement is verdict.overall]
-    clauses = [
-        (f"{_INDENT}{each.expectation}: ", clause)
-        for each in deciding
-        for clause in (each.witnesses if verdict.overall is Judgement.PASS else each.reasons)
-    ]
-    if clauses:
-        yield ""
-    for expectation, clause in clauses:
-        yield from wrapped(clause, expectation, _INDENT * 2, width)
 
 
 def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
