@@ -81,6 +81,7 @@ class OpenLab:
         self._given_back = False
         self._made = made
         self._concluded = False
+        self._sent: set[str] = set()
         self._failed: LabError | None = None
 
     @property
@@ -162,7 +163,15 @@ class OpenLab:
         if self.is_past(judged):
             raise InternalError(f"{self.scenario.file}: its lab is past {judged.name!r}; open the scenario again")
         while self._made < self.scenario.steps_before(judged):
+            self._leave_traces()
             self.step()
+
+    def _leave_traces(self) -> None:
+        """Send the probes of the step before the next one that nobody has chosen: what comes after may rest on them."""
+        step = self.scenario.steps[self._made - 1] if self._made else None
+        for probe in self.scenario.probes if step is None else step.probes:
+            if probe.name not in self._sent:
+                self._send(probe)
 
     def add(self, probe: Probe) -> None:
         """Take a probe that is not the scenario's own among those that can be sent.
@@ -234,6 +243,7 @@ class OpenLab:
 
     def _send(self, probe: Probe) -> tuple[Errand, IPAddress | None, Evidence]:
         """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
+        self._sent.add(probe.name)
         errand, source, lookups = self.lookups.errand(probe)
         if led_nowhere(errand, lookups):
             return errand, source, Evidence(sent=0, lookups=lookups)

@@ -1,0 +1,25 @@
+"""A probe of a later step that is chosen alone meets what the probes before it would have left."""
+
+import json
+import os
+import subprocess
+import sys
+
+from sandboxed import ROOT
+
+SCENARIO = "scenarios/affinity/while-others-come-and-go.lab.yaml"
+CHOSEN = "the last one terminates, and the first is back: with the first one back they stay"
+
+
+def test_clients_are_remembered_whom_an_earlier_probe_sent() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "run", "--no-bundles", "-o", "json", SCENARIO, "--probe", CHOSEN],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    probes = [probe for case in json.loads(done.stdout)["scenarios"] for probe in case["probes"]]
+    assert [probe["judgement"] for probe in probes] == ["pass", "pass"], done.stdout
