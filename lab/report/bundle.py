@@ -36,7 +36,18 @@ from lab.verdict.journey import journey
 from lab.verdict.model import ProbeVerdict, Verdict
 from lab.verdict.words import endpoint
 
-__all__ = ["CASE", "PLAN", "Circumstances", "NodeState", "Recorded", "bundle", "read_case", "read_plan"]
+__all__ = [
+    "CASE",
+    "PLAN",
+    "Circumstances",
+    "NodeState",
+    "Recorded",
+    "bundle",
+    "files_of_nodes",
+    "read_case",
+    "read_plan",
+    "text_file",
+]
 
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
@@ -103,20 +114,27 @@ def bundle(
     script = reproduction(verdict, plan, capture, rules, variant_of(circumstances.iptables))
     files = {
         CASE: dumps(recorded, Recorded),
-        "explanation.txt": _text(explain(verdict)),
-        "conntrack.txt": _text(_conntrack(verdict)),
-        "versions.txt": _text(_versions(circumstances, capture)),
+        "explanation.txt": text_file(explain(verdict)),
+        "conntrack.txt": text_file(_conntrack(verdict)),
+        "versions.txt": text_file(_versions(circumstances, capture)),
         "capture.pcapng": pcapng(capture.frames),
         PLAN: dumps(plan, Plan),
         "scenario.lab.yaml": scenario,
-        **{f"rules/{node}.txt": state.rules.encode() for node, state in nodes.items()},
-        **{f"logs/{node}.txt": _text(state.log) for node, state in nodes.items()},
+        **files_of_nodes(nodes),
     }
     if script is not None:
         files["repro.sh"] = script.encode()
     if verdict.traced is not None:
-        files["trace.txt"] = _text(journey(verdict.errand, verdict.traced))
+        files["trace.txt"] = text_file(journey(verdict.errand, verdict.traced))
     return files
+
+
+def files_of_nodes(nodes: Mapping[str, NodeState]) -> dict[str, bytes]:
+    """What every bundle has of each node: its rules, and what its engine said."""
+    return {
+        **{f"rules/{node}.txt": state.rules.encode() for node, state in nodes.items()},
+        **{f"logs/{node}.txt": text_file(state.log) for node, state in nodes.items()},
+    }
 
 
 def variant_of(version: str) -> str:
@@ -179,5 +197,6 @@ def read_plan(file: str, data: bytes) -> Plan:
         raise ScenarioError([f"{file}: not a plan, or one of another version of proxylab: {error}"]) from None
 
 
-def _text(lines: Iterable[str]) -> bytes:
+def text_file(lines: Iterable[str]) -> bytes:
+    """A file of these lines."""
     return "".join(f"{line}\n" for line in lines).encode()

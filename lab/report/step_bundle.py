@@ -18,7 +18,7 @@ A bundle is a directory::
 There is no script that plays it again: what a step shows is made of all the steps before it, and of time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -27,7 +27,7 @@ from lab.errors import ScenarioError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.report.bundle import PLAN, Circumstances, NodeState
+from lab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, text_file
 from lab.scenario.model import Step
 from lab.verdict.explain import explain
 from lab.verdict.model import StepVerdict, Verdict
@@ -82,16 +82,17 @@ def step_bundle(
     evidence = verdict.evidence
     files = {
         STEP: dumps(recorded, RecordedStep),
-        "explanation.txt": _text(explain(verdict)),
-        "versions.txt": _text(f"{each.name}: {getattr(circumstances, each.name)}" for each in fields(circumstances)),
+        "explanation.txt": text_file(explain(verdict)),
+        "versions.txt": text_file(
+            f"{each.name}: {getattr(circumstances, each.name)}" for each in fields(circumstances)
+        ),
         PLAN: dumps(plan, Plan),
         "scenario.lab.yaml": scenario,
-        **{f"pulses/{each.stream}.txt": _text(chronicle(evidence, each)) for each in evidence.streams},
-        **{f"rules/{node}.txt": state.rules.encode() for node, state in nodes.items()},
-        **{f"logs/{node}.txt": _text(state.log) for node, state in nodes.items()},
+        **{f"pulses/{each.stream}.txt": text_file(chronicle(evidence, each)) for each in evidence.streams},
+        **files_of_nodes(nodes),
     }
     if evidence.entries is not None:
-        files["conntrack.txt"] = _text(_conntrack(evidence))
+        files["conntrack.txt"] = text_file(_conntrack(evidence))
     return files
 
 
@@ -114,7 +115,3 @@ def _conntrack(evidence: StepEvidence) -> Iterator[str]:
     for entry in evidence.entries or ():
         sent = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
         yield f"{entry.node}: {sent}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
-
-
-def _text(lines: Iterable[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
