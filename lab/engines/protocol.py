@@ -54,8 +54,8 @@ class EngineChoice:
     upstream: Upstream | None = None
 
     @property
-    def version(self) -> tuple[int, int]:
-        """Major and minor of the version that it behaves like."""
+    def version(self) -> tuple[int, ...]:
+        """The version that it behaves like (``version_of``)."""
         return version_of(self.name, self.upstream.version if self.upstream else "")
 
     @property

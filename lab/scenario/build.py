@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lab.cluster.objects import PodPort, Service
 from lab.errors import InternalError
 from lab.scenario.build_intent import Known, build_probe, build_stream
-from lab.scenario.conditions import axes_of
+from lab.scenario.conditions import axes_of, conditions_of
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
 from lab.scenario.inventory import pod_names
@@ -18,6 +18,7 @@ from lab.scenario.manifests import Manifests, ServiceId
 from lab.scenario.model import (
     Axis,
     Daemon,
+    EngineFailure,
     Host,
     LoadBalancer,
     Network,
@@ -85,6 +86,16 @@ def build_scenario(
         probes=tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes)),
         streams=streams,
         steps=steps,
+        failures=tuple(
+            EngineFailure(
+                when=conditions_of(each.when),
+                version=each.when.version,
+                says=each.engine_fails,
+                because=each.because,
+                position=at["except"][index].key.position,
+            )
+            for index, each in enumerate(spec.exceptions)
+        ),
         dns=spec.dns,
         matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
         notes=_notes(manifests, configured),
