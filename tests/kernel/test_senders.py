@@ -153,7 +153,9 @@ async def from_a_port_that_was_given_away(launcher: Launcher) -> dict[str, Any]:
         sender = from_node(Transport.TCP, Manner.PACKET).sender
         sources = []
         for port in (20000, 3253):
-            evidence = await lab.run(replace(from_node(Transport.TCP, Manner.PACKET), sender=replace(sender, port=port)))
+            evidence = await lab.run(
+                replace(from_node(Transport.TCP, Manner.PACKET), sender=replace(sender, port=port))
+            )
             sources += [seen.source_port for seen in evidence.observations if (seen.place, seen.packet) == AT_THE_POD]
         dialled = Tuple(socket.IPPROTO_TCP, NODE, 0, VIP, 80)
         lookup = FlowLookup(lab.netns["node-a"])
