@@ -16,9 +16,9 @@ leaves sequence numbers alone (only helpers such as FTP's shift them), a SYN/ACK
 plus one (RFC 9293, section 3.5), and an ICMP error quotes it in its first eight bytes (RFC 792).
 
 Each flow's number is below those of all flows before it. A node's kernel resets the answer to a crafted SYN, so its
-connection is closed as soon as it is made; and where masquerading has given it a port from which a later flow is sent to
-the same backend, the kernel evicts the closed one if the later SYN's number is above (``nf_nat_used_tuple_harder`` in
-net/netfilter/nf_nat_core.c). Conntrack would have forgotten a flow that it is asked about.
+connection is closed as soon as it is made; and where masquerading has given it a port from which a later flow is sent
+to the same backend, the kernel evicts the closed one if the later SYN's number is above (``nf_nat_used_tuple_harder``
+in net/netfilter/nf_nat_core.c). Conntrack would have forgotten a flow that it is asked about.
 """
 
 import hashlib
