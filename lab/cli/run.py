@@ -254,12 +254,25 @@ def _run(
         skipped = Skip(error.missing, error.cure)
     except LabError as error:
         fault = Fault(error.exit_code, str(error))
+    return _result(run, begin, tuple(probes), tuple(steps), skipped, fault, foreseen)
+
+
+def _result(
+    run: _Run,
+    begin: float,
+    probes: tuple[ProbeVerdict, ...],
+    steps: tuple[StepVerdict, ...],
+    skipped: Skip | None,
+    fault: Fault | None,
+    foreseen: Foreseen | None,
+) -> ScenarioResult:
+    scenario = run.scenario
     return ScenarioResult(
         file=scenario.file,
         name=scenario.name,
         engine=run.engine,
-        probes=tuple(probes),
-        steps=tuple(steps),
+        probes=probes,
+        steps=steps,
         seconds=time.monotonic() - begin,
         skipped=skipped,
         fault=fault,

@@ -62,21 +62,7 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="VARIANT",
         help=f"the variant of iptables that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
     )
-    group.addoption(
-        "--lab-kube-proxy",
-        metavar="WHERE",
-        help="where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
-        "module:VERSION (default: what `proxylab engines` lists)",
-    )
-    group.addoption(
-        "--lab-feature-gates", metavar="NAME=BOOL,…", help="feature gates to be switched in kube-proxy (default: none)"
-    )
-    group.addoption(
-        "--lab-kube-proxy-flag",
-        action="append",
-        metavar="FLAG",
-        help="one more flag for kube-proxy, such as --lab-kube-proxy-flag=--v=4; may be repeated",
-    )
+    _add_kube_proxy_options(group)
     group.addoption(
         "--lab-repeat", metavar="N", help="run every probe so many times, each time in a lab of its own (default: 1)"
     )
@@ -104,6 +90,24 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("lab_kube_proxy_flag", "the flags of --lab-kube-proxy-flag, separated by spaces", type="args")
     for name, kind in _INI.items():
         parser.addini(f"lab_{name}", f"as --lab-{name.replace('_', '-')}", type=kind)
+
+
+def _add_kube_proxy_options(group: pytest.OptionGroup) -> None:
+    group.addoption(
+        "--lab-kube-proxy",
+        metavar="WHERE",
+        help="where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
+        "module:VERSION (default: what `proxylab engines` lists)",
+    )
+    group.addoption(
+        "--lab-feature-gates", metavar="NAME=BOOL,…", help="feature gates to be switched in kube-proxy (default: none)"
+    )
+    group.addoption(
+        "--lab-kube-proxy-flag",
+        action="append",
+        metavar="FLAG",
+        help="one more flag for kube-proxy, such as --lab-kube-proxy-flag=--v=4; may be repeated",
+    )
 
 
 def engines(config: pytest.Config) -> tuple[str, ...]:

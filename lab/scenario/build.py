@@ -33,6 +33,7 @@ from lab.scenario.model import (
 )
 from lab.scenario.networks import families_of, networks_of
 from lab.scenario.parts import Parts
+from lab.scenario.schema.expect import EngineFailureShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
@@ -86,16 +87,7 @@ def build_scenario(
         probes=tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes)),
         streams=streams,
         steps=steps,
-        failures=tuple(
-            EngineFailure(
-                when=conditions_of(each.when),
-                version=each.when.version,
-                says=each.engine_fails,
-                because=each.because,
-                position=at["except"][index].key.position,
-            )
-            for index, each in enumerate(spec.exceptions)
-        ),
+        failures=tuple(_failure(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
         dns=spec.dns,
         matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
         notes=_notes(manifests, configured),
@@ -120,6 +112,16 @@ def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[t
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:
     return {key: service for key, service in manifests.services.items() if service is not None}
+
+
+def _failure(shape: EngineFailureShape, place: Place) -> EngineFailure:
+    return EngineFailure(
+        when=conditions_of(shape.when),
+        version=shape.when.version,
+        says=shape.engine_fails,
+        because=shape.because,
+        position=place.key.position,
+    )
 
 
 def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
