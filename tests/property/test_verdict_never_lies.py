@@ -6,16 +6,12 @@ The forbidden cases are written out a second time in ``forbidden``.
 import pytest
 from forbidden import DIALLED, FORBIDDEN, NO_OUTCOME, PODS, at_pods, heard, untrustworthy
 from hypothesis import event, given, settings
-from random_evidence import PLACES, cases, expected_story
+from random_evidence import PLACES, cases, entry, expected_story
 from recorded import World
 from thoroughness import examples
 
-from lab.scenario.model import Manner, Outcome
-from lab.verdict.evidence import (
-    Evidence,
-    KernelCount,
-    Packet,
-)
+from lab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome
+from lab.verdict.evidence import Evidence, HttpReport, KernelCount, Packet
 from lab.verdict.explain import explain
 from lab.verdict.judge import judge
 from lab.verdict.model import Judgement
@@ -67,7 +63,15 @@ def test_every_verdict_can_be_explained_in_80_columns(case: tuple[World, Evidenc
 def test_the_expected_stories_pass_when_nothing_goes_wrong(outcome: Outcome, manner: Manner) -> None:
     """The property above would hold for a judge that passes nothing."""
     for at in PLACES.get(outcome, (None,)):
-        world = World(pods=PODS, flows=2, outcome=outcome, manner=manner, at=at)
+        world = World(
+            pods=PODS,
+            flows=2,
+            outcome=outcome,
+            manner=manner,
+            at=at,
+            http=HttpExpect(status=200, local_endpoints=1),
+            conntrack=ConntrackExpect(some=Entries(reply_from="echo-1"), none=Entries(masqueraded=True)),
+        )
         told = [expected_story(world, flow) for flow in range(2)]
         said = [
             world.failed(flow, error) if error else world.report(flow, "echo-1") for flow, (_, error) in enumerate(told)
@@ -79,5 +83,7 @@ def test_the_expected_stories_pass_when_nothing_goes_wrong(outcome: Outcome, man
             counts=() if outcome is Outcome.UNTRANSLATED or at == "echo-1" else counted,
             counted=("node-a",),
             kernel=(KernelCount("echo-1", "IpInReceives", 2),) if at == "echo-1" else (),
+            http=tuple(HttpReport(flow, 200, 1) for flow in range(2)),
+            entries=tuple(entry(world, flow) for flow in range(2)),
         )
         assert judge(world.probe, world.errand, None, evidence).overall is Judgement.PASS

@@ -7,14 +7,16 @@ from hypothesis import strategies as st
 from recorded import World
 
 from lab.ip import IPAddress
-from lab.scenario.model import Manner, Outcome, Preserved, Spread
+from lab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome, Preserved, Spread
 from lab.verdict.evidence import (
     Direction,
     Evidence,
     FenceReport,
+    HttpReport,
     KernelCount,
     Observation,
     RuleCount,
+    TableEntry,
     TapLoss,
     TrackedFlow,
 )
@@ -23,6 +25,30 @@ PLACES: dict[Outcome, tuple[str | None, ...]] = {
     Outcome.DROPPED: (None, "node-a", "echo-1"),
     Outcome.UNTRANSLATED: (None, "node-a"),
 }
+
+
+HTTP = st.sampled_from([HttpExpect(status=200), HttpExpect(status=200, local_endpoints=1)])
+CONNTRACK = st.builds(
+    ConntrackExpect,
+    node=st.sampled_from([None, "node-a"]),
+    some=st.sampled_from(
+        [
+            None,
+            Entries(reply_from="echo-1"),
+            Entries(reply_from=str(POD_ADDRESS["echo-1"]), port=80),
+            Entries(original_from="debug", masqueraded=False),
+            Entries(masqueraded=True),
+        ]
+    ),
+    none=st.sampled_from(
+        [
+            None,
+            Entries(reply_from="echo-2"),
+            Entries(masqueraded=True),
+            Entries(original_from="debug", port=81),
+        ]
+    ),
+).filter(lambda wanted: wanted.some is not None or wanted.none is not None)
 
 
 @st.composite
@@ -38,6 +64,8 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         backends=("echo-1",) if about_pods and draw(st.booleans()) else None,
         spread=Spread.EVEN if about_pods and draw(st.integers(0, 5)) == 5 else None,
         at=draw(st.sampled_from(PLACES.get(outcome, (None,)))),
+        http=draw(HTTP) if draw(st.integers(0, 2)) == 2 else None,
+        conntrack=draw(CONNTRACK) if draw(st.integers(0, 2)) == 2 else None,
     )
     seen: list[Observation] = []
     connects = []
@@ -58,6 +86,8 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         counts=draw(counts(world)),
         counted=draw(st.sampled_from([(), ("node-a", "node-b")])),
         tracked=draw(tracked(world)),
+        http=draw(answered(world)),
+        entries=draw(tables(world)),
     )
     if world.at == "echo-1" and draw(st.booleans()):
         evidence = replace(evidence, kernel=(KernelCount("echo-1", "IpInReceives", world.flows),))
@@ -131,15 +161,60 @@ def intruders(world: World) -> st.SearchStrategy[Observation]:
 def tracked(world: World) -> st.SearchStrategy[tuple[TrackedFlow, ...] | None]:
     """Nobody looked; conntrack knows every flow as it has likely gone; or it knows something else, or nothing."""
 
-    def entry(flow: int, pod: str = "echo-1", source: IPAddress | None = None) -> TrackedFlow:
+    def known(flow: int, pod: str = "echo-1", source: IPAddress | None = None) -> TrackedFlow:
         return TrackedFlow(flow, "node-a", POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
 
     flows = range(world.flows)
-    right = st.just(tuple(entry(flow) for flow in flows))
+    right = st.just(tuple(known(flow) for flow in flows))
     wrong = st.lists(
-        st.builds(entry, st.integers(0, world.flows), st.sampled_from(PODS), st.sampled_from([None, NODE])), max_size=3
+        st.builds(known, st.integers(0, world.flows), st.sampled_from(PODS), st.sampled_from([None, NODE])), max_size=3
     ).map(tuple)
     return st.one_of(st.none(), right, right, wrong)
+
+
+def answered(world: World) -> st.SearchStrategy[tuple[HttpReport, ...]]:
+    """Every flow was told what is wanted; or one of them something else, nothing, or two things."""
+    right = [HttpReport(flow, 200, 1) for flow in range(world.flows)]
+    odd = st.builds(
+        HttpReport,
+        st.integers(0, world.flows),
+        st.sampled_from([200, 503]),
+        st.sampled_from([1, 0, None]),
+    ) | st.builds(HttpReport, st.integers(0, world.flows), st.just(0), error=st.sampled_from(["timeout", "ECONNRESET"]))
+    return st.one_of(
+        st.just(tuple(right)),
+        st.just(tuple(right[1:])),
+        odd.map(lambda one: tuple(one if one.flow == each.flow else each for each in right)),
+        st.tuples(odd, st.booleans()).map(lambda two: (two[0], *right) if two[1] else (*right, two[0])),
+    )
+
+
+def entry(world: World, flow: int, pod: str = "echo-1", source: IPAddress | None = None, port: int = 80) -> TableEntry:
+    """What a flow to a pod leaves in the tables of node-a."""
+    there = (world.dialled[0], port)
+    return TableEntry("node-a", *world.client(flow), *there, POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
+
+
+def tables(world: World) -> st.SearchStrategy[tuple[TableEntry, ...] | None]:
+    """Nobody read them; they hold what a flow to echo-1 leaves behind; or something else, besides or instead."""
+    right = tuple(entry(world, flow) for flow in range(world.flows))
+    odd = st.lists(
+        st.builds(
+            lambda each, node, source: replace(each, node=node, source=source),
+            st.builds(
+                entry,
+                st.just(world),
+                st.just(0),
+                st.sampled_from(PODS),
+                st.sampled_from([None, NODE]),
+                st.sampled_from([80, 81]),
+            ),
+            st.sampled_from(NODES),
+            st.sampled_from([world.client(0)[0], NODE]),
+        ),
+        max_size=2,
+    ).map(tuple)
+    return st.one_of(st.just(right), odd.map(lambda more: (*right, *more)), odd, st.none())
 
 
 def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:
