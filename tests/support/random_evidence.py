@@ -1,6 +1,7 @@
 """Random evidence: each flow has a story that is likely to be what was expected, and then things go wrong."""
 
 from dataclasses import replace
+from itertools import combinations, product
 
 from forbidden import FILTER, NO_OUTCOME, NODE, NODES, POD_ADDRESS, PODS
 from hypothesis import strategies as st
@@ -27,28 +28,19 @@ PLACES: dict[Outcome, tuple[str | None, ...]] = {
 }
 
 
-HTTP = st.sampled_from([HttpExpect(status=200), HttpExpect(status=200, local_endpoints=1)])
-CONNTRACK = st.builds(
-    ConntrackExpect,
-    node=st.sampled_from([None, "node-a"]),
-    some=st.sampled_from(
-        [
-            None,
-            Entries(reply_from="echo-1"),
-            Entries(reply_from=str(POD_ADDRESS["echo-1"]), port=80),
-            Entries(original_from="debug", masqueraded=False),
-            Entries(masqueraded=True),
-        ]
-    ),
-    none=st.sampled_from(
-        [
-            None,
-            Entries(reply_from="echo-2"),
-            Entries(masqueraded=True),
-            Entries(original_from="debug", port=81),
-        ]
-    ),
-).filter(lambda wanted: wanted.some is not None or wanted.none is not None)
+HTTP = (HttpExpect(status=200), HttpExpect(status=200, local_endpoints=1))
+SOME = (
+    Entries(reply_from="echo-1"),
+    Entries(reply_from=str(POD_ADDRESS["echo-1"]), port=80),
+    Entries(original_from="debug", masqueraded=False),
+    Entries(masqueraded=True),
+)
+NONE = (Entries(reply_from="echo-2"), Entries(masqueraded=True), Entries(original_from="debug", port=81))
+CONNTRACK = tuple(
+    ConntrackExpect(node=node, some=some, none=none)
+    for node, some, none in product((None, "node-a"), (None, *SOME), (None, *NONE))
+    if some or none
+)
 
 
 @st.composite
@@ -64,8 +56,8 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         backends=("echo-1",) if about_pods and draw(st.booleans()) else None,
         spread=Spread.EVEN if about_pods and draw(st.integers(0, 5)) == 5 else None,
         at=draw(st.sampled_from(PLACES.get(outcome, (None,)))),
-        http=draw(HTTP) if draw(st.integers(0, 2)) == 2 else None,
-        conntrack=draw(CONNTRACK) if draw(st.integers(0, 2)) == 2 else None,
+        http=draw(st.sampled_from((None, None, None, *HTTP))),
+        conntrack=draw(st.sampled_from(CONNTRACK)) if draw(st.integers(0, 5)) == 5 else None,
     )
     seen: list[Observation] = []
     connects = []
@@ -86,8 +78,8 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         counts=draw(counts(world)),
         counted=draw(st.sampled_from([(), ("node-a", "node-b")])),
         tracked=draw(tracked(world)),
-        http=draw(answered(world)),
-        entries=draw(tables(world)),
+        http=draw(st.sampled_from(answered(world))) if world.http else (),
+        entries=draw(st.sampled_from(tables(world))) if world.conntrack else None,
     )
     if world.at == "echo-1" and draw(st.booleans()):
         evidence = replace(evidence, kernel=(KernelCount("echo-1", "IpInReceives", world.flows),))
@@ -172,21 +164,14 @@ def tracked(world: World) -> st.SearchStrategy[tuple[TrackedFlow, ...] | None]:
     return st.one_of(st.none(), right, right, wrong)
 
 
-def answered(world: World) -> st.SearchStrategy[tuple[HttpReport, ...]]:
-    """Every flow was told what is wanted; or one of them something else, nothing, or two things."""
-    right = [HttpReport(flow, 200, 1) for flow in range(world.flows)]
-    odd = st.builds(
-        HttpReport,
-        st.integers(0, world.flows),
-        st.sampled_from([200, 503]),
-        st.sampled_from([1, 0, None]),
-    ) | st.builds(HttpReport, st.integers(0, world.flows), st.just(0), error=st.sampled_from(["timeout", "ECONNRESET"]))
-    return st.one_of(
-        st.just(tuple(right)),
-        st.just(tuple(right[1:])),
-        odd.map(lambda one: tuple(one if one.flow == each.flow else each for each in right)),
-        st.tuples(odd, st.booleans()).map(lambda two: (two[0], *right) if two[1] else (*right, two[0])),
-    )
+def answered(world: World) -> list[tuple[HttpReport, ...]]:
+    """Every flow was told what is wanted; or one of them, or nobody, is told something else, nothing, or two things."""
+    right = tuple(HttpReport(flow, 200, 1) for flow in range(world.flows))
+    flows = range(world.flows + 1)
+    odd = [HttpReport(flow, status, told) for flow, status, told in product(flows, (200, 503), (1, 0, None))]
+    odd += [HttpReport(flow, 0, error=error) for flow, error in product(flows, ("timeout", "ECONNRESET"))]
+    instead = [tuple(one if one.flow == each.flow else each for each in right) for one in odd]
+    return [right, right[1:], *instead, *((one, *right) for one in odd), *((*right, one) for one in odd)]
 
 
 def entry(world: World, flow: int, pod: str = "echo-1", source: IPAddress | None = None, port: int = 80) -> TableEntry:
@@ -195,26 +180,19 @@ def entry(world: World, flow: int, pod: str = "echo-1", source: IPAddress | None
     return TableEntry("node-a", *world.client(flow), *there, POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
 
 
-def tables(world: World) -> st.SearchStrategy[tuple[TableEntry, ...] | None]:
-    """Nobody read them; they hold what a flow to echo-1 leaves behind; or something else, besides or instead."""
+def tables(world: World) -> list[tuple[TableEntry, ...] | None]:
+    """Nobody read them; they hold what a flow to echo-1 leaves behind; or up to two others, besides or instead."""
+    own = entry(world, 0)
+    kinds = (
+        own,
+        entry(world, 0, "echo-2"),
+        entry(world, 0, source=NODE),
+        entry(world, 0, port=81),
+        replace(own, source=NODE, reply_destination=NODE),
+        replace(own, node="node-b"),
+    )
     right = tuple(entry(world, flow) for flow in range(world.flows))
-    odd = st.lists(
-        st.builds(
-            lambda each, node, source: replace(each, node=node, source=source),
-            st.builds(
-                entry,
-                st.just(world),
-                st.just(0),
-                st.sampled_from(PODS),
-                st.sampled_from([None, NODE]),
-                st.sampled_from([80, 81]),
-            ),
-            st.sampled_from(NODES),
-            st.sampled_from([world.client(0)[0], NODE]),
-        ),
-        max_size=2,
-    ).map(tuple)
-    return st.one_of(st.just(right), odd.map(lambda more: (*right, *more)), odd, st.none())
+    return [None, right, (), *((each,) for each in kinds), *combinations(kinds, 2), *((*right, each) for each in kinds)]
 
 
 def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:
