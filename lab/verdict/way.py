@@ -5,11 +5,12 @@ Must not: judge. What is expected at a hop follows from the expectations, whatev
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 from lab.ip import IPAddress
 from lab.scenario.model import Outcome, Reply
 from lab.verdict.case import Case
-from lab.verdict.columns import WIDTH, table, width_of
+from lab.verdict.columns import WIDTH, table, width_of, wrapped
 from lab.verdict.counted import telling, work
 from lab.verdict.deeds import short
 from lab.verdict.drop_reasons import drop_told, reason_words
@@ -48,7 +49,9 @@ def way(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDT
         _INDENT + _which(case, flow),
         *_aligned(rows, width),
         *_rest(seen, rows),
-        *(f"{_INDENT * 2}{clause}" for clause in testimony(case, flow, probed.traced)),
+        *chain.from_iterable(
+            wrapped(clause, _INDENT * 2, width=width) for clause in testimony(case, flow, probed.traced)
+        ),
     ]
 
 
