@@ -65,8 +65,8 @@ def command(
 ) -> ExitCode:
     """Send one probe FROM a pod, host or node of the lab that stands, and say what became of it, and why.
 
-    TO is a Service, a pod, a host or an address, each with :PORT behind it where it has several ports or none. With
-    FILE, the lab of that scenario is made for it, and closed.
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, each with :PORT
+    behind it where it has several ports or none. With FILE, the lab of that scenario is made for it, and closed.
 
     Example: proxylab probe scenarios/clusterip/from-a-pod.lab.yaml client echo --flows 10
     """

@@ -1,6 +1,6 @@
 """The whole way of one packet in words: hop by hop, rule by rule, there and back.
 
-Owns: the lines of a trace, at most 80 columns wide where words allow it.
+Owns: the lines of a trace.
 Must not: say what no rule, tap or kernel said; colour anything.
 
 Left out is what decides nothing: policies, returns at the end of a chain, and jumps into a chain of which no rule
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from lab.plan.errand import STACK, Errand
-from lab.verdict.columns import table
+from lab.verdict.columns import WIDTH, table
 from lab.verdict.deeds import deed, short
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
 from lab.verdict.rules import Rule, read
@@ -36,12 +36,13 @@ class _Passage:
         return self.steps[0]
 
 
-def journey(errand: Errand, evidence: Evidence) -> tuple[str, ...]:
+def journey(errand: Errand, evidence: Evidence, width: int = WIDTH) -> tuple[str, ...]:
     """The way of a traced packet.
 
     Args:
         errand: whose only flow was traced.
         evidence: with ``steps``.
+        width: of the lines, where words allow it.
 
     Returns:
         Lines without line ends and without colour; none if nothing was traced.
@@ -56,7 +57,7 @@ def journey(errand: Errand, evidence: Evidence) -> tuple[str, ...]:
         if isinstance(place, Observation):
             lines.append(_sighting(place))
         else:
-            lines += _through(errand, place)
+            lines += _through(errand, place, width)
     return tuple(lines)
 
 
@@ -97,7 +98,7 @@ def _sighting(seen: Observation) -> str:
     return f"{_INDENT}{seen.place} {verb} the {what} {_ends(seen)}"
 
 
-def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
+def _through(errand: Errand, passage: _Passage, width: int) -> Iterator[str]:
     first = passage.first
     way = f"in by {first.in_device}" if first.in_device else "made there"
     yield f"{_INDENT}{first.place}: the {first.packet} {_ends(first)}, {way}"
@@ -117,7 +118,7 @@ def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
     elif last.out_device and last.verdict != "drop" and (ended is None or ended.target not in _ENDINGS):
         rows.append(("", "", f"out by {last.out_device}"))
     if rows:
-        yield from table(rows, _INDENT * 2)
+        yield from table(rows, _INDENT * 2, width=width)
 
 
 def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:

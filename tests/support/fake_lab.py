@@ -14,6 +14,7 @@ from lab.errors import CapabilityError, EngineError, InternalError, ScenarioErro
 from lab.ip import Transport
 from lab.messages import Built
 from lab.plan.errand import Errand, Sender
+from lab.plan.model import Plan
 from lab.scenario.model import Probe, Scenario, Step
 from lab.verdict.evidence import Capture, Evidence
 from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
@@ -188,6 +189,9 @@ class FakeLab:
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).errand, Evidence(sent=1)
+
+    def plan_as_found(self) -> Plan:
+        return Plan(namespaces=(), links=())
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         if isinstance(verdict, StepVerdict):
