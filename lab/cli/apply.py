@@ -45,7 +45,7 @@ def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitC
 
     Example: proxylab apply -f scenarios/clusterip/from-a-pod.lab.yaml --dry-run
     """
-    with standing(name) as line:
+    with standing(name, or_file=False) as line:
         lab = visit(line)
         found = lab.edit(_case(file, lab))
         if found.refused:

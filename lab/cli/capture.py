@@ -27,7 +27,7 @@ from lab.timing import Deadline
 from lab.verdict.evidence import Direction
 from lab.visits import Frames, Heard, Listen
 
-__all__ = ["command"]
+__all__ = ["command", "frame_shown"]
 
 _BEGIN_SECONDS: Final = 30.0
 _A_DAY: Final = 86400.0
@@ -117,10 +117,15 @@ def _taker(place: str, device: str, write: Path | None, wireshark: bool) -> Iter
 
 
 def _print(frame: Heard) -> None:
+    click.echo(frame_shown(frame))
+
+
+def frame_shown(frame: Heard) -> str:
+    """A frame in one line: when, which way, and what."""
     at = datetime.fromtimestamp(frame.at // 1_000_000_000).astimezone()
     way = "out" if frame.outgoing else "in "
     micros = frame.at // 1000 % 1_000_000
-    click.echo(f"{at:%H:%M:%S}.{micros:06} {way} {frame_line(bytes.fromhex(frame.data))}")
+    return f"{at:%H:%M:%S}.{micros:06} {way} {frame_line(bytes.fromhex(frame.data))}"
 
 
 def _writer(stream: BinaryIO, place: str, device: str) -> Taker:

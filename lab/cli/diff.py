@@ -14,15 +14,17 @@ from lab.cli.case import CASE, FILE
 from lab.cli.engine import choice_of
 from lab.cli.files import load_all
 from lab.cli.run import SessionMaker
+from lab.cli.width import terminal_width
 from lab.engines.names import mode_of, read_engine
 from lab.engines.rulesets import rule_differences
 from lab.errors import ExitCode
 from lab.open_lab import OpenLab
-from lab.report.differences import differing, told
+from lab.report.differences import INDENT, differing, told
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
 from lab.session import Session
 from lab.verdict.journey import journey
+from lab.verdict.words import amount
 
 __all__ = ["command"]
 
@@ -93,14 +95,19 @@ def _compare_probes(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) ->
     """Print each probe that the engines treat differently, and count them."""
     found = 0
     first = next(iter(scenarios.values()))
-    click.echo(f"{first.file}: {len(first.probes)} probes{first.case.id and f' [{first.case.id}]'}", err=True)
+    case = first.case.id and f" [{first.case.id}]"
+    click.echo(f"{first.file}: {amount(len(first.probes), 'probe')}{case}", err=True)
     for probes in zip(*(scenario.probes for scenario in scenarios.values()), strict=True):
         verdicts = {engine: lab.probe(probe) for (engine, lab), probe in zip(labs.items(), probes, strict=True)}
         if not differing(verdicts):
             continue
         found += 1
-        ways = {engine: journey(*lab.trace(probe)) for (engine, lab), probe in zip(labs.items(), probes, strict=True)}
-        click.echo("\n".join(told(verdicts, ways)))
+        width = terminal_width()
+        ways = {
+            engine: journey(*lab.trace(probe), width - len(INDENT))
+            for (engine, lab), probe in zip(labs.items(), probes, strict=True)
+        }
+        click.echo("\n".join(told(verdicts, ways, width)))
     return found
 
 

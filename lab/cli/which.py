@@ -122,10 +122,10 @@ def the_lab(
 
 
 @contextmanager
-def standing(name: str | None) -> Iterator[Visit]:
-    """A line to the standing lab of that name, or to the only one."""
+def standing(name: str | None, *, or_file: bool = True) -> Iterator[Visit]:
+    """A line to the standing lab of that name, or to the only one; ``or_file``: a FILE would have done as well."""
     doors = Doors.of_user()
-    chosen = name or _only(doors)
+    chosen = name or _only(doors, or_file=or_file)
     try:
         line = Visit(doors.connect(chosen), chosen)
     except NoSuchLabError:
@@ -138,10 +138,11 @@ def standing(name: str | None) -> Iterator[Visit]:
         yield line
 
 
-def _only(doors: Doors) -> str:
+def _only(doors: Doors, *, or_file: bool) -> str:
     names = doors.names()
     if not names:
-        raise click.UsageError("no lab stands; make one with `proxylab up FILE`, or name a FILE here")
+        here = ", or name a FILE here" if or_file else ""
+        raise click.UsageError(f"no lab stands; make one with `proxylab up FILE`{here}")
     if len(names) > 1:
         raise click.UsageError(f"{len(names)} labs stand; say which with --name: {', '.join(names)}")
     return names[0]

@@ -74,7 +74,7 @@ def closing_lines(
     """What is told of a run when all of it is over. See ``run_lines``."""
     lines: list[str] = []
     if verbosity >= 0:
-        for block in (*(_journeys(results) if traces else ()), *_blocks(results, paint, width)):
+        for block in (*(_journeys(results, width) if traces else ()), *_blocks(results, paint, width)):
             lines += ["", *block]
         for block in (slowest(results), glance(results, paint)):
             lines += ["", *block] if block else []
@@ -134,11 +134,11 @@ def _blocks(results: Sequence[ScenarioResult], paint: Painter, width: int) -> It
             yield [f"{named(result)}: {paint('ERROR', Judgement.FAIL)}", *message]
 
 
-def _journeys(results: Sequence[ScenarioResult]) -> Iterator[list[str]]:
+def _journeys(results: Sequence[ScenarioResult], width: int) -> Iterator[list[str]]:
     """The traces, for those who asked for them."""
     for probe in _probes_of(results):
         if probe.traced is not None:
-            yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.errand, probe.traced)]
+            yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.errand, probe.traced, width)]
 
 
 def named(result: ScenarioResult) -> str:

@@ -123,6 +123,9 @@ class FakeSession:
         if self._left:
             raise InternalError("all labs were closed and left behind: descriptor 9")
 
+    def begin(self) -> None:
+        self.note("begin")
+
     def note(self, event: str) -> None:
         with self._journal.open("a") as journal:
             journal.write(f"{event}\n")
