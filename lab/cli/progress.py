@@ -72,7 +72,8 @@ class Progress:
         if self._echoes:
             count = f"{self._done:{len(str(self._total))}}/{self._total} "
             lines = scenario_lines(result, paint=self._paint, width=self.width - len(count))
-            click.echo("\n".join(count + line for line in lines), err=True, color=wants_color(sys.stderr, self._color))
+            lines = [(" " * len(count) if number else count) + line for number, line in enumerate(lines)]
+            click.echo("\n".join(lines), err=True, color=wants_color(sys.stderr, self._color))
         if not self._document:
             self.tell(scenario_lines(result, verbosity=self._verbosity, paint=self._paint, width=self.width))
 

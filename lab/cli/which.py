@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from lab.cli.case import CASE
+from lab.cli.case import CASE, tell_cases
 from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import load_all
 from lab.doors import Doors, NoSuchLabError
@@ -77,7 +77,7 @@ def case_of(file: Path, engine: str, case_id: str | None) -> Scenario:
         raise click.UsageError(f"FILE: the scenario has no case for {mode_of(engine)}")
     if case_id is None:
         if len(found) > 1:
-            click.echo(f"{file}: the first of {len(found)} cases; --case may be {', '.join(ids)}", err=True)
+            tell_cases(str(file), ids)
         return found[0]
     if case_id not in ids:
         raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")

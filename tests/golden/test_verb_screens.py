@@ -75,7 +75,6 @@ TYPED: dict[str, tuple[str, ...]] = {
     "trace-rejected": ("trace", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),
     "up-misnamed": ("up", ECHO, "--name", "Not A Name"),
     "wrong-engine": ("run", ECHO, "--engine", "kube-proxy/ebpf"),
-    "wrong-option": ("run", ECHO, "--quick"),
     "wrong-verb": ("traec",),
 }
 
