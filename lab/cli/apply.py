@@ -70,7 +70,7 @@ def _case(file: Path, lab: VisitedLab) -> Scenario:
     if not fitting:
         ids = ", ".join(each.case.id or "the only one" for each in found) or "none"
         here = f"of the case {wanted}" if wanted else "of no matrix"
-        raise click.UsageError(f"--filename: the lab is {here}; the file has {ids}")
+        raise click.UsageError(f"--filename: the lab is {here}, the file has {ids}; name a file with that case")
     return fitting[0]
 
 

@@ -111,7 +111,7 @@ def _taker(place: str, device: str, write: Path | None, wireshark: bool) -> Iter
         try:
             stream = write.open("wb")
         except OSError as error:
-            raise click.UsageError(f"--write: {write} cannot be written: {error.strerror}") from None
+            raise click.UsageError(f"--write: {write} cannot be written: {error.strerror}; name another file") from None
         with stream:
             yield _writer(stream, place, device)
 

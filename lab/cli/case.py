@@ -37,7 +37,7 @@ def one_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenari
     if case_id is not None and case_id not in ids:
         raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
     if not found:
-        raise click.UsageError(f"FILE: the scenario has no case for {mode}")
+        raise click.UsageError(f"FILE: the scenario has no case for {mode}; choose an engine of another mode")
     if case_id is None and len(found) > 1:
         tell_cases(scenario.file, ids)
     return found[0] if case_id is None else found[ids.index(case_id)]

@@ -136,14 +136,19 @@ def _target(scenario: Scenario, text: str, via: Front, node: str | None, *, echo
     if any(name in group.pod_names for group in scenario.pods):
         return PodTarget(pod=name, port=number)
     if number is None and not echo:
-        known = [each.name for each in scenario.services]
-        known += [pod for group in scenario.pods for pod in group.pod_names]
-        raise click.UsageError(
-            f"TO: {text!r} is no Service and no pod; there are {', '.join(dict.fromkeys(known))}; or ADDRESS:PORT"
-        )
+        there = ", ".join(dict.fromkeys(_known(scenario)))
+        raise click.UsageError(f"TO: {text!r} is no Service and no pod; there are {there}; or ADDRESS:PORT")
     if any(host.name == name for host in scenario.hosts):
         return HostTarget(host=name, port=number)
     try:
         return AddressTarget(address=ip_address(name.strip("[]")), port=number)
     except ValueError:
-        raise click.UsageError(f"TO: {name!r} is no Service, pod, host or address of the scenario") from None
+        there = ", ".join([*dict.fromkeys(_known(scenario)), *(host.name for host in scenario.hosts)])
+        raise click.UsageError(
+            f"TO: {name!r} is no Service, pod, host or address of the scenario; there are {there}; or ADDRESS:PORT"
+        ) from None
+
+
+def _known(scenario: Scenario) -> list[str]:
+    """Services and pods."""
+    return [each.name for each in scenario.services] + [pod for group in scenario.pods for pod in group.pod_names]

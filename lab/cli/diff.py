@@ -61,7 +61,9 @@ def command(
     shared = [each for each in by_engine[engines[0]] if all(each in found for found in by_engine.values())]
     chosen = shared if case_id is None else [each for each in shared if each == case_id]
     if not chosen:
-        raise click.UsageError(f"--case: the engines share {', '.join(filter(None, shared)) or 'no case'}")
+        raise click.UsageError(
+            f"--case: name one that the engines share: {', '.join(filter(None, shared)) or 'there is none'}"
+        )
     differences = 0
     with ExitStack() as stack:
         sessions = {

@@ -63,11 +63,11 @@ def _text(file: Path) -> str:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise click.UsageError(f"{file} cannot be read: {error.strerror}") from None
+            raise click.UsageError(f"{file} cannot be read: {error.strerror}; name another file") from None
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise click.UsageError(f"{file} is not UTF-8 text") from None
+        raise click.UsageError(f"{file} is not UTF-8 text; give it what `{COMMAND}` prints") from None
 
 
 def _write(output: Path, text: str) -> None:
@@ -77,7 +77,7 @@ def _write(output: Path, text: str) -> None:
     except FileExistsError:
         raise click.UsageError(f"{output} is there already; choose another name") from None
     except OSError as error:
-        raise click.UsageError(f"{output} cannot be written: {error.strerror}") from None
+        raise click.UsageError(f"{output} cannot be written: {error.strerror}; name another file") from None
 
 
 def _check(text: str, file: str) -> None:

@@ -58,7 +58,9 @@ def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     if words and words[0].endswith((".yaml", ".yml")):
         path = Path(words[0])
         if not path.is_file():
-            raise click.UsageError(f"FILE: {words[0]!r} is not there")
+            raise click.UsageError(
+                f"FILE: {words[0]!r} is not there; name one that is, or write one with `proxylab init {words[0]}`"
+            )
         return path, tuple(words[1:])
     return None, tuple(words)
 
@@ -74,7 +76,9 @@ def case_of(file: Path, engine: str, case_id: str | None) -> Scenario:
     found = cases(written, mode_of(engine), version_of(engine))
     ids = [case.case.id for case in found]
     if not found:
-        raise click.UsageError(f"FILE: the scenario has no case for {mode_of(engine)}")
+        raise click.UsageError(
+            f"FILE: the scenario has no case for {mode_of(engine)}; choose an engine of another mode"
+        )
     if case_id is None:
         if len(found) > 1:
             tell_cases(str(file), ids)
@@ -153,7 +157,9 @@ def _refuse_options_of_files() -> None:
     for option in _OF_FILES:
         if _is_typed(option):
             spelt = {"flags": "--kube-proxy-flag", "case_id": "--case"}.get(option, f"--{option.replace('_', '-')}")
-            raise click.UsageError(f"{spelt} is for a lab that is made of FILE; this one stands already")
+            raise click.UsageError(
+                f"{spelt} is for a lab that is made of FILE; this one stands already, so leave it out"
+            )
 
 
 def _is_typed(option: str) -> bool:

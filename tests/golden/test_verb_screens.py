@@ -13,7 +13,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -22,7 +21,7 @@ from kube_proxies import program
 from kubectl_clusters import k3s
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
-from screen_lab import OUTSIDE, ScreenSession, evidence
+from screen_lab import ScreenSession, record
 
 from lab.binaries.binary import Binary
 from lab.binaries.cache import Cache
@@ -34,11 +33,7 @@ from lab.cli.doctor import doctor_lines
 from lab.cli.engines import engines_lines
 from lab.errors import CapabilityError
 from lab.messages import Ready
-from lab.plan.model import Plan
-from lab.report.bundle import CASE, PLAN, Circumstances, bundle
 from lab.scenario.model import Preserved
-from lab.verdict.evidence import Capture
-from lab.verdict.judge import judge
 from lab.visits import Heard
 
 FILES = Path(__file__).parent / "screens"
@@ -146,7 +141,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable
         for each in FILES.glob("*.lab.yaml"):
             shutil.copy(each, folder)
         (folder / "dump.json").write_text(dump)
-        record(folder / "bundle")
+        record(folder / "bundle", Preserved())
         monkeypatch.chdir(folder)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
         monkeypatch.setenv("COLUMNS", str(width))
@@ -156,25 +151,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable
         monkeypatch.setenv("FORCE_COLOR", "1" if colour else "")
 
     return sit
-
-
-def record(folder: Path) -> None:
-    """A bundle of a probe that failed."""
-    probe = replace(OUTSIDE.probe, expect=replace(OUTSIDE.probe.expect, source=Preserved()))
-    circumstances = Circumstances(
-        proxylab="1", python="3.11", kernel="6.1", machine="x86_64", engine="embedded/iptables", iptables="(legacy)"
-    )
-    files = bundle(
-        judge(probe, OUTSIDE.errand, None, evidence(circumstances.engine)),
-        circumstances=circumstances,
-        plan=Plan(namespaces=(), links=()),
-        capture=Capture(),
-        nodes={},
-        scenario=b"",
-    )
-    folder.mkdir()
-    for name in (CASE, PLAN):
-        (folder / name).write_bytes(files[name])
 
 
 @pytest.mark.parametrize("name", [*TYPED, *DRAWN])

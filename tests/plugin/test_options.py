@@ -103,7 +103,7 @@ def test_a_lab_may_be_required_by_environment_or_ini_file(project: Project, monk
             "*there is no engine 'kubeproxy'; did you mean kube-proxy/*? There are*",
         ),
         ("--lab-iptables=nftables", "*'nftables' is no variant; there are legacy, nft*"),
-        ("--lab-repeat=many", "*'many' is not a number from 1 to *"),
+        ("--lab-repeat=many", "*'many' is not a number; write one from 1 to *"),
     ],
 )
 def test_what_cannot_be_asked_for_is_a_usage_error(project: Project, argument: str, words: str) -> None:

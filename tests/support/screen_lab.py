@@ -6,6 +6,7 @@ Kubernetes v1.23 nobody is behind the Service.
 
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from fake_lab import FakeLab, FakeSession
@@ -13,12 +14,14 @@ from recorded import SVC, World
 
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
-from lab.scenario.model import Probe, Scenario
-from lab.verdict.evidence import Evidence, Packet, TraceStep
+from lab.plan.model import Plan
+from lab.report.bundle import CASE, PLAN, Circumstances, bundle
+from lab.scenario.model import Probe, Scenario, SourceExpectation
+from lab.verdict.evidence import Capture, Evidence, Packet, TraceStep
 from lab.verdict.judge import judge
 from lab.verdict.model import ProbeVerdict
 
-__all__ = ["OUTSIDE", "ScreenSession", "evidence"]
+__all__ = ["ScreenSession", "record"]
 
 OUTSIDE = World(addresses={"debug": ip_address("203.0.113.10")})
 NODE_A, POD = OUTSIDE.address("node-a"), OUTSIDE.address("echo-1")
@@ -78,6 +81,25 @@ def evidence(engine: str) -> Evidence:
         return OUTSIDE.evidence(seen, counts=(OUTSIDE.rejected(),), steps=REJECTED)
     counts = (OUTSIDE.balanced(), OUTSIDE.marked(), OUTSIDE.translated("echo-1"), OUTSIDE.masqueraded())
     return OUTSIDE.evidence(OUTSIDE.round_trip(0, "echo-1", NODE_A), counts=counts, steps=MASQUERADED)
+
+
+def record(folder: Path, source: SourceExpectation | None = None) -> None:
+    """Make a bundle of the packet as embedded/iptables treats it; with ``source``, which a backend was to see."""
+    probe = replace(OUTSIDE.probe, expect=replace(OUTSIDE.probe.expect, source=source))
+    circumstances = Circumstances(
+        proxylab="1", python="3.11", kernel="6.1", machine="x86_64", engine="embedded/iptables", iptables="(legacy)"
+    )
+    files = bundle(
+        judge(probe, OUTSIDE.errand, None, evidence(circumstances.engine)),
+        circumstances=circumstances,
+        plan=Plan(namespaces=(), links=()),
+        capture=Capture(),
+        nodes={},
+        scenario=b"",
+    )
+    folder.mkdir(parents=True)
+    for name in (CASE, PLAN):
+        (folder / name).write_bytes(files[name])
 
 
 class ScreenSession(FakeSession):
