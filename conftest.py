@@ -12,6 +12,7 @@ os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())
 collect_ignore_glob = [
     "tests/golden/desk/*.lab.yaml",
     "tests/golden/scenario/*.lab.yaml",
+    "tests/golden/screens/*.lab.yaml",
 ]  # texts to be read, not labs to be run
 
 # Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.

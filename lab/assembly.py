@@ -153,8 +153,8 @@ class Assembly:
         else:
             more = replace(self.scenario, probes=(*self.scenario.probes, probe))
         if more.has_names and not self.scenario.has_names:
-            what = "the lab has no name server; let its scenario say dns: true"
-            raise ScenarioError([f"{probe.position}: to.via: {what}"])
+            via = f"{probe.position}: to.via"
+            raise ScenarioError([f"{via}: the lab has no name server; let its scenario say dns: true"])
         return assemble(more)
 
 

@@ -9,6 +9,7 @@ to do about it. A user's mistake never ends in a traceback; an ``InternalError``
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
 __all__ = ["CapabilityError", "EngineError", "ExitCode", "InternalError", "LabError", "ScenarioError"]
 
@@ -23,6 +24,13 @@ class ExitCode(IntEnum):
     CAPABILITY = 4
     NOTHING_SELECTED = 5
     INCONCLUSIVE = 6
+
+
+_MORE: Final = (
+    "to see more: --kube-proxy-flag --v=4 makes a kube-proxy talk, and\n"
+    "`proxylab rules FILE --node NODE` prints what the embedded engine loads"
+)
+"""What can be done where an engine itself does not say enough."""
 
 
 class LabError(Exception):
@@ -72,7 +80,7 @@ class EngineError(LabError):
     exit_code = ExitCode.FAILED
 
     def __init__(self, node: str, what: str, log: str = "") -> None:
-        super().__init__(f"engine on {node}: {what}" + (f"\n{log}" if log else ""))
+        super().__init__("\n".join([f"engine on {node}: {what}", *([log] if log else []), _MORE]))
         self.node = node
         self.what = what
         self.log = log

@@ -38,6 +38,7 @@ from lab.messages import (
 )
 from lab.plan.dialogue import Turn
 from lab.plan.errand import Errand, Query
+from lab.plan.model import Plan
 from lab.report.bundle import NodeState, bundle
 from lab.report.step_bundle import step_bundle
 from lab.scenario.model import Manner, Probe, Scenario, Step
@@ -232,6 +233,10 @@ class OpenLab:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
         return self._trace(self.lookups.errand(probe)[0])
+
+    def plan_as_found(self) -> Plan:
+        """How the lab was planned, with the sysctls that its nodes have now."""
+        return as_found(self._assembly.plan, self._recall())
 
     @property
     def lookups(self) -> Lookups:

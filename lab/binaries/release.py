@@ -111,5 +111,6 @@ class ReleaseSource:
             answer: http.client.HTTPResponse = urllib.request.urlopen(f"{self.site}/{path}", timeout=_SECONDS)  # noqa: S310
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            reason = getattr(reason, "strerror", None) or reason  # without the number before it
             raise CapabilityError(f"{self.site}/{path} ({reason})", "try where that can be reached") from error
         return answer

@@ -10,7 +10,7 @@ import gc
 import importlib
 import keyword
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
@@ -28,6 +28,9 @@ _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 _GARBAGE: Final = 200_000
 """How many objects are made before the first search for garbage among them. Modules are none, and with Python's default
 of 700 a tenth of the time of a short verb goes into looking through them."""
+
+_HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"
+"""Stands for a hyphen while lines of help are broken."""
 
 _VERBS: Final = {
     "apply": "Bring a standing lab to an edited file.",
@@ -71,8 +74,31 @@ Exit codes:
 """
 
 
+class _Formatter(click.HelpFormatter):
+    """Lines of help that break at blanks only: the name of an option or an engine stays whole, to be copied."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(_whole(text))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(term, _whole(meaning)) for term, meaning in rows], col_max, col_spacing)
+
+    def write(self, string: str) -> None:
+        super().write(string.replace(_HYPHEN, "-"))
+
+
+def _whole(text: str) -> str:
+    return text.replace("-", _HYPHEN)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
 class _Verbs(click.Group):
     """A group whose commands are modules of this package."""
+
+    context_class = _Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_VERBS)
@@ -81,11 +107,27 @@ class _Verbs(click.Group):
         if cmd_name not in _VERBS:
             return None
         command: click.Command = importlib.import_module(f"lab.cli.{_module(cmd_name)}").command
+        command.context_class = _Context
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in _VERBS:
+            ctx.fail(f"there is no verb {args[0]!r}; {_meant(args[0])}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(sorted(_VERBS.items()))
+
+
+def _meant(word: str) -> str:
+    """What somebody may have meant who typed a verb that there is not."""
+    import difflib  # noqa: PLC0415 - hardly ever needed
+
+    near = difflib.get_close_matches(word, _VERBS, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_VERBS))}"
 
 
 def _module(verb: str) -> str:

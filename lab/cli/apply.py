@@ -45,7 +45,7 @@ def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitC
 
     Example: proxylab apply -f scenarios/clusterip/from-a-pod.lab.yaml --dry-run
     """
-    with standing(name) as line:
+    with standing(name, or_file=False) as line:
         lab = visit(line)
         found = lab.edit(_case(file, lab))
         if found.refused:
@@ -70,7 +70,7 @@ def _case(file: Path, lab: VisitedLab) -> Scenario:
     if not fitting:
         ids = ", ".join(each.case.id or "the only one" for each in found) or "none"
         here = f"of the case {wanted}" if wanted else "of no matrix"
-        raise click.UsageError(f"--filename: the lab is {here}; the file has {ids}")
+        raise click.UsageError(f"--filename: the lab is {here}, the file has {ids}; name a file with that case")
     return fitting[0]
 
 

@@ -27,7 +27,7 @@ from lab.timing import Deadline
 from lab.verdict.evidence import Direction
 from lab.visits import Frames, Heard, Listen
 
-__all__ = ["command"]
+__all__ = ["command", "frame_shown"]
 
 _BEGIN_SECONDS: Final = 30.0
 _A_DAY: Final = 86400.0
@@ -111,16 +111,21 @@ def _taker(place: str, device: str, write: Path | None, wireshark: bool) -> Iter
         try:
             stream = write.open("wb")
         except OSError as error:
-            raise click.UsageError(f"--write: {write} cannot be written: {error.strerror}") from None
+            raise click.UsageError(f"--write: {write} cannot be written: {error.strerror}; name another file") from None
         with stream:
             yield _writer(stream, place, device)
 
 
 def _print(frame: Heard) -> None:
+    click.echo(frame_shown(frame))
+
+
+def frame_shown(frame: Heard) -> str:
+    """A frame in one line: when, which way, and what."""
     at = datetime.fromtimestamp(frame.at // 1_000_000_000).astimezone()
     way = "out" if frame.outgoing else "in "
     micros = frame.at // 1000 % 1_000_000
-    click.echo(f"{at:%H:%M:%S}.{micros:06} {way} {frame_line(bytes.fromhex(frame.data))}")
+    return f"{at:%H:%M:%S}.{micros:06} {way} {frame_line(bytes.fromhex(frame.data))}"
 
 
 def _writer(stream: BinaryIO, place: str, device: str) -> Taker:

@@ -4,16 +4,19 @@ Owns: the argument and option, and the choice.
 Must not: run anything; what cannot be run yet can be looked at.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
 from lab.cli.files import complete_scenarios, load_all
+from lab.cli.width import terminal_width
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
+from lab.verdict.columns import wrapped
 
-__all__ = ["CASE", "FILE", "one_case"]
+__all__ = ["CASE", "FILE", "one_case", "tell_cases"]
 
 FILE: Final = click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
@@ -34,7 +37,13 @@ def one_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenari
     if case_id is not None and case_id not in ids:
         raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
     if not found:
-        raise click.UsageError(f"FILE: the scenario has no case for {mode}")
+        raise click.UsageError(f"FILE: the scenario has no case for {mode}; choose an engine of another mode")
     if case_id is None and len(found) > 1:
-        click.echo(f"{scenario.file}: the first of {len(found)} cases; --case may be {', '.join(ids)}", err=True)
+        tell_cases(scenario.file, ids)
     return found[0] if case_id is None else found[ids.index(case_id)]
+
+
+def tell_cases(file: str, ids: Sequence[str]) -> None:
+    """Say on standard error that the first of several cases is taken, and what the others are called."""
+    note = f"{file}: the first of {len(ids)} cases; --case may be {', '.join(ids)}"
+    click.echo("\n".join(wrapped(note, rest="  ", width=terminal_width())), err=True)

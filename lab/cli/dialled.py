@@ -34,6 +34,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP, Front.DNS_NAME)
 
+_LAST_PORT: Final = 65535
+
 _OPTIONS: Final = (
     click.option(
         "--via",
@@ -89,17 +91,34 @@ def probe_of(
     if len(words) != 2:
         raise click.UsageError(f"FROM and TO: name a place and what it dials, as in `proxylab {verb} client echo`")
     sender, target = words
-    check_place(scenario, sender, "FROM")
+    source = _source(scenario, sender, send)
     place = Position(f"proxylab {verb} {sender} {target}", 1, 1)
     protocol = Transport(sent) if sent else None
     return Probe(
         name=f"{sender} to {target}",
-        source=Source(name=sender),
+        source=source,
         target=_target(scenario, target, Front(via), node, echo=protocol is Transport.ICMP),
         send=Send(protocol=protocol, manner=send.manner, flows=send.flows),
         expect=Expect(outcome=outcome, position=place),
         position=place,
     )
+
+
+def _source(scenario: Scenario, text: str, send: Send) -> Source:
+    """Who sends, and from which port, if one is named behind a colon.
+
+    Raises:
+        click.UsageError: nobody is called so, no port is written so, or it is to be the port of several flows.
+    """
+    name, colon, port = text.partition(":")
+    check_place(scenario, name, "FROM")
+    if not colon:
+        return Source(name=name)
+    if not port.isdigit() or not 0 < int(port) <= _LAST_PORT:
+        raise click.UsageError(f"FROM: {port!r} is no port; write one of 1 to {_LAST_PORT}, as in {name}:12345")
+    if send.flows > 1:
+        raise click.UsageError("--flows: flows from one fixed port are one flow; leave the port of FROM away")
+    return Source(name=name, port=int(port))
 
 
 def _target(scenario: Scenario, text: str, via: Front, node: str | None, *, echo: bool) -> Target:
@@ -117,14 +136,19 @@ def _target(scenario: Scenario, text: str, via: Front, node: str | None, *, echo
     if any(name in group.pod_names for group in scenario.pods):
         return PodTarget(pod=name, port=number)
     if number is None and not echo:
-        known = [each.name for each in scenario.services]
-        known += [pod for group in scenario.pods for pod in group.pod_names]
-        raise click.UsageError(
-            f"TO: {text!r} is no Service and no pod; there are {', '.join(dict.fromkeys(known))}; or ADDRESS:PORT"
-        )
+        there = ", ".join(dict.fromkeys(_known(scenario)))
+        raise click.UsageError(f"TO: {text!r} is no Service and no pod; there are {there}; or ADDRESS:PORT")
     if any(host.name == name for host in scenario.hosts):
         return HostTarget(host=name, port=number)
     try:
         return AddressTarget(address=ip_address(name.strip("[]")), port=number)
     except ValueError:
-        raise click.UsageError(f"TO: {name!r} is no Service, pod, host or address of the scenario") from None
+        there = ", ".join([*dict.fromkeys(_known(scenario)), *(host.name for host in scenario.hosts)])
+        raise click.UsageError(
+            f"TO: {name!r} is no Service, pod, host or address of the scenario; there are {there}; or ADDRESS:PORT"
+        ) from None
+
+
+def _known(scenario: Scenario) -> list[str]:
+    """Services and pods."""
+    return [each.name for each in scenario.services] + [pod for group in scenario.pods for pod in group.pod_names]

@@ -15,11 +15,12 @@ from lab.cli.case import CASE, FILE
 from lab.cli.engine import choices_of, given_options
 from lab.cli.files import load_all
 from lab.cli.run import SessionMaker
+from lab.cli.width import terminal_width
 from lab.engines.names import mode_of, read_engine
 from lab.engines.rulesets import rule_differences
 from lab.errors import ExitCode
 from lab.open_lab import OpenLab
-from lab.report.differences import Judged, differing, told
+from lab.report.differences import INDENT, Judged, differing, told
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario, Step
 from lab.session import Session
@@ -71,7 +72,9 @@ def command(
     shared = [each for each in by_engine[engines[0]] if all(each in found for found in by_engine.values())]
     chosen = shared if case_id is None else [each for each in shared if each == case_id]
     if not chosen:
-        raise click.UsageError(f"--case: the engines share {', '.join(filter(None, shared)) or 'no case'}")
+        raise click.UsageError(
+            f"--case: name one that the engines share: {', '.join(filter(None, shared)) or 'there is none'}"
+        )
     differences = 0
     with ExitStack() as stack:
         sessions = {
@@ -116,14 +119,17 @@ def _compare(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) -> int:
         if not differing(verdicts):
             continue
         found += 1
-        ways = {engine: _way(labs[engine], verdict) for engine, verdict in verdicts.items()}
-        click.echo("\n".join(told(verdicts, ways)))
+        width = terminal_width()
+        ways = {engine: _way(labs[engine], verdict, width - len(INDENT)) for engine, verdict in verdicts.items()}
+        click.echo("\n".join(told(verdicts, ways, width)))
     return found
 
 
-def _way(lab: OpenLab, verdict: Judged) -> Sequence[str]:
+def _way(lab: OpenLab, verdict: Judged, width: int) -> Sequence[str]:
     """What happened in a step, or the way of one more packet of a probe."""
-    return timeline(verdict)[1:] if isinstance(verdict, StepVerdict) else journey(*lab.trace(verdict.probe))
+    if isinstance(verdict, StepVerdict):
+        return timeline(verdict, width)[1:]
+    return journey(*lab.trace(verdict.probe), width)
 
 
 def _compare_rules(labs: dict[str, OpenLab]) -> int:

@@ -14,12 +14,14 @@ import click
 
 from lab.capability import Capability
 from lab.cli.color import COLOR, wants_color
+from lab.cli.width import terminal_width
 from lab.client import LabProcess
 from lab.errors import CapabilityError, ExitCode
 from lab.messages import Examine, Examined, Ready
 from lab.timing import Deadline
+from lab.verdict.columns import WIDTH, wrapped
 
-__all__ = ["command"]
+__all__ = ["command", "doctor_lines"]
 
 _SECONDS: Final = 120.0
 
@@ -73,7 +75,7 @@ def command(*, ci: bool, output: str, color: str) -> ExitCode:
         }
         click.echo(json.dumps(document, indent=2))
     else:
-        click.echo("\n".join(_lines(ready, capabilities)), color=wants_color(sys.stdout, color))
+        click.echo("\n".join(doctor_lines(ready, capabilities, terminal_width())), color=wants_color(sys.stdout, color))
     return ExitCode.CAPABILITY if lacking else ExitCode.OK
 
 
@@ -94,14 +96,16 @@ def _examined() -> tuple[Ready | None, tuple[Capability, ...]]:
     return ready, (sandbox, *found)
 
 
-def _lines(ready: Ready | None, capabilities: Sequence[Capability]) -> list[str]:
-    width = max(len(each.name) for each in capabilities)
+def doctor_lines(ready: Ready | None, capabilities: Sequence[Capability], width: int = WIDTH) -> list[str]:
+    """What was found, and below what is missing the cost and the cure."""
+    room = max(len(each.name) for each in capabilities)
     lines = [] if ready is None else [f"kernel {ready.kernel}, {'an ordinary user' if ready.rootless else 'root'}", ""]
     for each in capabilities:
         word = click.style("ok     ", fg="green") if each.works else click.style("missing", fg="red")
-        lines.append(f"{word}  {each.name:{width}}  {each.found}")
-        if not each.works:
-            lines += [f"         {'':{width}}  without it: {each.cost}", f"         {'':{width}}  cure: {each.cure}"]
+        blank = " " * (len("missing") + 2 + room + 2)
+        told = [each.found, *([] if each.works else [f"without it: {each.cost}", f"cure: {each.cure}"])]
+        first, *rest = (part for clause in told for part in wrapped(clause, blank, f"{blank}  ", width))
+        lines += [f"{word}  {each.name:{room}}  {first.strip()}", *rest]
     missing = sum(not each.works for each in capabilities)
     needed = [each.name for each in capabilities if each.required and not each.works]
     if needed:

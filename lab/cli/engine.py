@@ -142,7 +142,9 @@ def choice_of(
     if not name.is_upstream:
         for option, given in (("--feature-gates", feature_gates), ("--kube-proxy-flag", flags)):
             if given:
-                raise click.UsageError(f"{option} is for kube-proxy, and --engine says {engine}")
+                raise click.UsageError(
+                    f"{option} is for kube-proxy, and --engine says {engine}; leave it out, or choose a kube-proxy"
+                )
         return EngineChoice(engine, iptables=iptables or "")
     from lab.binaries.upstream import read_gates, upstream_for  # noqa: PLC0415 - for the real kube-proxy only
 

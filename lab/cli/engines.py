@@ -11,10 +11,12 @@ import click
 
 from lab.binaries.binary import Binary
 from lab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers
+from lab.cli.width import terminal_width
 from lab.engines.names import EMBEDDED, ENGINES, read_engine
 from lab.errors import ExitCode
+from lab.verdict.columns import WIDTH, wrapped
 
-__all__ = ["command"]
+__all__ = ["command", "engines_lines"]
 
 _NEWEST = "newest"
 _SHOWN = 5
@@ -50,7 +52,7 @@ def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
     if output == "json":
         click.echo(json.dumps(_document(cached, offered), indent=2))
     else:
-        click.echo("\n".join((*_engine_lines(cached), "", *_source_lines(offered))))
+        click.echo("\n".join(engines_lines(cached, offered, terminal_width())))
     return ExitCode.OK
 
 
@@ -74,6 +76,11 @@ def _obtain(wanted: str, sources: Sources) -> ExitCode:
     return ExitCode.OK
 
 
+def engines_lines(cached: list[Binary], offered: tuple[Offer, ...], width: int = WIDTH) -> list[str]:
+    """What can be run, and where more can be had."""
+    return [*_engine_lines(cached), "", *_source_lines(offered, width)]
+
+
 def _engine_lines(cached: list[Binary]) -> Iterator[str]:
     width = max(map(len, ENGINES))
     for name in EMBEDDED:
@@ -86,18 +93,20 @@ def _engine_lines(cached: list[Binary]) -> Iterator[str]:
         yield f"{'kube-proxy@' + binary.version + '/…':<{width}}  here ({binary.origin})"
 
 
-def _source_lines(offered: tuple[Offer, ...]) -> Iterator[str]:
+def _source_lines(offered: tuple[Offer, ...], width: int) -> Iterator[str]:
     yield "where a kube-proxy can be had:"
+    for what, how in (*_offered(offered), *_BY_HAND):
+        yield from wrapped(f"{what}: {how}", "  ", "    ", width)
+
+
+def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
     for offer in offered:
         if offer.silence:
-            yield f"  {offer.word}: needs {offer.silence}"
+            yield offer.word, f"needs {offer.silence}"
             continue
         shown = ", ".join(reversed(offer.versions[-_SHOWN:]))
         more = len(offer.versions) - _SHOWN
-        how = f"--kube-proxy {offer.word}:VERSION"
-        yield f"  {offer.word}: {shown}{f' and {more} more' if more > 0 else ''}; {how}"
-    for what, how in _BY_HAND:
-        yield f"  {what}: {how}"
+        yield offer.word, f"--kube-proxy {offer.word}:VERSION, of {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 def _document(cached: list[Binary], offered: tuple[Offer, ...]) -> dict[str, object]:

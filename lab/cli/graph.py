@@ -53,7 +53,7 @@ def command(*, file: Path, case_id: str | None, name: str | None, output: str) -
 def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, Way | None]:
     """A scenario's wire, and the way of its probe as planned."""
     if file.is_dir():
-        raise click.UsageError(f"FILE: {file} is neither a scenario nor a bundle of evidence ({RECORDED})")
+        raise click.UsageError(f"FILE: {file} is neither a scenario nor a bundle of evidence; name one of the two")
     scenario = one_case(file, case_id)
     if name is None:
         return lay_out(scenario).plan, None
@@ -76,7 +76,9 @@ def _recorded(file: Path) -> tuple[Plan, Way | None]:
     recorded = read_case(str(file), file.read_bytes())
     plan = file.with_name(PLAN)
     if not plan.is_file():
-        raise click.UsageError(f"FILE: {plan} is missing, without which there is nothing to draw on")
+        raise click.UsageError(
+            f"FILE: {plan} is missing, without which there is nothing to draw on; name a whole bundle"
+        )
     shown = next((each.example for each in recorded.verdicts if each.example is not None), 0)
     case = open_case(recorded.probe, recorded.errand, recorded.evidence)
     return read_plan(str(plan), plan.read_bytes()), seen_path(case, shown)

@@ -11,12 +11,14 @@ from typing import Final
 import click
 
 from lab.assembly import assemble
+from lab.cli.width import terminal_width
 from lab.errors import ExitCode
 from lab.printout.importing import import_printout
 from lab.printout.reading import COMMAND, read_printout
 from lab.scenario.cases import cases
 from lab.scenario.load import parse_scenario
 from lab.scenario.missing import RUNNING_MODES
+from lab.verdict.columns import wrapped
 
 __all__ = ["command"]
 
@@ -44,7 +46,7 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
         _write(output, imported.text)
     click.echo("not carried over:", err=True)
     for line in imported.left:
-        click.echo(f"  {line}", err=True)
+        click.echo("\n".join(wrapped(line, "  ", "    ", terminal_width())), err=True)
     _check(imported.text, str(output or "standard output"))
     if output is not None:
         probes = f"{imported.probes} {'probe' if imported.probes == 1 else 'probes'}"
@@ -61,11 +63,11 @@ def _text(file: Path) -> str:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise click.UsageError(f"{file} cannot be read: {error.strerror}") from None
+            raise click.UsageError(f"{file} cannot be read: {error.strerror}; name another file") from None
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise click.UsageError(f"{file} is not UTF-8 text") from None
+        raise click.UsageError(f"{file} is not UTF-8 text; give it what `{COMMAND}` prints") from None
 
 
 def _write(output: Path, text: str) -> None:
@@ -75,7 +77,7 @@ def _write(output: Path, text: str) -> None:
     except FileExistsError:
         raise click.UsageError(f"{output} is there already; choose another name") from None
     except OSError as error:
-        raise click.UsageError(f"{output} cannot be written: {error.strerror}") from None
+        raise click.UsageError(f"{output} cannot be written: {error.strerror}; name another file") from None
 
 
 def _check(text: str, file: str) -> None:

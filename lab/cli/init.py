@@ -78,6 +78,6 @@ def command(*, file: Path) -> ExitCode:
     except FileExistsError:
         raise click.UsageError(f"{file} is there already; choose another name") from None
     except OSError as error:
-        raise click.UsageError(f"{file} cannot be written: {error.strerror}") from None
-    click.echo(f"{file}: try `proxylab check {file}`, then `proxylab run {file}`")
+        raise click.UsageError(f"{file} cannot be written: {error.strerror}; name another file") from None
+    click.echo(f"{file} is written; try\n  proxylab check {file}\n  proxylab run {file}")
     return ExitCode.OK

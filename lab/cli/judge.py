@@ -12,6 +12,8 @@ from pathlib import Path
 import click
 
 from lab.cli.color import COLOR, wants_color
+from lab.cli.run import paint
+from lab.cli.width import terminal_width
 from lab.errors import ExitCode
 from lab.plan.model import Plan
 from lab.report import exit_code, run_lines
@@ -41,7 +43,7 @@ def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, color: str
         click.echo(f"nothing to judge: no {CASE} and no {STEP} there", err=True)
         return ExitCode.NOTHING_SELECTED
     results = [_of_step(file) if file.name == STEP else _of_probe(file) for file in files]
-    lines = run_lines(results, verbosity=int(verbose), traces=trace)
+    lines = run_lines(results, verbosity=int(verbose), traces=trace, paint=paint, width=terminal_width())
     click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
     return exit_code(results)
 

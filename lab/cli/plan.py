@@ -11,6 +11,7 @@ import click
 
 from lab.assembly import lay_out
 from lab.cli.case import CASE, FILE, one_case
+from lab.cli.width import terminal_width
 from lab.plan.print import plan_lines
 from lab.report.overview import overview, overview_lines
 
@@ -34,6 +35,6 @@ def command(*, file: Path, case_id: str | None, output: str, verbose: bool) -> N
     if output == "json":
         click.echo(json.dumps(document, indent=2))
         return
-    click.echo("\n".join(overview_lines(document)))
+    click.echo("\n".join(overview_lines(document, terminal_width())))
     if verbose:
         click.echo("\n".join(["", *plan_lines(layout.plan)]))

@@ -16,15 +16,18 @@ from lab.cli.dialled import dial_options, probe_of
 from lab.cli.places import complete_places_and_services
 from lab.cli.run import paint
 from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from lab.cli.width import terminal_width
 from lab.errors import ExitCode
 from lab.ip import Transport
 from lab.report import exit_code
 from lab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
+from lab.verdict.columns import wrapped
 from lab.verdict.explain import briefly, explain
 from lab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
 
 __all__ = ["command"]
 
+_BLANK: Final = " " * len("pass  ")
 _NO_WORDS: Final = "nothing was seen of it"
 
 
@@ -65,8 +68,8 @@ def command(
 ) -> ExitCode:
     """Send one probe FROM a pod, host or node of the lab that stands, and say what became of it, and why.
 
-    TO is a Service, a pod, a host or an address, each with :PORT behind it where it has several ports or none. With
-    FILE, the lab of that scenario is made for it, and closed.
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, each with :PORT
+    behind it where it has several ports or none. With FILE, the lab of that scenario is made for it, and closed.
 
     Example: proxylab probe scenarios/clusterip/from-a-pod.lab.yaml client echo --flows 10
     """
@@ -87,15 +90,20 @@ def command(
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
         verdict = replace(lab.probe(probe), again=f"proxylab {shlex.join(sys.argv[1:])}")
-    click.echo("\n".join(_told(verdict)), color=wants_color(sys.stdout, color))
+    click.echo("\n".join(_told(verdict, terminal_width())), color=wants_color(sys.stdout, color))
     return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])
 
 
-def _told(verdict: ProbeVerdict) -> list[str]:
+def _told(verdict: ProbeVerdict, width: int) -> list[str]:
     """The judgement and what was seen; of what did not go as expected, the whole explanation."""
     word = paint(str(verdict.overall), verdict.overall)
     if verdict.overall is Judgement.PASS:
-        first, *rest = briefly(verdict) or (_NO_WORDS,)
-        return [f"{word}  {first}", *(f"      {line}" for line in rest)]
-    first, *rest = explain(verdict)
+        lines = [part for line in briefly(verdict) or (_NO_WORDS,) for part in _below(line, width)]
+        return [lines[0].replace(_BLANK, f"{word}  ", 1), *lines[1:]]
+    first, *rest = explain(verdict, width)
     return [word + first.removeprefix(f"{verdict.probe.position}: {verdict.overall.upper()}"), *rest]
+
+
+def _below(line: str, width: int) -> list[str]:
+    """A line of what passed, behind the judgement; its rest stands further in."""
+    return wrapped(line, _BLANK, f"{_BLANK}  ", width)

@@ -17,14 +17,11 @@ from typing import Final
 import click
 
 from lab.cli.color import wants_color
+from lab.cli.width import terminal_width
 from lab.report import Painter, scenario_lines
-from lab.verdict.columns import WIDTH
 from lab.verdict.model import ScenarioResult
 
 __all__ = ["Progress"]
-
-_WIDEST: Final = 160
-"""Longer lines are hard to read, however wide the terminal."""
 
 _ERASE: Final = "\r\x1b[K"
 """Back to the beginning of the line, and clear it (ECMA-48, CR and EL)."""
@@ -53,7 +50,7 @@ class Progress:
         self._color = color
         self._paint = paint
         self._shown = False
-        self.width: Final = min(max(shutil.get_terminal_size().columns, WIDTH), _WIDEST)
+        self.width: Final = terminal_width()
 
     def at(self, what: str) -> None:
         """What is being done now; told on a terminal only."""
@@ -75,7 +72,8 @@ class Progress:
         if self._echoes:
             count = f"{self._done:{len(str(self._total))}}/{self._total} "
             lines = scenario_lines(result, paint=self._paint, width=self.width - len(count))
-            click.echo("\n".join(count + line for line in lines), err=True, color=wants_color(sys.stderr, self._color))
+            lines = [(" " * len(count) if number else count) + line for number, line in enumerate(lines)]
+            click.echo("\n".join(lines), err=True, color=wants_color(sys.stderr, self._color))
         if not self._document:
             self.tell(scenario_lines(result, verbosity=self._verbosity, paint=self._paint, width=self.width))
 

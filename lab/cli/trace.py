@@ -12,11 +12,17 @@ import click
 from lab.cli.dialled import dial_options, probe_of
 from lab.cli.places import complete_places_and_services
 from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from lab.cli.width import terminal_width
 from lab.errors import ExitCode
-from lab.scenario.model import Manner, Scenario, Send
+from lab.plan.errand import Errand
+from lab.plan.model import Plan
+from lab.scenario.model import Manner, Probe, Scenario, Send
+from lab.verdict.columns import WIDTH, wrapped
+from lab.verdict.evidence import Evidence
 from lab.verdict.journey import journey
+from lab.verdict.upshot import upshot
 
-__all__ = ["command"]
+__all__ = ["command", "trace_lines"]
 
 
 @click.command("trace", short_help="Send one packet through a lab and tell its way, rule by rule.")
@@ -37,8 +43,11 @@ def command(
 ) -> ExitCode:
     """Send one packet FROM a pod, host or node of the lab that stands, and tell its way there and back.
 
-    TO is a Service, a pod, a host or an address, each with :PORT behind it where it has several ports or none. With
-    FILE, the lab of that scenario is made for it, and closed.
+    Its last words name in one sentence the rule, or the reason of the kernel's, by which it was stopped, or by which
+    its source was changed.
+
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, each with :PORT
+    behind it where it has several ports or none. With FILE, the lab of that scenario is made for it, and closed.
 
     Example: proxylab trace scenarios/clusterip/from-a-pod.lab.yaml client echo
     """
@@ -54,5 +63,12 @@ def command(
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
         errand, evidence = lab.trace(probe)
-    click.echo("\n".join(journey(errand, evidence) or ("no rule of any node saw the packet",)))
+        plan = lab.plan_as_found()
+    click.echo("\n".join(trace_lines(probe, errand, evidence, plan, terminal_width())))
     return ExitCode.OK
+
+
+def trace_lines(probe: Probe, errand: Errand, evidence: Evidence, plan: Plan, width: int = WIDTH) -> list[str]:
+    """The way of a traced packet, and what it comes to."""
+    way = journey(errand, evidence, width) or ("no rule of any node saw the packet",)
+    return [*way, "", *wrapped(upshot(probe, errand, evidence, plan), "in short: ", width=width)]

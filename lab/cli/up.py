@@ -88,7 +88,9 @@ def _session(
 
     def claim(name: str) -> str:
         if not is_name(name):
-            raise click.UsageError(f"--name: {name!r} can be no lab's name: up to 63 of a-z, 0-9, dot and hyphen")
+            raise click.UsageError(
+                f"--name: {name!r} can be no lab's name; allowed: up to 63 of a-z, 0-9, dot and hyphen"
+            )
         try:
             door.claim(name)
         except NameTakenError:

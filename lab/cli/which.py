@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from lab.cli.case import CASE
+from lab.cli.case import CASE, tell_cases
 from lab.cli.engine import choice_of, engine_options
 from lab.cli.files import load_all
 from lab.doors import Doors, NoSuchLabError
@@ -58,7 +58,9 @@ def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     if words and words[0].endswith((".yaml", ".yml")):
         path = Path(words[0])
         if not path.is_file():
-            raise click.UsageError(f"FILE: {words[0]!r} is not there")
+            raise click.UsageError(
+                f"FILE: {words[0]!r} is not there; name one that is, or write one with `proxylab init {words[0]}`"
+            )
         return path, tuple(words[1:])
     return None, tuple(words)
 
@@ -74,10 +76,12 @@ def case_of(file: Path, engine: str, case_id: str | None) -> Scenario:
     found = cases(written, mode_of(engine), version_of(engine))
     ids = [case.case.id for case in found]
     if not found:
-        raise click.UsageError(f"FILE: the scenario has no case for {mode_of(engine)}")
+        raise click.UsageError(
+            f"FILE: the scenario has no case for {mode_of(engine)}; choose an engine of another mode"
+        )
     if case_id is None:
         if len(found) > 1:
-            click.echo(f"{file}: the first of {len(found)} cases; --case may be {', '.join(ids)}", err=True)
+            tell_cases(str(file), ids)
         return found[0]
     if case_id not in ids:
         raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
@@ -122,10 +126,10 @@ def the_lab(
 
 
 @contextmanager
-def standing(name: str | None) -> Iterator[Visit]:
-    """A line to the standing lab of that name, or to the only one."""
+def standing(name: str | None, *, or_file: bool = True) -> Iterator[Visit]:
+    """A line to the standing lab of that name, or to the only one; ``or_file``: a FILE would have done as well."""
     doors = Doors.of_user()
-    chosen = name or _only(doors)
+    chosen = name or _only(doors, or_file=or_file)
     try:
         line = Visit(doors.connect(chosen), chosen)
     except NoSuchLabError:
@@ -138,10 +142,11 @@ def standing(name: str | None) -> Iterator[Visit]:
         yield line
 
 
-def _only(doors: Doors) -> str:
+def _only(doors: Doors, *, or_file: bool) -> str:
     names = doors.names()
     if not names:
-        raise click.UsageError("no lab stands; make one with `proxylab up FILE`, or name a FILE here")
+        here = ", or name a FILE here" if or_file else ""
+        raise click.UsageError(f"no lab stands; make one with `proxylab up FILE`{here}")
     if len(names) > 1:
         raise click.UsageError(f"{len(names)} labs stand; say which with --name: {', '.join(names)}")
     return names[0]
@@ -152,7 +157,9 @@ def _refuse_options_of_files() -> None:
     for option in _OF_FILES:
         if _is_typed(option):
             spelt = {"flags": "--kube-proxy-flag", "case_id": "--case"}.get(option, f"--{option.replace('_', '-')}")
-            raise click.UsageError(f"{spelt} is for a lab that is made of FILE; this one stands already")
+            raise click.UsageError(
+                f"{spelt} is for a lab that is made of FILE; this one stands already, so leave it out"
+            )
 
 
 def _is_typed(option: str) -> bool:

@@ -30,7 +30,7 @@ class Span(click.ParamType[float]):
             self.fail(f"{text!r} is no time; write it as 90s, 45m, 8h, 1h30m or 2d", param, ctx)
         seconds = float(sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"\d+[smhd]", text)))
         if not 0 < seconds <= _LONGEST:
-            self.fail(f"{text!r} is not between 1s and 30d", param, ctx)
+            self.fail(f"{text!r} is not between 1s and 30d; write another", param, ctx)
         return seconds
 
 

@@ -184,7 +184,11 @@ class _Allocation:
         for family in missing:
             address = self._addresses[family].next(str(service.key))
             if address is None:
-                self._problem(service, "spec.clusterIPs", f"the service CIDR {self._networks[family]} is exhausted")
+                self._problem(
+                    service,
+                    "spec.clusterIPs",
+                    f"the service CIDR {self._networks[family]} is exhausted; make it larger",
+                )
             else:
                 handed_out.append(address)
         return (*service.cluster_ips, *handed_out)
@@ -209,7 +213,9 @@ class _Allocation:
     def _next_node_port(self, service: Service, path: str) -> int:
         number = self._node_ports.next(str(service.key))
         if number is None:
-            self._problem(service, path, f"the node ports {NODE_PORTS[0]}-{NODE_PORTS[-1]} are exhausted")
+            self._problem(
+                service, path, f"the node ports {NODE_PORTS[0]}-{NODE_PORTS[-1]} are exhausted; take Services out"
+            )
         return number or 0
 
 

@@ -89,7 +89,7 @@ async def examine(launcher: Launcher) -> tuple[Capability, ...]:
         except CapabilityError as error:
             answer, works = error.missing, False
         except (InternalError, OSError, TimeoutError) as error:
-            answer, works = str(error), False
+            answer, works = _in_words(error), False
         finally:
             scratch.close()
         found.append(
@@ -128,13 +128,20 @@ def _vxlan(scratch: NetNs) -> list[Request]:
     return [*_veth(scratch), add_vxlan(vxlan, 10)]
 
 
+def _in_words(error: Exception) -> str:
+    """What an error says: of one that the kernel gave, the kernel's words, and the file that it is about."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
 def _file(path: str) -> Callable[[NetNs, Launcher], Awaitable[str]]:
     """Whether a file of the namespace's own view of /proc can be opened for writing."""
 
     async def find(scratch: NetNs, _: Launcher) -> str:
         with inside(scratch):
             os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
-        return path
+        return path.removeprefix("/proc/sys/").replace("/", ".")
 
     return find
 

@@ -161,7 +161,7 @@ def _start(request: dict[str, Any], fds: Sequence[int], places: dict[str, _Place
         try:
             _become(request, (netns, text if fed is None else fed[0], *outputs), place, theirs)
         except BaseException as error:
-            why = error.strerror if isinstance(error, OSError) and request["attached"] else error
+            why = error.strerror if isinstance(error, OSError) else error
             os.write(fds[3], f"{request['argv'][0]}: {why}\n".encode())
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)
     theirs.close()

@@ -62,9 +62,9 @@ def _pod_problems(
         if bridged:
             networks = [part for part in addresses.pod_network[node] if Family.of(part) is family]
         if group.replicas is not None or group.host_network:
-            yield f"{what}: only a single pod with a network of its own can have a fixed address"
+            yield f"{what}: only a single pod with a network of its own can have a fixed address; leave it out"
         elif not networks:
-            yield f"{what}: the lab has no {family}"
+            yield f"{what}: the lab has no {family}; add it to spec.network.families"
         elif not any(address in network for network in networks):
             where = f"{node}'s part of the pod network, since a bridge is one network" if bridged else "the pod network"
             yield f"{what} is not in {where}; choose one of {', '.join(map(str, networks))}"
@@ -78,7 +78,7 @@ def _node_problems(scenario: Scenario, owners: dict[IPAddress, str]) -> Iterator
         for device, interface in ((each.device, each.interface) for each in node.addresses):
             what = f"{node.position}: {node.name}: {interface.ip}"
             if Family.of(interface) not in scenario.network.families:
-                yield f"{what}: the lab has no {Family.of(interface)}"
+                yield f"{what}: the lab has no {Family.of(interface)}; add it to spec.network.families"
             elif device != _LOOPBACK:
                 owner = owners.get(interface.ip)
                 owners[interface.ip] = f"{node.name}'s on {device}"

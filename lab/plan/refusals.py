@@ -61,7 +61,7 @@ def _name_problems(scenario: Scenario) -> Iterator[str]:
     segments = Counter([NODES, OUTSIDE, *(segment.name for segment in scenario.network.segments)])
     for segment in scenario.network.segments:
         if segments[segment.name] > 1:
-            yield f"{segment.position}: segment {segment.name}: there is another one of this name"
+            yield f"{segment.position}: segment {segment.name}: there is another one of this name; rename one"
 
 
 def _places(scenario: Scenario) -> Iterator[tuple[str, Position]]:
@@ -102,7 +102,7 @@ def _node_problems(scenario: Scenario, node: Node) -> Iterator[str]:
                 f"there are {', '.join(segments)}"
             )
         if devices.count(uplink.device) > 1:
-            yield f"{node.position}: {node.name}: uplink {uplink.device}: the node has a device of this name already"
+            yield f"{node.position}: {node.name}: uplink {uplink.device}: the node has one already; choose another"
     for address in node.addresses:
         if address.device not in (*devices, "lo"):
             yield (
@@ -115,7 +115,7 @@ def _node_problems(scenario: Scenario, node: Node) -> Iterator[str]:
             yield f"{what}: there is no device {route.device!r}; use one of {', '.join(devices)}"
         for word, other in (("via", route.via), ("from", route.source)):
             if other is not None and other.version != route.destination.version:
-                yield f"{what}: {word} {other} is of the other IP family"
+                yield f"{what}: {word} {other} is of the other IP family; take one of the same"
 
 
 def _pod_problems(scenario: Scenario) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _pod_problems(scenario: Scenario) -> Iterator[str]:
         if not group.host_network:
             continue
         if group.shared_netns:
-            yield f"{group.position}: {group.name}: pods of the host network share their node's namespace already"
+            yield f"{group.position}: {group.name}: pods of the host network share their node's; leave it out"
         for ordinal, name in enumerate(group.pod_names):
             for port in group.ports:
                 place = (group.node_of(ordinal), port.protocol.value, port.port)
@@ -166,7 +166,7 @@ def _shared_problems(
         yield f"{what}: say which nodes it is routed to"
     for family in {Family.of(network): None for network in networks}:
         if family not in scenario.network.families:
-            yield f"{what}: the lab has no {family}"
+            yield f"{what}: the lab has no {family}; add it to spec.network.families"
 
 
 def _segments(scenario: Scenario) -> list[str]:

@@ -13,7 +13,7 @@ from lab.printout.carry import carry
 from lab.printout.leftovers import Leftovers
 from lab.printout.manifests import Data
 from lab.printout.probes import Probes
-from lab.printout.reading import Printout
+from lab.printout.reading import COMMAND, Printout
 from lab.printout.writing import scenario_text
 from lab.scenario.schema.service import ServiceShape
 from lab.scenario.schema.workload import EndpointSliceShape
@@ -49,7 +49,8 @@ def import_printout(printout: Printout, name: str) -> Imported:
         slices = [made for made in map(_slice, carried.slices) if made is not None]
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
-        raise ScenarioError([f"an object of the printout is not as an API server prints it: {what}"]) from error
+        told = f"an object of the printout is not as an API server prints it: {what}; give it what `{COMMAND}` prints"
+        raise ScenarioError([told]) from error
     probes = Probes(carried, slices, left)
     written = [probe for service in services for probe in probes.of(service)]
     lines = tuple(left.lines())

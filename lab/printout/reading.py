@@ -74,7 +74,7 @@ def _values(name: str, text: str, problems: Problems) -> Iterator[object]:
             yield json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
             where = f"{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else "1:1"
-            raise ScenarioError([f"{name}:{where}: not valid JSON: {error}"]) from None
+            raise ScenarioError([f"{name}:{where}: not valid JSON: {error}; give it what `{COMMAND}` prints"]) from None
         return
     for document in read_documents(text, name, problems)[0]:
         yield document.value

@@ -166,7 +166,7 @@ def repeats(config: pytest.Config) -> int:
     """How many times each probe runs. Raises ``UsageError`` for what is no such number."""
     given = one(config, "repeat") or "1"
     if not given.isdecimal() or not 1 <= int(given) <= _MOST_REPEATS:
-        raise pytest.UsageError(f"--lab-repeat: {given!r} is not a number from 1 to {_MOST_REPEATS}")
+        raise pytest.UsageError(f"--lab-repeat: {given!r} is not a number; write one from 1 to {_MOST_REPEATS}")
     return int(given)
 
 
@@ -179,7 +179,7 @@ def seed(config: pytest.Config) -> int:
     """What orders source ports and payloads. Raises ``UsageError`` for what is no number."""
     given = one(config, "seed") or "0"
     if not given.isdecimal():
-        raise pytest.UsageError(f"--lab-seed: {given!r} is not a number from 0 on")
+        raise pytest.UsageError(f"--lab-seed: {given!r} is not a number; write one from 0 on")
     return int(given)
 
 

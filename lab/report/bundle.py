@@ -179,9 +179,13 @@ def read_case(file: str, data: bytes) -> Recorded:
     try:
         recorded = loads(data, Recorded)
     except CodecError as error:
-        raise ScenarioError([f"{file}: not a recorded case, or one of another version of proxylab: {error}"]) from None
+        raise ScenarioError(
+            [f"{file}: not a recorded case, or one of another version of proxylab, which then can judge it: {error}"]
+        ) from None
     if recorded.format != _FORMAT:
-        raise ScenarioError([f"{file}: format {recorded.format} is not {_FORMAT}, which this version reads"])
+        raise ScenarioError(
+            [f"{file}: format {recorded.format} is not {_FORMAT}, which this version reads; use the one that wrote it"]
+        )
     return recorded
 
 
@@ -194,7 +198,9 @@ def read_plan(file: str, data: bytes) -> Plan:
     try:
         return loads(data, Plan)
     except CodecError as error:
-        raise ScenarioError([f"{file}: not a plan, or one of another version of proxylab: {error}"]) from None
+        raise ScenarioError(
+            [f"{file}: not a plan, or one of another version of proxylab, which then can judge it: {error}"]
+        ) from None
 
 
 def text_file(lines: Iterable[str]) -> bytes:

@@ -69,8 +69,9 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
         via = "" if target.via is Front.CLUSTER_IP else f" --via {target.via}"
         node = f" --node {target.node}" if target.node else ""
         port = f":{target.port}" if target.port is not None else ""
+        sender = dials.source.name + (f":{dials.source.port}" if dials.source.port is not None else "")
         for verb in ("probe", "trace"):
-            yield f"proxylab {verb} {dials.source.name} {service}{port}{via}{node}{which}"
+            yield f"proxylab {verb} {sender} {service}{port}{via}{node}{which}"
     here = scenario.nodes[0].name
     yield f"proxylab get services{which}"
     yield f"proxylab rules {here}{which}"

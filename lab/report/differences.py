@@ -7,11 +7,15 @@ Must not: judge again.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from lab.verdict.columns import WIDTH, wrapped
 from lab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["Judged", "differing", "told"]
+__all__ = ["INDENT", "Judged", "differing", "told"]
 
 Judged = ProbeVerdict | StepVerdict
+
+INDENT: Final = "    "
+"""Before every line of a packet's way."""
 
 _BY_CHANCE: Final = frozenset({"backends", "spread"})
 """What is observed of these is drawn anew for each flow: only their judgement can be compared."""
@@ -35,15 +39,15 @@ def _essence(verdict: Judged) -> frozenset[tuple[str, ...]]:
     )
 
 
-def told(verdicts: Mapping[str, Judged], ways: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def told(verdicts: Mapping[str, Judged], ways: Mapping[str, Sequence[str]], width: int = WIDTH) -> Iterator[str]:
     """Lines about a probe that engines treat differently, with the way of a packet on each of them; or about a step."""
     first = next(iter(verdicts.values()))
     written = first.step if isinstance(first, StepVerdict) else first.probe
     yield f"{written.position}: {written.name}"
-    width = max(map(len, verdicts))
+    room = max(map(len, verdicts))
     for engine, verdict in verdicts.items():
         observed = "; ".join(f"{each.expectation} {each.observed}" for each in verdict.verdicts)
-        yield f"  {engine:<{width}}  {verdict.overall}: {observed}"
+        yield from wrapped(f"{verdict.overall}: {observed}", f"  {engine:<{room}}  ", width=width)
     for engine, way in ways.items():
         yield f"  {'what happened' if isinstance(first, StepVerdict) else 'the way'} on {engine}:"
-        yield from (f"    {line}".rstrip() for line in way or ("no rule of any node saw the packet",))
+        yield from (f"{INDENT}{line}".rstrip() for line in way or ("no rule of any node saw the packet",))

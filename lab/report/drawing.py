@@ -5,7 +5,7 @@ of text, each with the way of a probe on it if there is one.
 Must not: know scenarios; a plan and a path have everything.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.plan.model import Plan, Role
@@ -144,17 +144,33 @@ def text_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
     found = things(plan)
     for segment in segments(found):
         yield f"segment {segment}"
-        for thing in (each for each in found if each.role is not Role.POD and segment in each.on.split()):
-            yield f"├─ {thing.title} {thing.about}".rstrip()
-            if thing.role is Role.NODE and thing.on.split()[0] == segment:
-                pods = [each for each in found if each.role is Role.POD and each.on == thing.name]
-                yield from (f"│  ├─ pod {pod.name} {pod.about}" for pod in pods)
+        standing = [each for each in found if each.role is not Role.POD and segment in each.on.split()]
+        yield from _branches([(_label(each), _pods_of(each, segment, found)) for each in standing])
     for group in (*tunnels(plan), *fronted(plan)):
         yield f"{group.title} {group.about}"
-        yield from (f"├─ node {node} {about}".rstrip() for node, about in group.nodes.items())
+        yield from _branches([(f"node {node} {about}".rstrip(), []) for node, about in group.nodes.items()])
     if path is not None:
         yield ""
         yield from path_lines(path)
+
+
+def _branches(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """The branches of a tree, each with twigs of its own."""
+    for number, (label, twigs) in enumerate(rows, 1):
+        tie, trunk = ("└─", "   ") if number == len(rows) else ("├─", "│  ")
+        yield f"{tie} {label}"
+        yield from (f"{trunk}{'└─' if twig == len(twigs) else '├─'} {name}" for twig, name in enumerate(twigs, 1))
+
+
+def _label(thing: Thing) -> str:
+    return f"{thing.title} {thing.about}".rstrip()
+
+
+def _pods_of(thing: Thing, segment: str, found: Iterable[Thing]) -> list[str]:
+    """The pods of a node, at the first segment that it stands on."""
+    if thing.role is not Role.NODE or thing.on.split()[0] != segment:
+        return []
+    return [_label(each) for each in found if each.role is Role.POD and each.on == thing.name]
 
 
 def mermaid_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:

@@ -7,6 +7,7 @@ Must not: judge, or colour by itself.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from lab.verdict.columns import WIDTH, wrapped
 from lab.verdict.model import Judgement, ScenarioResult, worst
 
 __all__ = ["Painter", "glance", "slowest"]
@@ -47,13 +48,18 @@ def _cell(file: str, engine: str, results: Sequence[ScenarioResult], paint: Pain
     return paint(worst(judged).ljust(width), worst(judged))
 
 
-def slowest(results: Sequence[ScenarioResult]) -> list[str]:
+def slowest(results: Sequence[ScenarioResult], width: int = WIDTH) -> list[str]:
     """The ten that took longest, where there are more; a lab's build counts as its scenario's time."""
     if len(results) <= _MOST:
         return []
     longest = sorted(results, key=lambda result: -result.seconds)[:_MOST]
     lines = [
-        f"  {result.seconds:6.2f} s  {result.file} [{result.engine}]{result.case and f' {result.case}'}"
+        line
         for result in longest
+        for line in wrapped(
+            f"{result.file} [{result.engine}]{result.case and f' {result.case}'}",
+            f"  {result.seconds:6.2f} s  ",
+            width=width,
+        )
     ]
     return [f"slowest {_MOST} of {len(results)}:", *lines]

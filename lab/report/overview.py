@@ -14,6 +14,7 @@ from lab.ip import Family
 from lab.plan.model import Plan, Role
 from lab.plan.naming import has_own_server, own_devices
 from lab.plan.sources import snat_source
+from lab.verdict.columns import WIDTH, wrapped
 
 __all__ = ["overview", "overview_lines"]
 
@@ -126,11 +127,11 @@ def _service(service: Service, slices: list[EndpointSlice]) -> dict[str, Any]:
     }
 
 
-def overview_lines(document: dict[str, Any]) -> Iterator[str]:
-    """The same in words, a paragraph for each kind of thing."""
+def overview_lines(document: dict[str, Any], width: int = WIDTH) -> Iterator[str]:
+    """The same in words, a paragraph for each kind of thing; longer enumerations are broken at ``width``."""
     network = document["network"]
     yield f"scenario {document['scenario']}{' case ' + document['case'] if document['case'] else ''}"
-    yield "network " + ", ".join(_network_words(network))
+    yield from wrapped(", ".join(_network_words(network)), "network ", width=width)
     for node in document["nodes"]:
         yield f"node {node['name']}"
         yield from (f"  address {address}" for address in node["addresses"])

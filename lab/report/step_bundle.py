@@ -105,9 +105,13 @@ def read_step(file: str, data: bytes) -> RecordedStep:
     try:
         recorded = loads(data, RecordedStep)
     except CodecError as error:
-        raise ScenarioError([f"{file}: not a recorded step, or one of another version of proxylab: {error}"]) from None
+        raise ScenarioError(
+            [f"{file}: not a recorded step, or one of another version of proxylab, which then can judge it: {error}"]
+        ) from None
     if recorded.format != _FORMAT:
-        raise ScenarioError([f"{file}: format {recorded.format} is not {_FORMAT}, which this version reads"])
+        raise ScenarioError(
+            [f"{file}: format {recorded.format} is not {_FORMAT}, which this version reads; use the one that wrote it"]
+        )
     return recorded
 
 

@@ -60,7 +60,7 @@ def scenario_lines(
     """What is told of a scenario as soon as it is over. See ``run_lines``."""
     if verbosity < 0:
         return list(_quiet(result, paint))
-    return [_scenario(result, paint, width), *(_probes(result, paint, width) if verbosity > 0 else ())]
+    return [*_scenario(result, paint, width), *(_probes(result, paint, width) if verbosity > 0 else ())]
 
 
 def closing_lines(
@@ -74,16 +74,16 @@ def closing_lines(
     """What is told of a run when all of it is over. See ``run_lines``."""
     lines: list[str] = []
     if verbosity >= 0:
-        for block in (*(_journeys(results) if traces else ()), *_blocks(results, paint, width)):
+        for block in (*(_journeys(results, width) if traces else ()), *_blocks(results, paint, width)):
             lines += ["", *block]
-        for block in (slowest(results), glance(results, paint)):
+        for block in (slowest(results, width), glance(results, paint)):
             lines += ["", *block] if block else []
         lines.append("")
     return [*lines, _summary(results)]
 
 
-def _scenario(result: ScenarioResult, paint: Painter, width: int) -> str:
-    """One line. Names are never cut, so that they can be copied: where it gets too long, something else is left out."""
+def _scenario(result: ScenarioResult, paint: Painter, width: int) -> list[str]:
+    """One line if there is room. Names are never cut, so that they can be copied; other things are left out first."""
     judgement = result.overall
     label = paint(judgement.ljust(_LABEL), judgement) if judgement else "nothing".ljust(_LABEL)
     probes, steps = amount(len(result.probes), "probe"), amount(len(result.steps), "step")
@@ -94,7 +94,8 @@ def _scenario(result: ScenarioResult, paint: Painter, width: int) -> str:
     room = width - _LABEL - len(f"  {name}")
     whole = f" {judged} in {took}"
     done = next((each for each in (whole, f" {took}") if len(each) <= room), "")
-    return f"{label}  {name}{done}"
+    first, *rest = wrapped(f"{name}{done}", " " * (_LABEL + 2), " " * (_LABEL + 4), width)
+    return [f"{label}  {first.lstrip()}", *rest]
 
 
 def _probes(result: ScenarioResult, paint: Painter, width: int) -> Iterator[str]:
@@ -138,11 +139,11 @@ def _blocks(results: Sequence[ScenarioResult], paint: Painter, width: int) -> It
             yield [f"{named(result)}: {paint('ERROR', Judgement.FAIL)}", *message]
 
 
-def _journeys(results: Sequence[ScenarioResult]) -> Iterator[list[str]]:
+def _journeys(results: Sequence[ScenarioResult], width: int) -> Iterator[list[str]]:
     """The traces, for those who asked for them."""
     for probe in _probes_of(results):
         if probe.traced is not None:
-            yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.errand, probe.traced)]
+            yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.errand, probe.traced, width)]
 
 
 def named(result: ScenarioResult) -> str:

@@ -247,7 +247,9 @@ class _Reader:
                 continue
             if (link in cut) is (state is LinkState.CUT):
                 self.problems.add(
-                    place.spot, f"the link of {written} is {'cut' if link in cut else 'whole'} at this step"
+                    place.spot,
+                    f"the link of {written} is {'cut' if link in cut else 'whole'} at this step",
+                    allowed="leave it out",
                 )
             after = after | {link} if state is LinkState.CUT else after - {link}
             made.append(LinkChange(place=name, device=link[1], up=state is LinkState.MENDED))

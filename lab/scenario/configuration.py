@@ -66,7 +66,9 @@ def _check(shape: KubeProxyShape, place: Place, problems: Problems) -> None:
         key, given = needed[shape.detect_local_mode]
         if not given:
             problems.add(
-                place["detectLocal"][key].spot, f"is missing, and detectLocalMode {shape.detect_local_mode} needs it"
+                place["detectLocal"][key].spot,
+                f"is missing, and detectLocalMode {shape.detect_local_mode} needs it",
+                allowed="add it, or choose another mode",
             )
     addresses = shape.node_port_addresses or []
     if PRIMARY in addresses and len(addresses) > 1:
@@ -83,7 +85,7 @@ def _check(shape: KubeProxyShape, place: Place, problems: Problems) -> None:
         least = section.min_sync_period or _DEFAULT.min_sync_period
         if least > sync:
             spot = place[key]["minSyncPeriod"].spot
-            problems.add(spot, f"{least:g} s is longer than the syncPeriod of {sync:g} s")
+            problems.add(spot, f"{least:g} s is longer than the syncPeriod of {sync:g} s", allowed="make it no longer")
 
 
 def _configuration(shape: KubeProxyShape) -> ProxyConfiguration:

@@ -20,7 +20,9 @@ def check_conntrack(shape: ConntrackShape, place: Place, inventory: Inventory, p
     if shape.some is None and shape.none is None:
         problems.add(place.spot, "expects nothing", allowed="needed: some, none, or both")
     if shape.some is not None and shape.some == shape.none:
-        problems.add(place["none"].spot, "contradicts some, which wants the same entries")
+        problems.add(
+            place["none"].spot, "contradicts some, which wants the same entries", allowed="take one of the two out"
+        )
     for key, entries in (("some", shape.some), ("none", shape.none)):
         if entries is not None:
             _check_entries(entries, place[key], inventory, problems)

@@ -62,7 +62,7 @@ def _check_outcome(expect: ExpectShape, place: Place, problems: Problems) -> Non
     """What goes together with an outcome, and what does not."""
     if expect.outcome is None:
         if expect.http is None:
-            problems.add(place["outcome"].key, "is missing")
+            problems.add(place["outcome"].key, "is missing", allowed=f"allowed: {', '.join(Outcome)}")
         return
     if expect.outcome is not Outcome.DELIVERED:
         for key in [key for key in ("backends", "source", "spread", "reply", "http") if place[key].exists]:
@@ -93,7 +93,7 @@ def _check_backends(subject: Subject, backends: list[str], place: Place) -> None
         if name not in inventory.backends:
             inventory.refuse(place[index].spot, name, "a pod", inventory.pods, subject.problems)
         elif name in seen:
-            subject.problems.add(place[index].spot, f"{name} stands twice")
+            subject.problems.add(place[index].spot, f"{name} stands twice", allowed="take one of the two out")
         seen.add(name)
     if send is not None and send.flows < len(backends) and not names_pods(subject):
         what = f"send.flows is {send.flows}, too few to reach {len(backends)} backends"

@@ -187,7 +187,7 @@ def _check_ports(pod: PodShape, place: Place, problems: Problems) -> None:
     for index, port in enumerate(pod.ports):
         at = place["ports"][index]
         if (port.protocol, port.port) in numbers:
-            problems.add(at.spot, f"{port.protocol} port {port.port} stands twice")
+            problems.add(at.spot, f"{port.protocol} port {port.port} stands twice", allowed="take one of the two out")
         numbers.add((port.protocol, port.port))
         if port.name in names:
             problems.add(at["name"].spot, f"{shown(port.name)} stands twice", allowed="the names of ports are unique")

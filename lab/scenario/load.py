@@ -95,7 +95,7 @@ def _read(path: Path, spot: Spot, problems: Problems) -> str:
             data = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        problems.add(spot, f"the file cannot be read: {reason}")
+        problems.add(spot, f"the file cannot be read: {reason}", allowed="name one that can, from where this file is")
         return ""
     return decode(data, str(path), problems) or ""
 

@@ -155,7 +155,8 @@ class _Reader:
         if first is not place:
             spot = place["metadata"]["name"].spot
             line = first["metadata"]["name"].key.position.line
-            self._problems.add(spot, f"{kind} {namespace}/{name} stands twice; the first is in line {line}")
+            what = f"{kind} {namespace}/{name} stands twice; the first is in line {line}"
+            self._problems.add(spot, what, allowed="take one of the two out")
             return None
         return namespace, name
 

@@ -150,7 +150,11 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
         place = given.place["metadata"]["name"]
         if name in pods:
             line = parts.at("pods", name).key.position.line
-            problems.add(place.spot, f"a pod called {name} stands in spec.pods too, in line {line}")
+            problems.add(
+                place.spot,
+                f"a pod called {name} stands in spec.pods too, in line {line}",
+                allowed="rename one of the two",
+            )
             continue
         pods[name], homes["pods", name] = given.shape, place
     for name, given in manifests.nodes.items():

@@ -128,7 +128,8 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
     if service is None:
         return
     if reason := _no_front(service, target.via, subject):
-        problems.add(place["via"].spot, f"Service {'/'.join(wanted)} {reason}")
+        what = f"Service {'/'.join(wanted)} {reason}"
+        problems.add(place["via"].spot, what, allowed="dial it by a front that it has, or give it this one")
         return
     if target.via is not Front.HEALTH_CHECK_NODE_PORT:
         _check_front(subject, target, service, place)
@@ -230,7 +231,7 @@ def _check_service_port(subject: Subject, target: ServiceTargetShape, service: S
     elif not choice.fitting:
         protocols = " and ".join(port.protocol for port in choice.called)
         what = f"Service {service.name} has that port over {protocols}, not {protocol}"
-        problems.add(subject.place["send"]["protocol"].spot, what)
+        problems.add(subject.place["send"]["protocol"].spot, what, allowed="send over the one that it has")
     elif target.via is Front.NODE_PORT and not (service.allocate_node_ports or choice.fitting[0].node_port):
         what = f"Service {service.name} has allocateLoadBalancerNodePorts false, and its port no nodePort"
         problems.add(place["via"].spot, what, allowed="give the port a nodePort")
@@ -263,7 +264,7 @@ def _check_pod(subject: Subject, target: PodTargetShape, place: Place) -> None:
         problems.add(place["port"].spot, what, allowed=f"there: {listed(spelled)}", word=target.port, known=names)
     elif isinstance(target.port, str) and protocol not in (None, called[0].protocol):
         what = f"{target.pod} has that port over {called[0].protocol}, not {protocol}"
-        problems.add(subject.place["send"]["protocol"].spot, what)
+        problems.add(subject.place["send"]["protocol"].spot, what, allowed="send over the one that it has")
     elif len(called) > 1 and protocol is None:
         what = f"port {target.port} of {target.pod} is there over several protocols"
         problems.add(place["port"].spot, what, allowed="use the port's name, or say send.protocol")

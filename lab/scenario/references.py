@@ -17,6 +17,8 @@ from lab.scenario.schema.machines import PodShape
 
 __all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "single_pods", "transport_of"]
 
+_FREE = "choose another, or leave it out"
+
 
 def check_services(manifests: Manifests, problems: Problems) -> None:
     """Note addresses and node ports that two Services ask for."""
@@ -31,12 +33,12 @@ def check_services(manifests: Manifests, problems: Problems) -> None:
             owner = addresses.setdefault(address, service_id_)
             if owner != service_id_:
                 spot = (spec["clusterIPs"][index] if listed_ips else spec["clusterIP"]).spot
-                problems.add(spot, f"{address} is already allocated to Service {'/'.join(owner)}")
+                problems.add(spot, f"{address} is already allocated to Service {'/'.join(owner)}", allowed=_FREE)
         asked = [(spec["ports"][index]["nodePort"], port.node_port) for index, port in enumerate(service.ports)]
         for place, number in [*asked, (spec["healthCheckNodePort"], service.health_check_node_port)]:
             owner = node_ports.setdefault(number, service_id_) if number else service_id_
             if owner != service_id_:
-                problems.add(place.spot, f"{number} is already allocated to Service {'/'.join(owner)}")
+                problems.add(place.spot, f"{number} is already allocated to Service {'/'.join(owner)}", allowed=_FREE)
 
 
 def service_id(written: str, namespace: str | None) -> ServiceId:

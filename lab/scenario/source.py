@@ -127,7 +127,9 @@ class _Maker:
         if isinstance(node, ScalarNode):
             return self._scalar(node, path)
         if id(node) in self._open:
-            self._problems.add(self.spot(node, path), "the anchor holds an alias of itself")
+            self._problems.add(
+                self.spot(node, path), "the anchor holds an alias of itself", allowed="take the alias out"
+            )
             return None
         if id(node) not in self._made:
             self._open.add(id(node))
@@ -175,9 +177,8 @@ class _Maker:
             place = Marks(self.position(key_node), self.position(value_node))
             if key in data:
                 first = marks[key].key
-                self._problems.add(
-                    Spot(place.key, (*path, key)), f"the key stands twice; the first is in line {first.line}"
-                )
+                what = f"the key stands twice; the first is in line {first.line}"
+                self._problems.add(Spot(place.key, (*path, key)), what, allowed="take one of the two out")
                 continue
             marks[key] = place
             data[key] = self.value(value_node, (*path, key))
@@ -229,10 +230,12 @@ class _Maker:
         try:
             number: int | float = read(node)
         except (ValueError, IndexError, OverflowError):
-            self._problems.add(self.spot(node, path), f"{shown(node.value)} is not a number that can be read")
+            what = f"{shown(node.value)} is not a number that can be read"
+            self._problems.add(self.spot(node, path), what, allowed="write it in digits, or put a text in quotes")
             return None
         if isinstance(number, int) and number.bit_length() > 63:
-            self._problems.add(self.spot(node, path), f"the number {shown(node.value)} has more than 64 bits")
+            what = f"the number {shown(node.value)} has more than 64 bits"
+            self._problems.add(self.spot(node, path), what, allowed="put a text in quotes")
             return None
         return number
 
@@ -240,7 +243,8 @@ class _Maker:
         try:
             node.value.encode("utf-8")
         except UnicodeEncodeError:
-            self._problems.add(self.spot(node, path), "the text holds half a surrogate pair, which is no character")
+            what = "the text holds half a surrogate pair, which is no character"
+            self._problems.add(self.spot(node, path), what, allowed="take it out, or write the other half too")
             return False
         return True
 

@@ -107,7 +107,9 @@ class _Checker:
             runs = node in self.moment.running
             if node in self.inventory.nodes and runs is (state is EngineState.STOPPED):
                 what = f"the engine of {node} {'runs' if runs else 'does not run'} at this step: it never comes to that"
-                self.problems.add(place["engines"][node].spot, what)
+                self.problems.add(
+                    place["engines"][node].spot, what, allowed="wait for another state, or change it first"
+                )
         for node in until.rules:
             self._node(node, place["rules"][node])
         if until.conntrack is not None:

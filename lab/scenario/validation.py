@@ -40,7 +40,7 @@ def _tell(detail: ErrorDetails, shape: type[Shape], root: Place, problems: Probl
     if kind == REFUSED:
         problems.add(place.key if location[-1:] == _ON_KEY else place.spot, **detail["ctx"])
     elif kind == "missing":
-        problems.add(place[location[-1]].key, "is missing")
+        problems.add(place[location[-1]].key, "is missing", allowed="add it")
     elif kind == "extra_forbidden":
         known = _keys_at(shape, location[:-1])
         word = str(location[-1])

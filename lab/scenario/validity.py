@@ -26,6 +26,8 @@ NODE_PORTS = range(30000, 32768)
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 _KUBELET_PORT = 10250
 _LONGEST_AFFINITY = 86400
+_ANOTHER = "choose another"
+_LEAVE_OUT = "leave it out, or change the type"
 _EXPOSED = (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
 
 
@@ -123,14 +125,18 @@ def _ports(subject: _Subject) -> None:
             )
         numbers.add((protocol, port.port))
         if not port.name and len(ports) > 1:
-            add(at["name"].key, "is missing: a Service with several ports names them all")
+            add(at["name"].key, "is missing: a Service with several ports names them all", allowed="add it")
         if port.name and not is_label(port.name):
             add(at["name"].spot, f"{shown(port.name)} is not a name", allowed="allowed: a DNS label")
         if port.name and port.name in names:
             add(at["name"].spot, f"{shown(port.name)} stands twice", allowed="the names of ports are unique")
         names.add(port.name or "")
         if subject.type is ServiceType.LOAD_BALANCER and port.port == _KUBELET_PORT:
-            add(at["port"].spot, f"may not expose port {_KUBELET_PORT} externally since it is used by kubelet")
+            add(
+                at["port"].spot,
+                f"may not expose port {_KUBELET_PORT} externally since it is used by kubelet",
+                allowed=_ANOTHER,
+            )
 
 
 def _node_ports(subject: _Subject) -> None:
@@ -141,11 +147,11 @@ def _node_ports(subject: _Subject) -> None:
         spot = subject.at["ports"][index]["nodePort"].spot
         key = (port.protocol or Protocol.TCP, port.node_port)
         if subject.type not in _EXPOSED:
-            subject.problems.add(spot, f"may not be used when type is {subject.type}")
+            subject.problems.add(spot, f"may not be used when type is {subject.type}", allowed=_LEAVE_OUT)
         elif port.node_port not in NODE_PORTS:
             _outside_node_ports(subject, spot, port.node_port)
         elif key in taken:
-            subject.problems.add(spot, f"{port.node_port} stands twice for {key[0]}")
+            subject.problems.add(spot, f"{port.node_port} stands twice for {key[0]}", allowed=_ANOTHER)
         taken.add(key)
 
 
@@ -159,14 +165,14 @@ def _cluster_ips(subject: _Subject) -> None:
     asked = subject.cluster_ips
     if subject.type is ServiceType.EXTERNAL_NAME:
         for place, _ in asked:
-            add(place.spot, "may not be set for ExternalName services")
+            add(place.spot, "may not be set for ExternalName services", allowed=_LEAVE_OUT)
         return
     if spec.cluster_ip and spec.cluster_ips and spec.cluster_ip != spec.cluster_ips[0]:
         add(subject.at["clusterIPs"][0].spot, f"must be the same as clusterIP, {spec.cluster_ip}")
     if subject.headless and len(asked) > 1:
         add(asked[1][0].spot, "'None' stands alone in clusterIPs")
     if subject.headless and subject.type in _EXPOSED:
-        add(asked[0][0].spot, f"may not be set to 'None' for {subject.type} services")
+        add(asked[0][0].spot, f"may not be set to 'None' for {subject.type} services", allowed=_LEAVE_OUT)
     seen: set[Family] = set()
     for place, text in asked:
         if text not in ("", "None"):
@@ -188,7 +194,7 @@ def _in_range(subject: _Subject, place: Place, address: IPAddress) -> None:
     elif address not in network or address in (network.network_address, network.broadcast_address):
         subject.problems.add(place.spot, f"{address} is not in the valid range", allowed=allowed)
     elif address == network.network_address + 1 and subject.shape.metadata.name != "kubernetes":
-        subject.problems.add(place.spot, f"{address} is the address of the API server itself")
+        subject.problems.add(place.spot, f"{address} is the address of the API server itself", allowed=_ANOTHER)
 
 
 def _families(subject: _Subject) -> None:
@@ -197,14 +203,18 @@ def _families(subject: _Subject) -> None:
     if subject.type is ServiceType.EXTERNAL_NAME:
         for key, value in (("ipFamilies", spec.ip_families), ("ipFamilyPolicy", spec.ip_family_policy)):
             if value:
-                add(at[key].spot, "may not be set for ExternalName services")
+                add(at[key].spot, "may not be set for ExternalName services", allowed=_LEAVE_OUT)
         return
     seen: set[Family] = set()
     for index, family in enumerate(families):
         if family in seen:
-            add(at["ipFamilies"][index].spot, f"{family} stands twice")
+            add(at["ipFamilies"][index].spot, f"{family} stands twice", allowed="take one of the two out")
         elif subject.families and family not in subject.families:
-            add(at["ipFamilies"][index].spot, f"{family} is not configured on the cluster")
+            add(
+                at["ipFamilies"][index].spot,
+                f"{family} is not configured on the cluster",
+                allowed="leave it out, or add it to network.families",
+            )
         seen.add(family)
     if spec.ip_family_policy is FamilyPolicy.REQUIRE_DUAL and len(subject.families) == 1:
         add(at["ipFamilyPolicy"].spot, "RequireDualStack needs a cluster with two families")
@@ -232,7 +242,7 @@ def _external_ips(subject: _Subject) -> None:
     for index, address in enumerate(subject.spec.external_ips or []):
         spot = subject.at["externalIPs"][index].spot
         if reason := _special(address):
-            subject.problems.add(spot, f"{address} may not be used: it is {reason}")
+            subject.problems.add(spot, f"{address} may not be used: it is {reason}", allowed=_ANOTHER)
 
 
 def _special(address: IPAddress) -> str:
@@ -256,7 +266,7 @@ def _balancer(subject: _Subject) -> None:
         "loadBalancerClass": spec.load_balancer_class is not None,
     }
     for key in [key for key, is_given in given.items() if is_given]:
-        subject.problems.add(subject.at[key].key, "may only be used when type is LoadBalancer")
+        subject.problems.add(subject.at[key].key, "may only be used when type is LoadBalancer", allowed=_LEAVE_OUT)
 
 
 def _external_policy(subject: _Subject) -> None:
@@ -282,7 +292,11 @@ def _external_name(subject: _Subject) -> None:
     if not name:
         subject.problems.add(subject.at["externalName"].key, "is missing: an ExternalName service needs it")
     elif not is_subdomain(name):
-        subject.problems.add(subject.at["externalName"].spot, f"{shown(name)} is not a DNS subdomain")
+        subject.problems.add(
+            subject.at["externalName"].spot,
+            f"{shown(name)} is not a DNS subdomain",
+            allowed="write it as db.example.org",
+        )
 
 
 _CHECKS: tuple[Callable[[_Subject], None], ...] = (

@@ -54,11 +54,15 @@ def _check_address(kind: AddressType, text: str, place: Place, problems: Problem
     if kind is AddressType.FQDN:
         return
     if not is_address(text) or Family.of(ip_address(text)) != kind.value:
-        problems.add(place.spot, f"{shown(text)} is not an {kind} address")
+        problems.add(place.spot, f"{shown(text)} is not an {kind} address", allowed="write one, or another addressType")
         return
     address = ip_address(text)
     if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
-        problems.add(place.spot, f"{address} may not be an endpoint: it is of this machine or segment only")
+        problems.add(
+            place.spot,
+            f"{address} may not be an endpoint: it is of this machine or segment only",
+            allowed="choose another",
+        )
 
 
 def slice_of(shape: EndpointSliceShape) -> EndpointSlice | None:

@@ -1,6 +1,6 @@
 """The whole way of one packet in words: hop by hop, rule by rule, there and back.
 
-Owns: the lines of a trace, at most 80 columns wide where words allow it.
+Owns: the lines of a trace.
 Must not: say what no rule, tap or kernel said; colour anything.
 
 Left out is what decides nothing: policies, returns at the end of a chain, and jumps into a chain of which no rule
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from lab.plan.errand import STACK, Errand
-from lab.verdict.columns import table
+from lab.verdict.columns import WIDTH, table
 from lab.verdict.deeds import deed, short
 from lab.verdict.drop_reasons import drop_told, reason_words
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
@@ -37,12 +37,13 @@ class _Passage:
         return self.steps[0]
 
 
-def journey(errand: Errand, evidence: Evidence) -> tuple[str, ...]:
+def journey(errand: Errand, evidence: Evidence, width: int = WIDTH) -> tuple[str, ...]:
     """The way of a traced packet.
 
     Args:
         errand: whose only flow was traced.
         evidence: with ``steps``.
+        width: of the lines, where words allow it.
 
     Returns:
         Lines without line ends and without colour; none if nothing was traced.
@@ -57,7 +58,7 @@ def journey(errand: Errand, evidence: Evidence) -> tuple[str, ...]:
         if isinstance(place, Observation):
             lines.append(_sighting(place))
         else:
-            lines += _through(errand, place)
+            lines += _through(errand, place, width)
     drop = drop_told(errand, evidence)
     if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
         lines.append(f"{_INDENT}and there the kernel drops it: {reason_words(drop)}")
@@ -101,7 +102,7 @@ def _sighting(seen: Observation) -> str:
     return f"{_INDENT}{seen.place} {verb} the {what} {_ends(seen)}"
 
 
-def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
+def _through(errand: Errand, passage: _Passage, width: int) -> Iterator[str]:
     first = passage.first
     way = f"in by {first.in_device}" if first.in_device else "made there"
     yield f"{_INDENT}{first.place}: the {first.packet} {_ends(first)}, {way}"
@@ -120,7 +121,7 @@ def _through(errand: Errand, passage: _Passage) -> Iterator[str]:
     elif last.out_device and not _ended(last):
         rows.append(("", "", f"out by {last.out_device}"))
     if rows:
-        yield from table(rows, _INDENT * 2)
+        yield from table(rows, _INDENT * 2, width=width)
 
 
 def _ended(last: TraceStep) -> bool:

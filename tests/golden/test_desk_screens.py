@@ -80,12 +80,18 @@ def test_screen(name: str, update_golden: bool) -> None:
 
 
 @pytest.mark.parametrize("name", TYPED)
-def test_typed(name: str, update_golden: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_typed(
+    name: str, update_golden: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same on every terminal, as kubectl has it."""
     verb, *words = TYPED[name]
-    with pytest.raises(SystemExit) as ended:
-        main([verb, str(SCENARIO), *words])
-    assert ended.value.code == 0
-    compare(name, capsys.readouterr().out, update=update_golden)
+    for width, colour in (("80", ""), ("160", "1")):
+        monkeypatch.setenv("COLUMNS", width)
+        monkeypatch.setenv("FORCE_COLOR", colour)
+        with pytest.raises(SystemExit) as ended:
+            main([verb, str(SCENARIO), *words])
+        assert ended.value.code == 0
+        compare(name, capsys.readouterr().out, update=update_golden)
 
 
 def compare(name: str, text: str, *, update: bool) -> None:

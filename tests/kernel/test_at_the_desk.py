@@ -1,18 +1,13 @@
 """What is done in a lab that stands: edited, watched, listened to, and asked for by half a name."""
 
 import json
-import re
-import shlex
 import signal
 import subprocess
 from pathlib import Path
 
-import pytest
 from desk import Desk
 from sandboxed import ROOT
 from scapy.utils import PcapNgReader
-
-FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
 
 
 def test_the_lab_is_brought_to_an_edited_file(desk: Desk, tmp_path: Path) -> None:
@@ -87,19 +82,6 @@ def test_an_engine_s_log_is_printed_and_followed(desk: Desk, tmp_path: Path) -> 
     following.send_signal(signal.SIGINT)
     following.communicate(timeout=30)
     assert following.returncode == 0
-
-
-def test_the_example_of_every_help_works(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order in which somebody would type them; those of files alone are tried elsewhere."""
-    monkeypatch.chdir(ROOT)
-    for verb in ("up", "ps", "get", "describe", "exec", "rules", "logs", "probe", "trace", "apply", "capture", "down"):
-        found = re.search(r"Example: proxylab (.*?)(?= Options:)", " ".join(desk.type(verb, "--help").output.split()))
-        assert found is not None, verb
-        done = desk.type(*shlex.split(found[1]))
-        assert done.status == 0, f"{found[1]}: {done.errors}"
-    desk.up(scenario=FROM_A_POD)
-    shell = desk.start("shell", "client", stdin=subprocess.DEVNULL)
-    assert shell.wait(30) == 0
 
 
 def test_the_names_of_a_standing_lab_are_completed(desk: Desk) -> None:

@@ -104,7 +104,7 @@ def test_a_lab_may_be_required_by_environment_or_ini_file(project: Project, monk
             "*there is no engine 'kubeproxy'; did you mean kube-proxy/*? There are*",
         ),
         ("--lab-iptables=nftables", "*'nftables' is no variant; there are legacy, nft*"),
-        ("--lab-repeat=many", "*'many' is not a number from 1 to *"),
+        ("--lab-repeat=many", "*'many' is not a number; write one from 1 to *"),
         (
             "--lab-feature-gates=A=true",
             "*--lab-feature-gates is for kube-proxy, and --lab-engine says embedded/iptables*",

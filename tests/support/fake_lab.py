@@ -14,6 +14,7 @@ from lab.errors import CapabilityError, EngineError, InternalError, ScenarioErro
 from lab.ip import Transport
 from lab.messages import Built
 from lab.plan.errand import Errand, Sender
+from lab.plan.model import Plan
 from lab.scenario.model import Probe, Scenario, Step
 from lab.verdict.evidence import Capture, Evidence
 from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
@@ -122,6 +123,9 @@ class FakeSession:
         if self._left:
             raise InternalError("all labs were closed and left behind: descriptor 9")
 
+    def begin(self) -> None:
+        self.note("begin")
+
     def note(self, event: str) -> None:
         with self._journal.open("a") as journal:
             journal.write(f"{event}\n")
@@ -188,6 +192,9 @@ class FakeLab:
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).errand, Evidence(sent=1)
+
+    def plan_as_found(self) -> Plan:
+        return Plan(namespaces=(), links=())
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         if isinstance(verdict, StepVerdict):

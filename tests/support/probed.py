@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 from recorded import FILE, World
 
-from lab.errors import ExitCode
+from lab.errors import EngineError, ExitCode
 from lab.scenario.model import (
     ConntrackExpect,
     Entries,
@@ -279,7 +279,9 @@ RUN = (
         file="scenarios/broken.lab.yaml",
         name="broken",
         engine="embedded/iptables",
-        fault=Fault(ExitCode.FAILED, "engine on node-b: the rules were refused\niptables-restore: line 4 failed"),
+        fault=Fault(
+            ExitCode.FAILED, str(EngineError("node-b", "the rules were refused", "iptables-restore: line 4 failed"))
+        ),
     ),
     ScenarioResult(
         file="scenarios/prefix.lab.yaml",

@@ -142,7 +142,7 @@ def read_address(value: object) -> IPAddress:
     try:
         return ip_address(value)
     except ValueError:
-        raise refused(f"{shown(value)} is not an IP address") from None
+        raise refused(f"{shown(value)} is not an IP address", allowed="write it as 10.0.0.1 or fd00::1") from None
 
 
 def _interface(value: object) -> IPInterface:
@@ -181,7 +181,7 @@ def distinct(items: list[Any]) -> list[Any]:
     """Refuse a list in which an item stands twice."""
     for index, item in enumerate(items):
         if item in items[:index]:
-            raise refused(f"{shown(item)} stands twice")
+            raise refused(f"{shown(item)} stands twice", allowed="take one of the two out")
     return items
 
 

@@ -66,7 +66,10 @@ def test_ages_are_those_of_kubectl(seconds: float, words: str) -> None:
         (("capture", "a", "-w", "x", "--wireshark"), "-w or --wireshark, not both"),
         (("down", "x"), "no lab 'x' stands; none stands"),
         (("down", "x", "--all"), "NAME or --all, not both"),
-        (("up", FROM_A_POD, "--name", "Not A Name"), "can be no lab's name: up to 63 of a-z, 0-9, dot and hyphen"),
+        (
+            ("up", FROM_A_POD, "--name", "Not A Name"),
+            "can be no lab's name; allowed: up to 63 of a-z, 0-9, dot and hyphen",
+        ),
         (("up", FROM_A_POD, "--ttl", "soon"), "'soon' is no time; write it as 90s, 45m, 8h, 1h30m or 2d"),
         (("up", FROM_A_POD, "--case", "x"), "there is no 'x'; there are none"),
         (("logs", "a", "b"), "NODE: name one node"),

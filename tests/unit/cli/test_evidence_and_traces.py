@@ -19,7 +19,8 @@ from lab.errors import ExitCode
 def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[str, ...], dialled: str) -> None:
     caller.scenario("x.lab.yaml", "never sent")
     code, output, _ = caller.type("trace", "x.lab.yaml", "client", *arguments)
-    assert (code, output) == (ExitCode.OK, "no rule of any node saw the packet\n")
+    assert code == ExitCode.OK
+    assert output == "no rule of any node saw the packet\n\nin short: nothing of it was seen to leave c.\n"
     (traced,) = [event for event in caller.events() if event.startswith("trace")]
     assert traced.startswith("trace client to ")
     assert dialled in traced
@@ -29,6 +30,9 @@ def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[st
 @pytest.mark.parametrize(
     ("sender", "target", "said"),
     [
+        ("client:0", "echo", "FROM: '0' is no port; write one of 1 to 65535, as in client:12345"),
+        ("client:http", "echo", "FROM: 'http' is no port; write one of 1 to 65535, as in client:12345"),
+        ("nobody:1024", "echo", "FROM: there is no 'nobody'; there are node-a, echo, client"),
         ("client", "nobody", "'nobody' is no Service and no pod; there are echo, client; or ADDRESS:PORT"),
         ("client", "nobody:80", "'nobody' is no Service, pod, host or address of the scenario"),
     ],
@@ -38,6 +42,15 @@ def test_trace_says_what_it_cannot_send(caller: Caller, sender: str, target: str
     code, output, errors = caller.type("trace", "x.lab.yaml", sender, target)
     assert (code, output) == (ExitCode.SCENARIO, "")
     assert said in errors
+
+
+def test_a_source_port_is_that_of_one_flow(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "never sent")
+    assert caller.type("probe", "x.lab.yaml", "client:12345", "echo")[0] == ExitCode.OK
+    assert "add client:12345 to echo" in caller.events()
+    code, output, errors = caller.type("probe", "x.lab.yaml", "client:12345", "echo", "--flows", "2")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert "leave the port of FROM away" in errors
 
 
 def test_run_traces_each_probe_if_asked_to(caller: Caller) -> None:

@@ -270,7 +270,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
         ),
         [
             "case.lab.yaml:5:1: a: uplink eth0: there is no segment 'storage'; there are nodes, outside",
-            "case.lab.yaml:5:1: a: uplink eth0: the node has a device of this name already",
+            "case.lab.yaml:5:1: a: uplink eth0: the node has one already; choose another",
             "case.lab.yaml:5:1: a: address 192.0.2.1/32: there is no device 'eth9'; use one of eth0, eth0, lo",
             "case.lab.yaml:5:1: a: route to 192.0.2.0/24: there is no device 'lo'; use one of eth0",
             "case.lab.yaml:5:1: a: route to 192.0.2.0/24: via fd00::1 is of the other IP family",
@@ -314,7 +314,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     (
         scenario([NODE], [pods("p", "a", replicas=2, line=6, host_network=True, shared_netns=True, ports=(HTTP,))]),
         [
-            "case.lab.yaml:6:1: p: pods of the host network share their node's namespace already",
+            "case.lab.yaml:6:1: p: pods of the host network share their node's; leave it out",
             "case.lab.yaml:6:1: p-2: p-1 listens on TCP 8080 of a already",
         ],
     ),
@@ -328,7 +328,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
             },
         ),
         [
-            "case.lab.yaml:9:1: segment nodes: there is another one of this name",
+            "case.lab.yaml:9:1: segment nodes: there is another one of this name; rename one",
             "case.lab.yaml:7:1: h: there is no segment 'moon'; use nodes, outside, nodes",
             "case.lab.yaml:7:1: h: expected one address or more, found 0",
             "case.lab.yaml:8:1: fd01::1/128: there is no node 'b'; there are a",

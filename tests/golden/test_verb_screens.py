@@ -1,0 +1,208 @@
+"""What each verb shows, at 80 and at 160 columns, with and without colour.
+
+``NAME.txt`` is what stands on 80 columns without colour. What colour or more columns change is in
+``NAME-80-colour.txt``, ``NAME-160.txt`` and ``NAME-160-colour.txt``; where they change nothing, there is no such file.
+What lists and describes the objects of a lab is in ``desk``, and a run in ``run-80.txt`` and its like.
+
+Write the files anew with ``pytest tests/golden --update-golden``, then look at them with ``cat`` in such a terminal.
+"""
+
+import functools
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from kube_proxies import program
+from kubectl_clusters import k3s
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from screen_lab import ScreenSession, record
+
+from lab.binaries.binary import Binary
+from lab.binaries.cache import Cache
+from lab.binaries.choose import Sources, offers
+from lab.capability import Capability
+from lab.cli import _VERBS, main
+from lab.cli.capture import frame_shown
+from lab.cli.doctor import doctor_lines
+from lab.cli.engines import engines_lines
+from lab.errors import CapabilityError
+from lab.messages import Ready
+from lab.scenario.model import Preserved
+from lab.visits import Heard
+
+FILES = Path(__file__).parent / "screens"
+OF_RUNS = {"run-80", "run-80-colour", "run-160", "run-160-colour"}  # tests/golden/test_run_screens.py
+TERMINALS = [("", 80, False), ("-80-colour", 80, True), ("-160", 160, False), ("-160-colour", 160, True)]
+LIKE = {"-80-colour": "", "-160": "", "-160-colour": "-160"}
+"""Whose file a screen is in that has none of its own."""
+
+ECHO = "echo.lab.yaml"
+
+TYPED: dict[str, tuple[str, ...]] = {
+    "help": ("--help",),
+    **{f"help-{verb}": (verb, "--help") for verb in sorted(_VERBS)},
+    "apply-none-stands": ("apply", "-f", ECHO),
+    "check": ("check", ECHO),
+    "check-mistakes": ("check", "mistaken.lab.yaml"),
+    "diff": ("diff", ECHO, "--engines", "embedded/iptables,embedded@v1.23/iptables"),
+    "down-none-stands": ("down",),
+    "exec-what": ("exec", "debug"),
+    "get-what": ("get", ECHO, "cats"),
+    "graph": ("graph", ECHO),
+    "graph-probe": ("graph", ECHO, "--probe", "an outside host keeps its address"),
+    "import": ("import", "dump.json", "-o", "mine.lab.yaml"),
+    "init": ("init", "mine.lab.yaml"),
+    "judge": ("judge", "bundle"),
+    "logs-whose": ("logs", ECHO, "node-x"),
+    "plan": ("plan", ECHO),
+    "probe": ("probe", ECHO, "debug", "echo", "--node", "node-a"),
+    "probe-rejected": ("probe", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),
+    "rules": ("rules", ECHO),
+    "run-failed": ("run", ECHO, "--no-bundles"),
+    "shell-where": ("shell", ECHO),
+    "trace": ("trace", ECHO, "debug", "echo", "--node", "node-a"),
+    "trace-rejected": ("trace", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),
+    "up-misnamed": ("up", ECHO, "--name", "Not A Name"),
+    "wrong-engine": ("run", ECHO, "--engine", "kube-proxy/ebpf"),
+    "wrong-verb": ("traec",),
+}
+
+
+def examined(width: int) -> list[str]:
+    found = (
+        Capability(name="veth pairs", found="made one", works=True, cost="no lab", cure="", required=True),
+        Capability(
+            name="dummy devices",
+            found="the kernel refused to make the dummy device kube-ipvs0: ENOTSUP (Operation not supported)",
+            works=False,
+            cost="scenarios of the ipvs mode are skipped",
+            cure="load the kernel's module as root: 'modprobe dummy'",
+        ),
+    )
+    return doctor_lines(Ready(pid=1, kernel="6.1.0", rootless=True), found, width)
+
+
+def listened(width: int) -> list[str]:
+    """The first two frames of a connection, a millisecond apart."""
+    asked = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.244.0.2", dst="10.96.0.10")
+    replied = Ether(src="02:00:00:00:00:02", dst="02:00:00:00:00:01") / IP(src="10.96.0.10", dst="10.244.0.2")
+    first = bytes(asked / TCP(sport=40000, dport=80, flags="S", seq=1))
+    second = bytes(replied / TCP(sport=80, dport=40000, flags="SA", seq=7, ack=2))
+    at = 1_700_000_000_123_456_789
+    return [frame_shown(each) for each in (Heard(at, True, first.hex()), Heard(at + 10**6, False, second.hex()))]
+
+
+class Shelf:
+    """A source of kube-proxies that lists some, or does not answer."""
+
+    def __init__(self, *versions: str) -> None:
+        self._versions = versions
+
+    def versions(self) -> list[str]:
+        if not self._versions:
+            raise CapabilityError("https://dl.k8s.io/release/stable.txt (Name or service not known)", "be online")
+        return [*self._versions]
+
+    def obtain(self, version: str, cache: Cache) -> Binary:
+        raise AssertionError(f"nobody wants {version}")
+
+
+def listed(width: int) -> list[str]:
+    cache = Cache(Path.cwd() / "cache")
+    for version in ("v1.34.4", "v1.36.3"):
+        with cache.workspace(version) as folder:
+            cache.keep(program(folder / "kube-proxy", version), f"built from k8s.io/kubernetes@{version}")
+    module = [f"v1.{minor}.{patch}" for minor in range(32, 37) for patch in range(4)]
+    offered = offers(Sources(cache, {"release": Shelf(), "module": Shelf(*module)}))
+    return engines_lines(cache.binaries(), offered, width)
+
+
+DRAWN: dict[str, Callable[[int], list[str]]] = {"capture": listened, "doctor": examined, "engines": listed}
+
+
+@pytest.fixture(scope="module")
+def dump() -> str:
+    return k3s().json()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable[[int, bool], None]:
+    """Goes into a folder that has what the screens are about, where no lab stands, at such a terminal."""
+
+    def sit(width: int, colour: bool) -> None:
+        folder = tmp_path / f"{width}{colour}"
+        folder.mkdir()
+        for each in FILES.glob("*.lab.yaml"):
+            shutil.copy(each, folder)
+        (folder / "dump.json").write_text(dump)
+        record(folder / "bundle", Preserved())
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setenv("TZ", "UTC")
+        time.tzset()
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setenv("FORCE_COLOR", "1" if colour else "")
+
+    return sit
+
+
+@pytest.mark.parametrize("name", [*TYPED, *DRAWN])
+def test_screen(
+    name: str,
+    desk: Callable[[int, bool], None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    update_golden: bool,
+) -> None:
+    shown = {}
+    for suffix, width, colour in TERMINALS:
+        desk(width, colour)
+        if name in TYPED:
+            monkeypatch.setattr(sys, "argv", ["proxylab", *TYPED[name]])
+            with pytest.raises(SystemExit):
+                main(TYPED[name], make_session=functools.partial(ScreenSession, Path("journal")))
+        else:
+            text = "\n".join(DRAWN[name](width))
+            click.echo(text if colour else click.unstyle(text), color=True)
+        output, errors = capsys.readouterr()  # progress goes first, and to standard error
+        shown[suffix] = re.sub(r"\b\d+\.\d\d s", "0.01 s", errors + output)
+    assert "\x1b" not in shown[""] + shown["-160"]
+    for suffix, text in shown.items():
+        file = FILES / f"{name}{suffix}.txt"
+        if update_golden:
+            file.unlink(missing_ok=True)
+            if not suffix or text != stored(name, LIKE[suffix]):
+                file.write_text(text, encoding="utf-8")
+        assert text == stored(name, suffix)
+
+
+def test_lines_fit_their_terminal() -> None:
+    """Where words allow it: commands, rules and the place of a mistake stay whole, to be copied."""
+    whole = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT")
+    for file in [each for each in FILES.glob("*.txt") if each.stem not in OF_RUNS]:
+        width = 160 if "-160" in file.stem else 80
+        lines = click.unstyle(file.read_text(encoding="utf-8")).splitlines()
+        assert [line for line in lines if len(line) > width and not whole.search(line)] == [], file.name
+
+
+def stored(name: str, suffix: str) -> str:
+    """The screen as it stands in its file, or in that of the terminal on which it looks the same."""
+    file = FILES / f"{name}{suffix}.txt"
+    return file.read_text(encoding="utf-8") if not suffix or file.exists() else stored(name, LIKE[suffix])
+
+
+def test_every_verb_has_a_screen_and_no_screen_is_left_over() -> None:
+    shown = {words[0] for words in TYPED.values() if words[-1] != "--help"} | {*DRAWN}
+    elsewhere = {"describe", "ps"}  # tests/golden/test_desk_screens.py
+    documents = {"completion", "schema"}  # read by programs
+    assert shown >= {*_VERBS} - elsewhere - documents
+    named = {*TYPED, *DRAWN}
+    left = {each.stem for each in FILES.glob("*.txt")} - OF_RUNS - named
+    assert [each for each in left if re.sub(r"(-160)?(-80)?(-colour)?$", "", each) not in named] == []

@@ -1,0 +1,67 @@
+"""The example in the help of every verb does what it says."""
+
+import inspect
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+from desk import Desk
+from kubectl_clusters import k3s
+from sandboxed import ROOT
+from screen_lab import record
+
+from lab.cli import _VERBS, proxylab
+from lab.errors import ExitCode
+
+EXAMPLE = r"^Example: proxylab (.*)$"
+FIRST, LAST = ("up", "run"), ("down",)
+OF_A_KUBE_PROXY = {"diff", "engines"}
+"""Where none can be had, they say so."""
+
+
+def example(verb: str) -> list[str]:
+    """What stands behind ``Example: proxylab`` in the help of a verb."""
+    command = proxylab.get_command(click.Context(proxylab), verb)
+    assert command is not None
+    assert command.help is not None
+    found = re.findall(EXAMPLE, inspect.cleandoc(command.help), re.MULTILINE)
+    assert len(found) == 1, f"{verb}: its help has {len(found)} examples"
+    return shlex.split(found[0])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a clone has, what kubectl has printed, and a bundle of a run before."""
+    (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
+    (tmp_path / "cluster.yaml").write_text(k3s().yaml())
+    record(tmp_path / ".proxylab" / "bundles" / "a-probe")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_example_of_every_verb_does_what_it_says(desk: Desk, folder: Path) -> None:
+    """In one lab, from ``up`` to ``down``."""
+    for verb in (*FIRST, *sorted({*_VERBS} - {*FIRST, *LAST, "shell"}), *LAST):
+        words = example(verb)
+        assert words[0] == verb
+        done = desk.type(*words)
+        lacks = verb in OF_A_KUBE_PROXY and done.status == ExitCode.CAPABILITY
+        assert done.status == ExitCode.OK or lacks, f"{shlex.join(words)}: {done.output}{done.errors}"
+    assert (folder / "mine.lab.yaml").exists(), "import writes it"
+    assert (folder / "my-first.lab.yaml").exists(), "init writes it"
+
+
+def test_the_example_of_shell_opens_one(desk: Desk) -> None:
+    desk.up(scenario="scenarios/clusterip/from-a-pod.lab.yaml")
+    shell = desk.start(*example("shell"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert shell.communicate(b"hostname\n", timeout=30)[0] == b"client\n"
+    assert shell.returncode == 0
+
+
+def test_the_example_of_the_command_itself_works(desk: Desk, folder: Path) -> None:
+    found = re.search(EXAMPLE, inspect.cleandoc(proxylab.help or ""), re.MULTILINE)
+    assert found is not None
+    assert desk.type(*shlex.split(found[1])).status == ExitCode.OK
