@@ -1,7 +1,7 @@
 """System calls that Python 3.11 does not offer.
 
-Owns: thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2) and what belongs to it, pidfd_getfd(2), prctl(2)
-and perf_event_open(2), by the C library.
+Owns: thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2) and what belongs to it, pidfd_getfd(2),
+prctl(2), sched_getcpu(3) and perf_event_open(2), by the C library.
 Must not: hold policy. Each wrapper makes one call and raises ``OSError`` with the errno it failed with.
 """
 
@@ -26,6 +26,7 @@ __all__ = [
     "MS_REC",
     "MS_REMOUNT",
     "borrow_descriptor",
+    "current_cpu",
     "die_with_parent",
     "forgo_machine_capabilities",
     "mount",
@@ -149,6 +150,14 @@ def _descriptor(call: str, number: int, *arguments: object) -> int:
     if made < 0:
         _check(made, call)
     return made
+
+
+def current_cpu() -> int:
+    """The CPU that the calling thread is on (sched_getcpu(3))."""
+    cpu = int(_libc.sched_getcpu())
+    if cpu < 0:
+        _check(cpu, "sched_getcpu")
+    return cpu
 
 
 def die_with_parent() -> None:

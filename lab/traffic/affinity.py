@@ -10,9 +10,10 @@ overtake it there, and would prove nothing.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-__all__ = ["current_cpu", "one_cpu"]
+from lab.kernel.linux import current_cpu
+
+__all__ = ["one_cpu"]
 
 
 @contextmanager
@@ -34,9 +35,3 @@ def _pin(cpus: set[int]) -> str:
     except OSError as error:
         return f"sched_setaffinity: {error.strerror}"
     return ""
-
-
-def current_cpu() -> int:
-    """The 39th field of proc(5)'s stat; fields are counted behind the command's name, which may hold spaces."""
-    stat = Path("/proc/thread-self/stat").read_text(encoding="ascii", errors="replace")
-    return int(stat.rpartition(")")[2].split()[36])

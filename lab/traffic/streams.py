@@ -20,10 +20,11 @@ from functools import partial
 from typing import Final
 
 from lab.ip import Transport
+from lab.kernel.linux import current_cpu
 from lab.kernel.netns import NetNs
 from lab.plan.errand import Errand, Fence
 from lab.timing import Deadline, DeadlineExceededError, wait_until
-from lab.traffic.affinity import current_cpu, one_cpu
+from lab.traffic.affinity import one_cpu
 from lab.traffic.ear import Ear
 from lab.traffic.fences import Fences
 from lab.traffic.identity import Identity, IdentityRegistry
