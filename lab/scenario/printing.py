@@ -96,6 +96,7 @@ def _node(node: Node) -> Data:
             )
             for each in node.daemons
         },
+        leftovers=dict(node.leftovers),
     )
 
 
