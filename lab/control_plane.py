@@ -22,10 +22,13 @@ from lab.engines.fleet import Fleet
 from lab.engines.ground import Cluster, Place
 from lab.engines.names import NFT_TABLE, mode_of, read_engine
 from lab.engines.protocol import Engine, EngineChoice
+from lab.errors import ScenarioError
+from lab.ip import Family
 from lab.kernel.launcher import Launcher
-from lab.kernel.rules import IptablesTool, IptablesVariant
+from lab.kernel.nft import NftRefusedError, NftTool
+from lab.kernel.rules import IptablesTool, IptablesVariant, RestoreRefusedError
 from lab.messages import Build
-from lab.plan.model import Plan, Role
+from lab.plan.model import Leftover, Plan, Role
 from lab.timing import Deadline, together
 from lab.wire import Wire
 
@@ -53,6 +56,7 @@ class ControlPlane:
         Raises:
             CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
+            ScenarioError: what is to be left in a node before its engine starts cannot be loaded.
         """
         namespaces = wire.wiring.namespaces
         nodes = [namespace.name for namespace in request.plan.namespaces if namespace.role is Role.NODE]
@@ -63,6 +67,11 @@ class ControlPlane:
             places[name] = Place(namespaces[name], launcher, known_as, tool)
         tools = {name: place.tool for name, place in places.items()}
         await _masquerade(request.plan, tools)
+        await together(
+            _leave(namespace.name, leftover, places[namespace.name])
+            for namespace in request.plan.namespaces
+            for leftover in namespace.leftovers
+        )
         async with AsyncExitStack() as stack:
             store = Store()
             fleet = await _run_engines(request, places, store, stack)
@@ -113,6 +122,19 @@ async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
         if namespace.name in tools
         for masquerade in namespace.masquerades
     )
+
+
+async def _leave(node: str, leftover: Leftover, place: Place) -> None:
+    """Load what somebody else has left in a node, before any engine looks at it."""
+    try:
+        if leftover.tool == "nft":
+            await NftTool(place.launcher, place.netns, place.name).load(leftover.text)
+        else:
+            family = Family.IPV4 if leftover.tool == "iptables" else Family.IPV6
+            await place.tool.load(family, leftover.text)
+    except (NftRefusedError, RestoreRefusedError) as refused:
+        where = f"spec.nodes.{node}.leftovers.{leftover.tool}"
+        raise ScenarioError([f"{where}: {leftover.tool} does not take it on this machine: {refused}"]) from refused
 
 
 async def _run_engines(request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack) -> Fleet:

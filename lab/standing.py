@@ -135,6 +135,7 @@ class Lab:
     def may_go_on(self, request: Build, purpose: Purpose) -> bool:
         """Whether its engines may run on in a lab that is asked for: that has this wire, and configures them alike."""
         alike = self.control_plane.choice == request.engine
+        alike = alike and not any(namespace.leftovers for namespace in request.plan.namespaces)
         return alike and self.control_plane.may_go_on and self.wire.serves(purpose)
 
     async def go_on(self, number: int, request: Build) -> Self:

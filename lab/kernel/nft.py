@@ -1,6 +1,6 @@
 """nft(8) in a node.
 
-Owns: ``NftTool``.
+Owns: ``NftTool``, and the error by which it says that nft refused a text.
 Must not: write a rule.
 """
 
@@ -10,13 +10,17 @@ from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs
 from lab.timing import Deadline
 
-__all__ = ["NftTool"]
+__all__ = ["NftRefusedError", "NftTool"]
 
 _SECONDS = 60.0
 
 
+class NftRefusedError(Exception):
+    """nft refused a text; the message is all that it said. Nothing of it is loaded."""
+
+
 class NftTool:
-    """Reads the nftables of one node."""
+    """Reads the nftables of one node, and loads texts of others."""
 
     def __init__(self, launcher: Launcher, netns: NetNs, place: str) -> None:
         self._launcher = launcher
@@ -29,6 +33,18 @@ class NftTool:
         if done.status != 0:
             raise CapabilityError("nft, by which kube-proxy programs mode nftables", "apt-get install nftables")
         return done.stdout.decode(errors="replace").strip()
+
+    async def load(self, text: str) -> None:
+        """Load a text as a whole.
+
+        Raises:
+            CapabilityError: there is no nft.
+            NftRefusedError: it refused the text.
+        """
+        await self.version()
+        done = await self._run("--file", "-", stdin=text)
+        if done.status != 0:
+            raise NftRefusedError((done.stderr or done.stdout).decode(errors="replace").strip())
 
     async def list_table(self, family: Family, table: str, *, handles: bool = False) -> str:
         """The table as nft prints it, with the handles of its rules if they are asked for; nothing if there is none.
@@ -46,6 +62,6 @@ class NftTool:
             raise EngineError(self._netns.name, f"nft list table {kind} {table} failed", words)
         return done.stdout.decode(errors="replace")
 
-    async def _run(self, *words: str) -> Completed:
-        argv = ("nft", *words)
-        return await self._launcher.run(self._netns, argv, place=self._place, deadline=Deadline.after(_SECONDS))
+    async def _run(self, *words: str, stdin: str = "") -> Completed:
+        argv, deadline = ("nft", *words), Deadline.after(_SECONDS)
+        return await self._launcher.run(self._netns, argv, place=self._place, stdin=stdin.encode(), deadline=deadline)

@@ -16,6 +16,7 @@ from lab.plan.model import (
     Balancer,
     Bridge,
     ForwardingEntry,
+    Leftover,
     LinkEnd,
     Listener,
     Masquerade,
@@ -57,6 +58,7 @@ class Place:
     forwarding: list[ForwardingEntry] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
     masquerades: list[Masquerade] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
 
     def address(self, device: str, address: IPAddress, network: IPNetwork | None = None) -> None:
         """Put an address on a device: one of ``network``, or alone."""
@@ -92,6 +94,7 @@ class Place:
             forwarding=tuple(self.forwarding),
             listeners=tuple(self.listeners),
             masquerades=tuple(self.masquerades),
+            leftovers=tuple(self.leftovers),
         )
 
 

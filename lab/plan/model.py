@@ -24,6 +24,7 @@ __all__ = [
     "Bridge",
     "Device",
     "ForwardingEntry",
+    "Leftover",
     "LinkEnd",
     "Listener",
     "Masquerade",
@@ -191,6 +192,14 @@ class Masquerade:
     spared: tuple[IPNetwork, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Rules that stand in a node before its engine starts: a text for ``tool``, iptables, ip6tables or nft."""
+
+    tool: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
     """One network namespace and all that stands in it, but for the links, which have two ends.
@@ -211,6 +220,7 @@ class Namespace:
     forwarding: tuple[ForwardingEntry, ...] = ()
     listeners: tuple[Listener, ...] = ()
     masquerades: tuple[Masquerade, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

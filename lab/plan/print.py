@@ -51,6 +51,8 @@ def _further_lines(namespace: Namespace) -> Iterator[str]:
     for masquerade in namespace.masquerades:
         sources, spared = (", ".join(map(str, each)) for each in (masquerade.sources, masquerade.spared))
         yield f"  masquerade from {sources} to all but {spared}"
+    for leftover in namespace.leftovers:
+        yield f"  leftovers for {leftover.tool}: {len(leftover.text.splitlines())} lines"
 
 
 def _addressing_lines(namespace: Namespace) -> Iterator[str]:

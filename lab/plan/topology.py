@@ -38,6 +38,7 @@ from lab.plan.model import (
     Balancer,
     Device,
     ForwardingEntry,
+    Leftover,
     Listener,
     Masquerade,
     Neighbour,
@@ -61,6 +62,7 @@ _VXLAN_PORT: Final = 8472  # flannel's and the kernel's own; IANA's 4789 came la
 _FIRST_TABLE: Final = 100
 _FIRST_PRIORITY: Final = 1000
 _DETOUR_PRIORITY: Final = 100
+_FAMILY_OF_TOOL: Final = {"iptables": Family.IPV4, "ip6tables": Family.IPV6}
 
 
 def draw(scenario: Scenario) -> Plan:
@@ -92,6 +94,8 @@ def draw(scenario: Scenario) -> Plan:
     if scenario.network.outbound_masquerade:
         for name, place in nodes.items():
             place.masquerades += _masquerades(scenario, addresses.behind(name))
+    for node in scenario.nodes:
+        nodes[node.name].leftovers += _leftovers(scenario, node)
     for host in scenario.hosts:
         place = draft.place(host.name, Role.HOST, host.sysctls)
         place.listeners += dict.fromkeys([*_dialled(scenario, host.name), *_serving(scenario, host.name, addresses)])
@@ -225,6 +229,13 @@ def _masquerades(scenario: Scenario, pods: Sequence[IPNetwork]) -> Iterator[Masq
         sources = tuple(network for network in pods if Family.of(network) is family)
         spared = tuple(network for network in scenario.network.pod_cidrs if Family.of(network) is family)
         yield Masquerade(family, sources, spared)
+
+
+def _leftovers(scenario: Scenario, node: Node) -> Iterator[Leftover]:
+    """Rules of tools that no other family's packets meet: an engine has nothing to do with tables of that one."""
+    for tool, text in node.leftovers.items():
+        if _FAMILY_OF_TOOL.get(tool) in (None, *scenario.network.families):
+            yield Leftover(tool, text)
 
 
 def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segments) -> None:

@@ -163,6 +163,7 @@ def _node(name: str, shape: NodeShape, place: Place) -> Node:
             Daemon(name=daemon, port=each.port, protocol=each.protocol, address=each.address)
             for daemon, each in shape.daemons.items()
         ),
+        leftovers=shape.leftovers.model_dump(exclude_none=True),
         position=place.key.position,
     )
 

@@ -202,6 +202,8 @@ class Node:
 
     ``internal_ips`` are its own addresses, one of each family, the lab's choice where there are none; ``addresses`` are
     further ones. ``taints`` are the keys of the Node object's, and ``terminating`` says that it is being deleted.
+    ``leftovers`` are rules that stand there before the engine starts, by the tool that reads them: ``iptables``,
+    ``ip6tables`` or ``nft``.
     """
 
     name: str
@@ -214,6 +216,7 @@ class Node:
     uplinks: tuple[Uplink, ...] = ()
     routes: tuple[NodeRoute, ...] = ()
     daemons: tuple[Daemon, ...] = ()
+    leftovers: Mapping[str, str] = field(default_factory=dict)
     position: Position
 
 

@@ -100,6 +100,7 @@ def _node(node: Node) -> Data:
             )
             for each in node.daemons
         },
+        leftovers=dict(node.leftovers),
     )
 
 

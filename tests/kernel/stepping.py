@@ -1,6 +1,6 @@
 """What is broken in an engine, and which steps of the scenarios turn red by it.
 
-Owns: the rows of ``breakages`` for scenarios that are about a change.
+Owns: the rows of ``breakages`` for scenarios that are about a change, or about what was before.
 Must not: run anything.
 """
 
@@ -80,6 +80,18 @@ STEPPING = [
                 "everywhere: the same node is preferred",
                 "the first goes: the same zone is next",
                 "the first comes back: the same node is preferred again",
+            }
+        },
+    ),
+    Breakage(
+        "a beginning that looks at no other mode's rules",
+        "lab.engines.embedded.iptables.proxier",
+        "IptablesProxier.take_over",
+        "lambda self: ()",
+        {
+            "leftovers/of-another-proxy": {
+                "a Service leads to its own pod, and the client keeps its address",
+                "datagrams pass",
             }
         },
     ),

@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rule_cases import HERE, Addresses
@@ -34,6 +34,16 @@ class Stage:
     engine: Engine
     launcher: Launcher
     place: Place
+    cluster: Cluster
+    choice: EngineChoice
+    node: str
+
+    async def give_way(self, engine: str) -> None:
+        """Stop the engine, and start another one on the node as the first has left it."""
+        await self.engine.stop()
+        self.choice = replace(self.choice, name=engine)
+        self.engine = make_engine(self.choice, self.node, self.place, self.cluster)
+        await self.engine.start()
 
     async def synced(self) -> str:
         """The rules, once they are those of the cluster as it stands."""
@@ -70,12 +80,13 @@ async def staged(
     store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
     cluster = Cluster(store, ApiServer(store), Barrier(store, BOTH))
     upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags, gates or {})
-    made = make_engine(EngineChoice(engine, families=BOTH, upstream=upstream, **choice), node, place, cluster)
+    chosen = EngineChoice(engine, families=BOTH, upstream=upstream, **choice)
+    stage = Stage(store, make_engine(chosen, node, place, cluster), launcher, place, cluster, chosen, node)
     try:
-        await made.start()
-        yield Stage(store, made, launcher, place)
+        await stage.engine.start()
+        yield stage
     finally:
-        await made.stop()
+        await stage.engine.stop()
         await cluster.api.close()
         launcher.forget([name])
         netns.close()

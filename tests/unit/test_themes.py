@@ -127,6 +127,7 @@ THEMES = {
     "a protocol goes": "steps/a-protocol-goes::UDP goes",
     "source ranges that change": "steps/a-balancer-changes::only from another network",
     "endpoints that move": "steps/endpoints-move::the first comes back",
+    "what another proxy has left (88698)": "leftovers/of-another-proxy",
     "a policy that changes, on three nodes": "steps/a-policy-on-three-nodes::Cluster",
     "links that are cut and mended": "steps/a-cable-is-cut::its link is mended",
     "a Service by its name": "dns/cluster-ip-by-name",

@@ -36,6 +36,7 @@ class Station:
         reached: how far the rules of a family have come (``lab.engines.barrier.reached``).
         state: what kube-proxy says of its synchronisations; ``None`` while it says nothing.
         zone: where the API says that the node is, empty if it does not say; ``None`` if it does not know the node.
+        move: has the API say that the node is in that zone, or in none.
         serves: whether kube-proxy has health-check node ports to open.
         agrees: whether kube-proxy's health says of the node what the API does: that it stays, or is about to go.
         dump: the rules.
@@ -46,6 +47,7 @@ class Station:
     reached: Callable[[Family], int]
     state: Callable[[], Awaitable[SyncState | None]]
     zone: Callable[[], str | None]
+    move: Callable[[str], None]
     serves: Callable[[], bool]
     agrees: Callable[[], Awaitable[bool]]
     dump: Callable[[], Awaitable[str]]
@@ -90,7 +92,7 @@ class KubeProxyEngine:
         and closes health-check node ports and deletes the conntrack entries of UDP flows that have lost their endpoint.
         So when there are such ports, or flows that this may concern, which is after the first time, the barrier is
         raised once more: rules for its second name mean that the synchronisation before is over. At the beginning that
-        holds for a node with a zone: the Node comes by a third stream, before the others by all that is seen.
+        holds for a node with a zone as well, which kube-proxy is made to take up (``_take_up_zone``).
 
         Of a Node kube-proxy takes up its zone, and then it synchronises fully; that it is about to go shows in its
         health alone; that it is gone is nothing to it. Fully it synchronises as well when rules are missing: in mode
@@ -111,6 +113,8 @@ class KubeProxyEngine:
         if nodes is not None:
             await self._wait_for_health(deadline)
         await self._wait_for(number, deadline)
+        if self._zone and not self._synced:
+            await self._take_up_zone(self._zone, deadline)
         if self._synced or self._zone or self._station.serves():
             await self._wait_for(self._barrier.again(), deadline)
         self._synced = True
@@ -176,6 +180,19 @@ class KubeProxyEngine:
             await wait_until_seen(look, deadline, "kube-proxy to look at all rules anew")
         except DeadlineExceededError as late:
             raise EngineError(self._node, str(late), self._last_lines()) from late
+
+    async def _take_up_zone(self, zone: str, deadline: Deadline) -> None:
+        """Take the zone from the Node and give it back, and wait for what kube-proxy makes of either.
+
+        From 1.34 on it may miss the zone at its start, and then goes without until the zone changes. The informer of
+        its Node runs already when the handler for zones is added, and whoever is to be told is registered only then
+        (NodeTopologyConfig in pkg/proxy/config/config.go, Run in cmd/kube-proxy/app/server.go): what comes in between
+        is told to nobody.
+        """
+        for each in ("", zone):
+            before = await self._station.state() or SyncState()
+            self._station.move(each)
+            await self._wait_for_full(before, deadline)
 
     async def _wait_for_health(self, deadline: Deadline) -> None:
         running = self._running

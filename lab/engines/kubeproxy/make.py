@@ -5,6 +5,7 @@ Must not: wait for anything.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -74,11 +75,19 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
         reached=lambda family: reached(rules(place, family)),
         state=state,
         zone=zone,
+        move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
         agrees=partial(_agrees, node, place.netns, cluster.store, proxy.healthz),
         dump=partial(dump, place, choice.families),
     )
     return KubeProxyEngine(node, cluster.barrier, choice.families, station)
+
+
+def _move(node: str, store: Store, zone: str) -> None:
+    known = store.get(Key("Node", "", node))
+    if isinstance(known, Node):
+        labels = {key: value for key, value in known.labels.items() if key != ZONE_LABEL}
+        store.apply(replace(known, labels=labels | ({ZONE_LABEL: zone} if zone else {})))
 
 
 async def _agrees(node: str, netns: NetNs, store: Store, healthz: SocketAddress) -> bool:

@@ -30,6 +30,7 @@ __all__ = [
     "BalancerShape",
     "DaemonShape",
     "HostShape",
+    "LeftoversShape",
     "NodeAddressShape",
     "NodeShape",
     "PodShape",
@@ -97,6 +98,35 @@ class DaemonShape(ScenarioShape):
     )
 
 
+def _restorable(text: str) -> str:
+    lines = text.splitlines()
+    if not any(line.startswith("*") for line in lines) or "COMMIT" not in lines:
+        raise refused("is no text for iptables-restore", allowed="allowed: tables as iptables-save prints them")
+    return text
+
+
+_Saved = Annotated[str, AfterValidator(_restorable)]
+
+
+class LeftoversShape(ScenarioShape):
+    """Rules that stand in a node before its engine starts. Those of a family that the lab has not are left out."""
+
+    iptables: _Saved | None = Field(
+        default=None,
+        description="What iptables-restore reads, as iptables-save prints it.",
+        examples=["*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n"],
+    )
+    ip6tables: _Saved | None = Field(
+        default=None,
+        alias="ip6tables",
+        description="The same for IPv6.",
+        examples=["*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n"],
+    )
+    nft: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="What nft reads, of whichever family.", examples=["table ip kube-proxy {\n}\n"]
+    )
+
+
 class NodeShape(ScenarioShape):
     """A node: a network namespace with an engine in it."""
 
@@ -146,6 +176,12 @@ class NodeShape(ScenarioShape):
         default_factory=dict,
         description="Programs by name that listen on the node itself.",
         examples=[{"kubelet": {"port": 10250}}],
+    )
+    leftovers: LeftoversShape = Field(
+        default_factory=LeftoversShape,
+        description="Rules that another proxy, or this one in another mode or version, has left in the node: they are "
+        "loaded before the engine starts.",
+        examples=[{"nft": "table ip kube-proxy {\n}\n"}],
     )
 
 

@@ -43,6 +43,7 @@ class Proxy:
     zone: str | None = ""
     agrees: bool = True
     serves: bool = False
+    moved: list[str] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
 
     def engine(self) -> KubeProxyEngine:
@@ -67,6 +68,7 @@ class Proxy:
             reached=lambda _family: self.programmed,
             state=state,
             zone=lambda: self.zone,
+            move=self.moved.append,
             serves=lambda: self.serves,
             agrees=agrees,
             dump=dump,
@@ -127,6 +129,25 @@ def test_the_first_synchronisation_must_be_over_where_it_opens_ports() -> None:
         assert await is_waiting(waiting), "rules stand, and ports are opened behind them"
         proxy.programmed = proxy.wanted
         await waiting
+
+    tell(story)
+
+
+def test_a_zone_that_it_may_have_missed_at_its_start_is_given_once_more() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        following = asyncio.create_task(follow(proxy))
+        proxy.zone = "zone-a"
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting)
+        assert proxy.moved == [""]
+        proxy.full += 1
+        assert await is_waiting(waiting)
+        assert proxy.moved == ["", "zone-a"]
+        proxy.full += 1
+        await waiting
+        await synced(engine, proxy)
+        assert proxy.moved == ["", "zone-a"], "which is done at its start, and at no other time"
+        following.cancel()
 
     tell(story)
 
