@@ -30,11 +30,11 @@ from lab.plan.model import Plan
 from lab.report.pcapng import pcapng
 from lab.report.reproduction import reproduction
 from lab.scenario.model import Probe
-from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet
+from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry
 from lab.verdict.explain import explain
 from lab.verdict.journey import journey
 from lab.verdict.model import ProbeVerdict, Verdict
-from lab.verdict.words import endpoint
+from lab.verdict.tables import entry_words
 
 __all__ = [
     "CASE",
@@ -150,13 +150,10 @@ def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
         return
     ports = {seen.flow: seen.source_port for seen in verdict.evidence.observations if _departs(seen, errand)}
     for entry in tracked:
-        sent = (
-            f"{endpoint(errand.sender.of(entry.flow), ports.get(entry.flow, 0))} > "
-            f"{endpoint(errand.destination, errand.port)}"
-        )
-        back = f"{endpoint(entry.reply_source, entry.reply_source_port)} > "
-        back += endpoint(entry.reply_destination, entry.reply_destination_port)
-        yield f"{entry.node}: flow {entry.flow}: {errand.protocol} {sent}, reply {back}"
+        answered = (entry.reply_source, entry.reply_source_port, entry.reply_destination, entry.reply_destination_port)
+        sent = (errand.sender.of(entry.flow), ports.get(entry.flow, 0), errand.destination, errand.port)
+        words = entry_words(TableEntry(entry.node, *sent, *answered))
+        yield f"{entry.node}: flow {entry.flow}: {errand.protocol} {words}"
     if not tracked:
         yield "no node's connection tracking had an entry for any flow"
 

@@ -32,8 +32,8 @@ from lab.scenario.model import Step
 from lab.verdict.explain import explain
 from lab.verdict.model import StepVerdict, Verdict
 from lab.verdict.pulses import StepEvidence
+from lab.verdict.tables import entry_words
 from lab.verdict.timeline import chronicle
-from lab.verdict.words import endpoint
 
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
 
@@ -116,6 +116,5 @@ def read_step(file: str, data: bytes) -> RecordedStep:
 
 
 def _conntrack(evidence: StepEvidence) -> Iterator[str]:
-    for entry in evidence.entries or ():
-        sent = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
-        yield f"{entry.node}: {sent}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
+    for entry in dict.fromkeys(evidence.entries or ()):
+        yield f"{entry.node}: {entry_words(entry)}"

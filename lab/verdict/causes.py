@@ -51,6 +51,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
         "spread": lambda: _of_spread(case),
         "http": lambda: _of_http(case, verdict),
         "conntrack": lambda: _of_conntrack(case),
+        "at": lambda: by_rule(case, "DROP", "dropped") or by_rule(case, "REJECT", "rejected"),
     }
     return causes.get(verdict.expectation, str)()
 

@@ -82,54 +82,64 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeVerdict:
-    """All verdicts of one probe, with what they rest on, so that they can be explained and judged again.
+class _Judged:
+    """What verdicts on a probe and on a step have in common.
 
     Attributes:
-        probe: with what the author expects.
-        errand: the probe, resolved.
         verdicts: one for each expectation.
-        evidence: what they rest on.
-        source: the address that ``expect.source`` comes to; ``None`` without that expectation.
-        traced: what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
-            rests on it, only the explanation of one. ``None`` where nobody asked for it, or the machine cannot.
         plan: how the lab was laid out, for the explanation.
         options: what the run was told besides file and probe, as its command line spells it.
-        again: the command that runs it again, where it stands in no scenario file.
         bundle: the directory in which the evidence is kept; empty if it is not.
-
-    Raises:
-        InternalError: if an expectation of the probe has no verdict. What nobody looked at must never look green.
     """
 
-    probe: Probe
-    errand: Errand
     verdicts: tuple[Verdict, ...]
-    evidence: Evidence
-    source: IPAddress | None = None
-    traced: Evidence | None = None
     plan: Plan | None = None
     options: tuple[str, ...] = ()
-    again: str = ""
     bundle: str = ""
-
-    def __post_init__(self) -> None:
-        judged = {verdict.expectation for verdict in self.verdicts}
-        untouched = [key for key in expectations(self.probe.expect) if key not in judged]
-        if untouched:
-            raise InternalError(
-                f"{self.probe.position}: probe {self.probe.name!r}: nobody judged {', '.join(untouched)}; "
-                f"please report this"
-            )
 
     @property
     def overall(self) -> Judgement:
         """The worst of its verdicts."""
         return worst(frozenset(verdict.judgement for verdict in self.verdicts))
 
+    def _hold(self, keys: tuple[str, ...], what: str) -> None:
+        """What nobody looked at must never look green. Raises InternalError."""
+        judged = {verdict.expectation for verdict in self.verdicts}
+        untouched = [key for key in keys if key not in judged]
+        if untouched:
+            raise InternalError(f"{what}: nobody judged {', '.join(untouched)}; please report this")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepVerdict:
+class ProbeVerdict(_Judged):
+    """All verdicts of one probe, with what they rest on, so that they can be explained and judged again.
+
+    Attributes:
+        probe: with what the author expects.
+        errand: the probe, resolved.
+        evidence: what the verdicts rest on.
+        source: the address that ``expect.source`` comes to; ``None`` without that expectation.
+        traced: what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
+            rests on it, only the explanation of one. ``None`` where nobody asked for it, or the machine cannot.
+        again: the command that runs it again, where it stands in no scenario file.
+
+    Raises:
+        InternalError: if an expectation of the probe has no verdict.
+    """
+
+    probe: Probe
+    errand: Errand
+    evidence: Evidence
+    source: IPAddress | None = None
+    traced: Evidence | None = None
+    again: str = ""
+
+    def __post_init__(self) -> None:
+        self._hold(expectations(self.probe.expect), f"{self.probe.position}: probe {self.probe.name!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepVerdict(_Judged):
     """Everything about one step's own expectations: of streams, and of connection tracking.
 
     Attributes:
@@ -139,9 +149,7 @@ class StepVerdict:
         sources: whom the backend must see, by the streams of which that is expected.
         nodes: of the lab.
         addresses: those of every node, pod and host.
-        verdicts: one for each expectation, by ``STREAM.KEY`` and ``conntrack``.
-        evidence: what they rest on.
-        plan: as in ``ProbeVerdict``, as are the others.
+        evidence: what the verdicts rest on, each by ``STREAM.KEY`` or ``conntrack``.
 
     Raises:
         InternalError: if an expectation of the step has no verdict.
@@ -153,25 +161,10 @@ class StepVerdict:
     sources: Mapping[str, IPAddress]
     nodes: tuple[str, ...]
     addresses: Mapping[str, tuple[IPAddress, ...]]
-    verdicts: tuple[Verdict, ...]
     evidence: StepEvidence
-    plan: Plan | None = None
-    options: tuple[str, ...] = ()
-    bundle: str = ""
 
     def __post_init__(self) -> None:
-        judged = {verdict.expectation for verdict in self.verdicts}
-        untouched = [key for key in step_expectations(self.step.expect) if key not in judged]
-        if untouched:
-            raise InternalError(
-                f"{self.step.position}: step {self.step.name!r}: nobody judged {', '.join(untouched)}; "
-                f"please report this"
-            )
-
-    @property
-    def overall(self) -> Judgement:
-        """The worst of its verdicts."""
-        return worst(frozenset(verdict.judgement for verdict in self.verdicts))
+        self._hold(step_expectations(self.step.expect), f"{self.step.position}: step {self.step.name!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from lab.ip import IPAddress, Transport
+from lab.ip import Transport
 from lab.plan.errand import Errand
 from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.model import Judgement, StepVerdict
 from lab.verdict.pulses import BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
 from lab.verdict.reasons import reasons
+from lab.verdict.step_causes import cause_of_step, owner
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["chronicle", "explain_step", "happenings", "summary_of_step", "timeline"]
@@ -54,6 +55,9 @@ def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WI
     if verdict.evidence.streams:
         lines += ["", *timeline(verdict, width)]
         lines += _remembered(verdict, width)
+    sentence = cause_of_step(verdict)
+    if sentence:
+        lines += ["", *wrapped(sentence, f"{_INDENT}why: ", width=width)]
     if verdict.overall is not Judgement.PASS:
         lines += ["", *reproduce]
         if verdict.bundle:
@@ -158,7 +162,7 @@ def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
         if record.stream not in errands:
             continue
         for entry in record.tracked:
-            who = _owner(verdict.addresses, entry.reply_source)
+            who = owner(verdict.addresses, entry.reply_source)
             where = endpoint(entry.reply_source, entry.reply_source_port)
             named = f"{who} ({where})" if who else where
             yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2, width=width)
@@ -166,10 +170,6 @@ def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
             yield from wrapped(f"conntrack on no node knows {record.stream}", _INDENT * 2, width=width)
         if record.silent:
             yield from wrapped(f"no fence came back from {listed(record.silent)}", _INDENT * 2, width=width)
-
-
-def _owner(addresses: Mapping[str, tuple[IPAddress, ...]], address: IPAddress) -> str:
-    return next((name for name, own in addresses.items() if address in own), "")
 
 
 def _since(at: int, began: int) -> str:

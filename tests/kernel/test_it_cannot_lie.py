@@ -5,7 +5,11 @@ Every case stands beside the same errand undisturbed, which passes: so it is the
 
 import asyncio
 import re
+import socket
+import struct
 from collections.abc import Awaitable, Callable
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +17,9 @@ from typing import Any
 import pytest
 from sandboxed import sandboxed
 from test_traffic import Stage, stage
-from traffic_plan import PODS, VIP, errand, nat
+from traffic_plan import PODS, VIP, errand, errand_over_ipv6, nat, sixth
 
-from lab.ip import Transport
+from lab.ip import Family, Transport
 from lab.kernel.capture import Tap
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
@@ -29,18 +33,23 @@ POD = "echo-1"
 Disturbance = Callable[[Stage], Awaitable[None]]
 
 
-def rules(protocol: Transport) -> str:
-    return nat(f"-A PREROUTING -d {VIP}/32 -p {protocol.lower()} --dport 80 -j DNAT --to-destination 10.244.0.11:8080")
+def rules(protocol: Transport, family: Family = Family.IPV4) -> str:
+    dialled, pod = f"{VIP}/32", f"{PODS[POD][0]}:8080"
+    if family is Family.IPV6:
+        dialled, pod = f"{sixth(VIP)}/128", f"[{sixth(PODS[POD][0])}]:8080"
+    return nat(f"-A PREROUTING -d {dialled} -p {protocol.lower()} --dport 80 -j DNAT --to-destination {pod}")
 
 
 async def judged(lab: Stage, protocol: Transport, manner: Manner, flows: int) -> list[Any]:
     """The overall judgement, and every reason."""
     sent = errand(protocol, manner, flows=flows)
+    if lab.family is Family.IPV6:
+        sent = errand_over_ipv6(sent)
     expect = Expect(outcome=Outcome.DELIVERED, backends=(POD,), source=Preserved(), position=HERE)
     probe = Probe(
         name="a probe",
         source=Source(name="client"),
-        target=AddressTarget(address=VIP, port=80),
+        target=AddressTarget(address=sent.destination, port=80),
         send=Send(protocol=protocol, manner=manner, flows=flows),
         expect=expect,
         position=HERE,
@@ -67,12 +76,18 @@ async def cut_link(lab: Stage) -> None:
     await lab.ip("echo-1", "link", "set", "eth0", "down")
 
 
-async def lossy_tap(lab: Stage) -> None:
-    import socket
-
+async def lossy_tap(lab: Stage, place: str = POD, device: str = "eth0") -> None:
     assert lab.runner._watch is not None
-    tap: Tap = lab.runner._watch.tap(POD, "eth0")
+    tap = lab.runner._watch.tap(place, device)
+    assert isinstance(tap, Tap)
     tap._ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+
+
+async def lossy_tap_of_a_node(lab: Stage) -> None:
+    """One of those that see a flow on its way, and not at its ends."""
+    assert lab.runner._watch is not None
+    lab.runner._watch.follow(True)
+    await lossy_tap(lab, "node-a", POD)
 
 
 async def delayed_reply(lab: Stage) -> None:
@@ -102,19 +117,32 @@ async def swapped_replies(lab: Stage) -> None:
 
 async def forged_reply(lab: Stage) -> None:
     """Another pod answers flow 0 from its own address, with the very token that the answer would bear."""
-    import socket
-
+    family = socket.AF_INET if lab.family is Family.IPV4 else socket.AF_INET6
     with inside(lab.netns["echo-2"]):
-        forger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        forger = socket.socket(family, socket.SOCK_DGRAM)
     runner = lab.runner
-
+    client = PODS["client"][0] if lab.family is Family.IPV4 else sixth(PODS["client"][0])
     port = runner._ports._deck[0]  # the source port of the lab's first flow
 
     def forge() -> None:
         issued = runner._identities
         # The identity of the run that is under way is the last that was issued.
         token = f"proxylab reply {issued._nonce.hex()} {issued._serial - 1:08x}00000000".encode()
-        forger.sendto(token + b"\n", (str(PODS["client"][0]), port))
+        forger.sendto(token + b"\n", (str(client), port))
+
+    before_answers(lab, forge)
+
+
+async def forged_handshake(lab: Stage) -> None:
+    """Another pod answers flow 0 from its own address, with the very number that the answer would acknowledge."""
+    with inside(lab.netns["echo-2"]):
+        forger = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
+    port = lab.runner._ports._deck[0]
+    acknowledged = copy(lab.runner._identities).issue(1).sequence(0) + 1
+    segment = struct.pack("!HHIIBBHHH", 8080, port, 1, acknowledged, 5 << 4, 0x12, 1024, 0, 0)  # SYN and ACK
+
+    def forge() -> None:
+        forger.sendto(segment, (str(PODS["client"][0]), 0))
 
     before_answers(lab, forge)
 
@@ -135,71 +163,106 @@ async def killed_responder(lab: Stage) -> None:
                 door.sock.close()
 
 
-CASES: dict[str, tuple[Disturbance, Transport, Manner, int, str, str]] = {
-    "a link is cut": (cut_link, Transport.UDP, Manner.PACKET, 5, "inconclusive", "the way to echo-1 is itself broken"),
-    "a tap drops frames": (
-        lossy_tap,
-        Transport.UDP,
-        Manner.PACKET,
-        1000,
-        "inconclusive",
-        "the tap at echo-1 eth0 lost",
+@dataclass(frozen=True)
+class Case:
+    """A disturbance, what is sent, how it must end, and in which words."""
+
+    disturb: Disturbance
+    protocol: Transport
+    manner: Manner
+    flows: int
+    judgement: str
+    words: str
+    family: Family = Family.IPV4
+
+    @property
+    def sent(self) -> tuple[Family, Transport, Manner, int]:
+        return self.family, self.protocol, self.manner, self.flows
+
+
+TCP, UDP, PACKET, CONNECT, IPV6 = Transport.TCP, Transport.UDP, Manner.PACKET, Manner.CONNECT, Family.IPV6
+CASES = {
+    "a link is cut": Case(
+        cut_link, UDP, PACKET, 5, "inconclusive", "outcome: the way to echo-1 is itself broken, so silence proves"
     ),
-    "a reply is late": (delayed_reply, Transport.UDP, Manner.PACKET, 3, "fail", "echo-1 sent no reply to client"),
-    "a reply is forged": (
-        forged_reply,
-        Transport.UDP,
-        Manner.PACKET,
-        1,
-        "fail",
-        "reply: the reply came from 10.244.0.12:",
+    "a link is cut (TCP)": Case(
+        cut_link, TCP, CONNECT, 1, "inconclusive", "outcome: the way to echo-1 is itself broken, so silence proves"
     ),
-    "replies are those of other flows": (
-        swapped_replies,
-        Transport.UDP,
-        Manner.PACKET,
-        2,
-        "fail",
-        "from where the request did not come",
+    "a link is cut (IPv6)": Case(
+        cut_link, UDP, PACKET, 5, "inconclusive", "the way to echo-1 is itself broken, so silence proves nothing", IPV6
     ),
-    "replies are those of other flows, to sockets": (
-        swapped_replies,
-        Transport.UDP,
-        Manner.CONNECT,
-        2,
-        "fail",
-        "from where the request did not come",
+    "a tap drops frames": Case(lossy_tap, UDP, PACKET, 1000, "inconclusive", "the tap at echo-1 eth0 lost"),
+    "a tap drops frames (TCP)": Case(lossy_tap, TCP, PACKET, 1000, "inconclusive", "the tap at echo-1 eth0 lost"),
+    "a node's tap drops frames": Case(
+        lossy_tap_of_a_node, UDP, PACKET, 16, "inconclusive", "outcome: the tap at node-a echo-1 lost"
+    ),
+    "a reply is late": Case(
+        delayed_reply, UDP, PACKET, 3, "fail", "reply: 3 of 3 flows: echo-1 sent no reply to client"
+    ),
+    # The kernel has made the connection; its program says nothing.
+    "a reply is late (TCP)": Case(
+        delayed_reply, TCP, CONNECT, 1, "fail", "reply: the handshake was answered, the data was not: timeout"
+    ),
+    "a reply is forged": Case(
+        forged_reply, UDP, PACKET, 1, "fail", "reply: the reply came from 10.244.0.12:"
+    ),
+    "a reply is forged (IPv6)": Case(
+        forged_reply, UDP, PACKET, 1, "fail", "reply: the reply came from [fd00::af4:c]:", IPV6
+    ),
+    "a reply is forged (TCP)": Case(
+        forged_handshake, TCP, PACKET, 1, "fail",
+        "reply: the reply came from 10.244.0.12:8080, not from 10.96.0.10:80 that was dialled",
+    ),
+    "replies are those of other flows": Case(
+        swapped_replies, UDP, PACKET, 2, "fail", "from where the request did not come"
+    ),
+    "replies are those of other flows, to sockets": Case(
+        swapped_replies, UDP, CONNECT, 2, "fail", "from where the request did not come"
     ),
     # The sender hears the pod's own address. That is wrong, though conntrack no longer says who it is for.
-    "conntrack is flushed": (
-        flushed_conntrack,
-        Transport.UDP,
-        Manner.PACKET,
-        1,
-        "fail",
+    "conntrack is flushed": Case(
+        flushed_conntrack, UDP, PACKET, 1, "fail",
         "the reply came from 10.244.0.11:8080, not from 10.96.0.10:80 that was dialled",
     ),
-    "a responder is killed (TCP)": (killed_responder, Transport.TCP, Manner.CONNECT, 3, "fail", "a reset from"),
-    "a responder is killed (UDP)": (
-        killed_responder,
-        Transport.UDP,
-        Manner.CONNECT,
-        3,
-        "fail",
-        "ICMP port unreachable from",
+    "conntrack is flushed (IPv6)": Case(
+        flushed_conntrack, UDP, PACKET, 1, "fail",
+        "the reply came from [fd00::af4:b]:8080, not from [fd00::a60:a]:80 that was dialled", IPV6,
     ),
-}
+    # In the midst of a connection: what the pod then says reaches the client as a stranger's.
+    "conntrack is flushed (TCP)": Case(
+        flushed_conntrack, TCP, CONNECT, 1, "fail", "reply: the handshake was answered, the data was not: "
+    ),
+    "a responder is killed (TCP)": Case(
+        killed_responder, TCP, CONNECT, 3, "fail",
+        "outcome: 3 of 3 flows: it arrived at echo-1, and client heard a reset from 10.96.0.10:80",
+    ),
+    "a responder is killed (TCP over IPv6)": Case(
+        killed_responder, TCP, CONNECT, 3, "fail", "client heard a reset from [fd00::a60:a]:80", IPV6
+    ),
+    "a responder is killed (UDP)": Case(
+        killed_responder, UDP, CONNECT, 3, "fail",
+        "outcome: 3 of 3 flows: it arrived at echo-1, and client heard ICMP port unreachable from 10.96.0.10",
+    ),
+    "a responder is killed (UDP over IPv6)": Case(
+        killed_responder, UDP, CONNECT, 3, "fail", "client heard ICMP port unreachable from fd00::a60:a", IPV6
+    ),
+}  # fmt: skip
 
 
 async def disturbed(launcher: Launcher) -> dict[str, Any]:
     found = {}
-    for name, (disturb, protocol, manner, flows, _, _) in CASES.items():
-        for kind in ("undisturbed", "disturbed"):
-            async with stage(launcher) as lab:
-                await lab.rules(rules(protocol))
-                if kind == "disturbed":
-                    await disturb(lab)
-                found[f"{name}, {kind}"] = await judged(lab, protocol, manner, flows)
+
+    async def judged_in(case: Case, disturb: Disturbance | None) -> list[Any]:
+        async with stage(launcher, case.family) as lab:
+            await lab.rules(rules(case.protocol, case.family))
+            if disturb is not None:
+                await disturb(lab)
+            return await judged(lab, case.protocol, case.manner, case.flows)
+
+    for case in {case.sent: case for case in CASES.values()}.values():
+        found[f"{case.sent}"] = await judged_in(case, None)
+    for name, case in CASES.items():
+        found[name] = await judged_in(case, case.disturb)
     return found
 
 
@@ -236,8 +299,8 @@ def found() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_disturbed_never_passes(found: dict[str, Any], name: str) -> None:
-    *_, judgement, words = CASES[name]
-    assert found[f"{name}, undisturbed"] == ["pass", []]
-    overall, reasons = found[f"{name}, disturbed"]
-    assert overall == judgement, reasons
-    assert any(words in reason for reason in reasons), reasons
+    case = CASES[name]
+    assert found[f"{case.sent}"] == ["pass", []]
+    overall, reasons = found[name]
+    assert overall == case.judgement, reasons
+    assert any(case.words in reason for reason in reasons), reasons

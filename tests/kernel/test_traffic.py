@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sandboxed import USERS, sandboxed
-from traffic_plan import LISTENERS, PODS, VIP, errand, nat, spread, traffic_plan
+from traffic_plan import LISTENERS, PODS, VIP, errand, nat, over_ipv6, spread, traffic_plan
 
 from lab.errors import InternalError
 from lab.ip import Family, Transport
@@ -39,9 +39,14 @@ class Stage:
     launcher: Launcher
     netns: Any
     runner: Runner
+    family: Family = Family.IPV4
 
     async def rules(self, text: str, place: str = "node-a") -> None:
-        await self._run(place, ["iptables-legacy-restore"], text)
+        await self._run(place, [f"{self._tables}-legacy-restore"], text)
+
+    @property
+    def _tables(self) -> str:
+        return "iptables" if self.family is Family.IPV4 else "ip6tables"
 
     async def run(self, errand: Errand) -> Evidence:
         return await self.runner.run(errand)
@@ -49,7 +54,9 @@ class Stage:
     async def saved(self, place: str) -> str:
         """Table by table, since the list of tables in /proc is the machine's root's to read."""
         tables = ("mangle", "filter", "nat")
-        return "".join([await self._run(place, ["iptables-legacy-save", "-c", "-t", table], "") for table in tables])
+        return "".join(
+            [await self._run(place, [f"{self._tables}-legacy-save", "-c", "-t", table], "") for table in tables]
+        )
 
     async def ip(self, place: str, *argv: str) -> None:
         await self._run(place, ["ip", *argv], "")
@@ -63,15 +70,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(launcher: Launcher) -> AsyncIterator[Stage]:
-    with realise(traffic_plan()) as wiring:
+async def stage(launcher: Launcher, family: Family = Family.IPV4) -> AsyncIterator[Stage]:
+    plan = traffic_plan() if family is Family.IPV4 else over_ipv6(traffic_plan())
+    with realise(plan) as wiring:
 
         async def saved() -> str:
             return await standing.saved("node-a")
 
-        meter = TableMeter("node-a", TableReader(wiring.namespaces["node-a"], Family.IPV4), saved)
-        runner = Runner(wiring.namespaces, wiring.plan, {("node-a", Family.IPV4): meter}, seed=7)
-        standing = Stage(launcher, wiring.namespaces, runner)
+        meter = TableMeter("node-a", TableReader(wiring.namespaces["node-a"], family), saved)
+        runner = Runner(wiring.namespaces, wiring.plan, {("node-a", family): meter}, seed=7)
+        standing = Stage(launcher, wiring.namespaces, runner, family)
         await runner.open()
         try:
             yield standing

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
 
-from lab.ip import Protocol, Transport
+from lab.ip import IPAddress, IPNetwork, Protocol, Transport
 from lab.plan.errand import Errand, Fence, Receiver, Sender
 from lab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth
 from lab.scenario.model import Manner
@@ -61,6 +61,56 @@ def traffic_plan() -> Plan:
         for pod, (_, outer, inner) in PODS.items()
     )
     return Plan(namespaces=(node, *pods), links=links)
+
+
+def sixth(address: IPAddress) -> IPv6Address:
+    """What an address of this plan is over IPv6."""
+    return IPv6Address(int(IPv6Address("fd00::")) + int(address))
+
+
+def over_ipv6(plan: Plan) -> Plan:
+    """The same plan with IPv6 alone."""
+
+    def network(old: IPNetwork) -> IPv6Network:
+        whole = not old.prefixlen
+        return IPv6Network("::/0") if whole else IPv6Network((sixth(old.network_address), old.prefixlen + 96))
+
+    def sysctls(namespace: Namespace) -> tuple[Sysctl, ...]:
+        values = {"disable_ipv6": "0", "accept_dad": "0", "forwarding": str(int(namespace.role is Role.NODE))}
+        ours = [
+            Sysctl(f"net.ipv6.conf.{of}.{key}", value) for of in ("all", "default") for key, value in values.items()
+        ]
+        return (*ours, Sysctl("net.ipv6.conf.default.addr_gen_mode", "1"), Sysctl("net.ipv6.icmp.ratemask", ""))
+
+    return replace(
+        plan,
+        namespaces=tuple(
+            replace(
+                each,
+                sysctls=sysctls(each),
+                addresses=tuple(
+                    Address(one.device, IPv6Interface((sixth(one.interface.ip), 128))) for one in each.addresses
+                ),
+                routes=tuple(
+                    Route(network(one.destination), one.device, sixth(one.via) if one.via else None)
+                    for one in each.routes
+                ),
+                neighbours=tuple(Neighbour(one.device, sixth(one.address), one.mac) for one in each.neighbours),
+            )
+            for each in plan.namespaces
+        ),
+    )
+
+
+def errand_over_ipv6(errand: Errand) -> Errand:
+    """The same errand there."""
+    return replace(
+        errand,
+        sender=replace(errand.sender, address=sixth(errand.sender.address)),
+        destination=sixth(errand.destination),
+        receivers=tuple(replace(each, address=sixth(each.address)) for each in errand.receivers),
+        fences=tuple(replace(each, address=sixth(each.address)) for each in errand.fences),
+    )
 
 
 def errand(

@@ -68,14 +68,17 @@ def test_what_is_in_it() -> None:
     assert found["versions.txt"].endswith(b"seed: 7\nframes: 1 in capture.pcapng, 3 left out\n")
 
 
-def test_conntrack_names_flow_and_answerer() -> None:
-    world = World()
-    tracked = TrackedFlow(0, "node-a", world.address("echo-1"), 8080, *world.client(0))
-    evidence = world.evidence(world.round_trip(0, "echo-1"), tracked=(tracked,))
+def test_conntrack_names_flow_and_answerer_and_whom_if_that_is_not_the_sender() -> None:
+    world = World(flows=2)
+    node = world.address("node-a")
+    ends = (world.client(0), world.as_seen(1, node))
+    tracked = tuple(TrackedFlow(flow, "node-a", world.address("echo-1"), 8080, *end) for flow, end in enumerate(ends))
+    evidence = world.evidence((*world.round_trip(0, "echo-1"), *world.round_trip(1, "echo-1", node)), tracked=tracked)
     found = files(judge(world.probe, world.errand, None, evidence))["conntrack.txt"]
-    assert found == (
-        b"node-a: flow 0: TCP 10.244.1.2:40000 > 10.96.0.10:80, reply 10.244.2.3:8080 > 10.244.1.2:40000\n"
-    )
+    assert found.decode().splitlines() == [
+        "node-a: flow 0: TCP 10.244.1.2:40000 > 10.96.0.10:80, answered by 10.244.2.3:8080",
+        "node-a: flow 1: TCP 10.244.1.2:40001 > 10.96.0.10:80, answered by 10.244.2.3:8080 to 172.18.0.2:61001",
+    ]
 
 
 def test_a_trace_stands_in_a_file_of_its_own() -> None:

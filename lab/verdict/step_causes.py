@@ -1,0 +1,105 @@
+"""The one sentence that names why a step failed, where the evidence shows it.
+
+Owns: which cause belongs to which failed expectation of a step, and whose an address is.
+Must not: guess. A sentence rests on the tables at the step's end, or says when it happened, which is what a reader
+holds against the change and the logs.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from lab.ip import IPAddress
+from lab.verdict.model import Judgement, StepVerdict
+from lab.verdict.pulses import BreakKind, Pulse, PulseFate, StreamRecord
+from lab.verdict.tables import entry_words, unwanted_entries
+from lab.verdict.words import amount, endpoint
+
+__all__ = ["cause_of_step", "owner"]
+
+_MILLISECOND = 1_000_000
+
+
+def cause_of_step(verdict: StepVerdict) -> str:
+    """Why the step failed, as a sentence; empty if the evidence does not show it, or if it did not fail."""
+    failed = [each.expectation for each in verdict.verdicts if each.judgement is Judgement.FAIL]
+    records = {record.stream: record for record in verdict.evidence.streams}
+    sentences = [
+        _of_stream(verdict, records[stream], key)
+        for stream, _, key in (expectation.rpartition(".") for expectation in failed)
+        if stream in records
+    ]
+    if "conntrack" in failed:
+        sentences.append(_of_tables(verdict))
+    return next(filter(None, sentences), "")
+
+
+def owner(addresses: Mapping[str, tuple[IPAddress, ...]], address: IPAddress) -> str:
+    """The name of who has an address; empty if nobody of the scenario has."""
+    return next((name for name, own in addresses.items() if address in own), "")
+
+
+def _of_stream(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
+    changed = verdict.evidence.changed
+    match key:
+        case "backend" | "lost" | "rejected":
+            return _remembered(verdict, record) or _of_missing(record, changed)
+        case "resets":
+            reset = next((each for each in record.breaks if each.kind is BreakKind.RESET), None)
+            return f"{record.stream} was reset {_when(reset.at, changed)}." if reset is not None else ""
+        case "delay":
+            slow = max(record.pulses, key=lambda pulse: pulse.delay)
+            took = f"{slow.delay / _MILLISECOND:.1f} ms"
+            return (
+                f"{slow.backend} took {took} to answer pulse {slow.number}, which was sent {_when(slow.at, changed)}."
+            )
+        case _:
+            return ""
+
+
+def _remembered(verdict: StepVerdict, record: StreamRecord) -> str:
+    """That connection tracking still leads the stream to who answered it before, where nobody else answered last."""
+    settled = verdict.evidence.settled
+    before = {pulse.backend for pulse in record.pulses if pulse.at < settled and pulse.backend}
+    last = record.pulses[-1].backend if record.pulses else ""
+    for entry in record.tracked:
+        who = owner(verdict.addresses, entry.reply_source)
+        if who in before and last in ("", who) and who != verdict.step.expect.streams[record.stream].backend:
+            where = endpoint(entry.reply_source, entry.reply_source_port)
+            return (
+                f"conntrack on {entry.node} still sends {record.stream} to {who} ({where}), who answered before: "
+                f"nothing has made {entry.node} forget that."
+            )
+    return ""
+
+
+def _of_missing(record: StreamRecord, changed: int) -> str:
+    """When nobody answered, and who did then."""
+    missing = [pulse for pulse in record.pulses if pulse.fate is not PulseFate.ANSWERED]
+    if not missing:
+        return ""
+    first, last = missing[0], missing[-1]
+    resumed = next((each for each in record.pulses if each.at > last.at and each.backend), None)
+    if resumed is None:
+        return f"nobody answers {record.stream} any more from pulse {first.number} on, sent {_when(first.at, changed)}."
+    what = f"{_ends(missing)}, sent {_when(first.at, changed)}"
+    if first is not last:
+        what = f"{_ends(missing)}, the first sent {_when(first.at, changed)}"
+    return f"{what}; {resumed.backend} answered what was sent {_when(resumed.at, changed, 'it')}."
+
+
+def _ends(missing: Sequence[Pulse]) -> str:
+    """What became of pulses that were not answered."""
+    lost = sum(pulse.fate is PulseFate.LOST for pulse in missing)
+    told = [f"{amount(lost, 'pulse')} lost"] if lost else []
+    if lost < len(missing):
+        told.append(f"{amount(len(missing) - lost, 'pulse')} turned away by an ICMP error")
+    return " and ".join(told)
+
+
+def _when(at: int, changed: int, what: str = "the change was made") -> str:
+    return f"{abs(at - changed) / _MILLISECOND:.1f} ms {'before' if at < changed else 'after'} {what}"
+
+
+def _of_tables(verdict: StepVerdict) -> str:
+    wanted = verdict.step.expect.conntrack
+    left = unwanted_entries(wanted, verdict.evidence.entries, verdict.nodes, verdict.addresses)
+    return f"nothing has made {left[0].node} forget {entry_words(left[0])}." if left else ""

@@ -1,0 +1,67 @@
+"""The sentence that names why a step failed."""
+
+from dataclasses import replace
+
+import pytest
+from made_steps import NEW, OLD, ZERO, answered, entry, entry_remains, judged, lost, record, rejected, step, tracked
+
+from lab.scenario.model import Count
+from lab.verdict.explain import explain
+from lab.verdict.model import StepVerdict
+from lab.verdict.pulses import Break, BreakKind
+from lab.verdict.step_causes import cause_of_step
+
+BEFORE = answered(9, 0.2, "old")
+
+
+def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
+    sentence = (
+        "conntrack on node-a still sends queries to old (10.244.0.3:5353), who answered before: "
+        "nothing has made node-a forget that."
+    )
+    assert cause_of_step(entry_remains()) == sentence
+    stranger = judged(step(backend="new"), replace(record(answered(10, 25, "old")), tracked=tracked(OLD)))
+    assert cause_of_step(stranger) == "", "nobody has seen that it answered before"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sentence"),
+    [
+        (
+            judged(step(lost=ZERO), record(BEFORE, lost(10, 5), answered(11, 21, "new"))),
+            "1 pulse lost, sent 4.0 ms after the change was made; new answered what was sent 20.0 ms after it.",
+        ),
+        (
+            judged(step(rejected=ZERO), record(BEFORE, rejected(10, 5), rejected(11, 9), answered(12, 21, "new"))),
+            (
+                "2 pulses turned away by an ICMP error, the first sent 4.0 ms after the change was made; "
+                "new answered what was sent 20.0 ms after it."
+            ),
+        ),
+        (
+            judged(step(backend="new"), replace(record(BEFORE, lost(10, 21), lost(11, 26)), tracked=tracked(NEW))),
+            "nobody answers queries any more from pulse 10 on, sent 20.0 ms after the change was made.",
+        ),
+        (
+            judged(step(lost=ZERO), record(lost(9, 0.5), answered(10, 21, "new"))),
+            "1 pulse lost, sent 0.5 ms before the change was made; new answered what was sent 20.0 ms after it.",
+        ),
+        (
+            judged(step(resets=ZERO), replace(record(BEFORE), breaks=(Break(6_000_000, BreakKind.RESET),))),
+            "queries was reset 5.0 ms after the change was made.",
+        ),
+        (
+            judged(step(delay=5), record(BEFORE, answered(10, 21, "new", delay=7.5))),
+            "new took 7.5 ms to answer pulse 10, which was sent 20.0 ms after the change was made.",
+        ),
+        (
+            judged(step(conntrack=True), record(BEFORE), entries=(entry(OLD),)),
+            "nothing has made node-a forget 10.244.0.2:12345 > 10.96.0.53:53, answered by 10.244.0.3:5353.",
+        ),
+        (judged(step(lost=Count(at_least=1)), record(BEFORE)), ""),
+        (judged(step(backend="old"), record(BEFORE, answered(10, 21, "old"))), ""),
+    ],
+)
+def test_otherwise_it_says_when(verdict: StepVerdict, sentence: str) -> None:
+    assert cause_of_step(verdict) == sentence
+    assert any(line.startswith("  why: ") for line in explain(verdict)) is bool(sentence)
