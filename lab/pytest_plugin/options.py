@@ -159,7 +159,8 @@ def kube_proxy_flags(config: pytest.Config) -> tuple[str, ...]:
 def _needs_kube_proxy(config: pytest.Config, option: str) -> None:
     chosen = engines(config)
     if not any(read_engine(name).is_upstream for name in chosen):
-        raise pytest.UsageError(f"{option} is for kube-proxy, and --lab-engine says {', '.join(chosen)}")
+        named = ", ".join(chosen)
+        raise pytest.UsageError(f"{option} is for kube-proxy, and --lab-engine says {named}; add kube-proxy/iptables")
 
 
 def repeats(config: pytest.Config) -> int:
