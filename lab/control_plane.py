@@ -134,8 +134,7 @@ async def _leave(node: str, leftover: Leftover, place: Place) -> None:
             await place.tool.load(family, leftover.text)
     except (NftRefusedError, RestoreRefusedError) as refused:
         where = f"spec.nodes.{node}.leftovers.{leftover.tool}"
-        said = f"{leftover.tool} does not take it on this machine; write what it takes. It says: {refused}"
-        raise ScenarioError([f"{where}: {said}"]) from refused
+        raise ScenarioError([f"{where}: {leftover.tool} does not take it; write what it takes: {refused}"]) from refused
 
 
 async def _run_engines(request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack) -> Fleet:

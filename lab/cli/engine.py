@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from lab.engines.names import ENGINES, IPTABLES, read_engine
+from lab.engines.names import ENGINES, IPTABLES, read_engine, where_of
 from lab.engines.protocol import EngineChoice
 
 __all__ = ["choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
@@ -65,7 +65,8 @@ _OPTIONS: Final = (
         default="",
         envvar="LAB_KUBE_PROXY",
         help="Where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
-        "module:VERSION; by default what `proxylab engines` lists.",
+        "module:VERSION; by default what `proxylab engines` lists. Among several engines it is for those that name no "
+        "version.",
     ),
     click.option(
         "--feature-gates", metavar="NAME=BOOL,…", default="", help="Feature gates to be switched in kube-proxy."
@@ -107,7 +108,12 @@ def _given(options: Sequence[Callable[[Command], Command]], command: Command) ->
 
 
 def choices_of(
-    engines: Sequence[str], *, feature_gates: str = "", flags: tuple[str, ...] = (), **others: Any
+    engines: Sequence[str],
+    *,
+    feature_gates: str = "",
+    flags: tuple[str, ...] = (),
+    kube_proxy: str = "",
+    **others: Any,
 ) -> dict[str, EngineChoice]:
     """As ``choice_of`` for each of the engines; what is for kube-proxy only, the others of them are not told.
 
@@ -116,10 +122,11 @@ def choices_of(
         CapabilityError: there is no binary to be had.
     """
     upstream = [engine for engine in engines if read_engine(engine).is_upstream] or engines
+    told: dict[str, Any] = {"feature_gates": feature_gates, "flags": flags}
     return {
-        engine: choice_of(engine, feature_gates=feature_gates, flags=flags, **others)
-        if engine in upstream
-        else choice_of(engine, **others)
+        engine: choice_of(
+            engine, kube_proxy=where_of(engine, engines, kube_proxy), **(told if engine in upstream else {}), **others
+        )
         for engine in engines
     }
 

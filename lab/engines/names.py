@@ -9,7 +9,7 @@ kube-proxy a version may leave its patch out (``kube-proxy@v1.34/iptables``); th
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -25,6 +25,7 @@ __all__ = [
     "mode_of",
     "read_engine",
     "version_of",
+    "where_of",
 ]
 
 KUBE_PROXY: Final = "kube-proxy"
@@ -115,6 +116,17 @@ def version_of(engine: str, found: str = "") -> tuple[int, ...]:
         return NEWEST
     major, minor, patch = (int(each or 0) for each in numbers.groups())
     return (major, minor, *((patch,) if patch else ()))
+
+
+def where_of(engine: str, engines: Iterable[str], where: str) -> str:
+    """What ``--kube-proxy`` says of one of several engines.
+
+    It is meant for those that leave the version open, if there are any: so somebody's own build is compared with a
+    version that is asked for by its name.
+    """
+    upstream = [read_engine(each) for each in engines]
+    is_open = any(each.is_upstream and not each.version for each in upstream)
+    return "" if is_open and read_engine(engine).version else where
 
 
 def mode_of(engine: str) -> str:

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from lab.engines.names import where_of
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
 from lab.pytest_plugin.desk_options import DESK, has_pcap, pcap_directory
-from lab.pytest_plugin.options import bundle_directory, feature_gates, iptables, kube_proxy, kube_proxy_flags, seed
+from lab.pytest_plugin.options import (
+    bundle_directory,
+    engines,
+    feature_gates,
+    iptables,
+    kube_proxy,
+    kube_proxy_flags,
+    seed,
+)
 from lab.pytest_plugin.showing import show_of_file
 from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Probe, Step
@@ -60,11 +69,8 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
 
         def on(engine: str) -> Session:
             if engine not in sessions:
-                where, flags, gates = (
-                    kube_proxy(pytestconfig),
-                    kube_proxy_flags(pytestconfig),
-                    feature_gates(pytestconfig),
-                )
+                where = where_of(engine, engines(pytestconfig), kube_proxy(pytestconfig))
+                flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
                 upstream = upstream_for(engine, where, _tell, flags=flags, gates=gates)
                 choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
                 sessions[engine] = stack.enter_context(Session(choice, seed(pytestconfig), door))

@@ -3,7 +3,7 @@
 import pytest
 
 from lab.engines.catalogue import _MAKERS
-from lab.engines.names import ABOUT, ENGINES, version_of
+from lab.engines.names import ABOUT, ENGINES, version_of, where_of
 from lab.engines.protocol import EngineChoice, Upstream
 
 
@@ -48,3 +48,19 @@ def test_without_a_version_in_its_name_it_is_the_one_that_was_found(
 ) -> None:
     upstream = Upstream("/kube-proxy", found) if found else None
     assert EngineChoice(engine, upstream=upstream).version == version
+
+
+@pytest.mark.parametrize(
+    ("engines", "found"),
+    [
+        (("kube-proxy/nftables",), ("mine",)),
+        (("kube-proxy@v1.34/nftables",), ("mine",)),
+        (("kube-proxy@v1.34/nftables", "kube-proxy/nftables"), ("", "mine")),
+        (("kube-proxy@v1.34/nftables", "kube-proxy@v1.34.2/iptables"), ("mine", "mine")),
+        (("embedded@v1.34/iptables", "kube-proxy/iptables"), ("", "mine")),
+    ],
+)
+def test_a_build_of_ones_own_is_for_engines_that_leave_the_version_open(
+    engines: tuple[str, ...], found: tuple[str, ...]
+) -> None:
+    assert tuple(where_of(each, engines, "mine") for each in engines) == found
