@@ -21,6 +21,7 @@ from lab.engines.names import IPTABLES
 from lab.errors import EngineError, InternalError, LabError
 from lab.faults import fault_of
 from lab.feeds import Signals, feed
+from lab.inspection import inspect
 from lab.kernel.capabilities import examine
 from lab.kernel.census import Census
 from lab.kernel.cleanup import Cleanup
@@ -49,6 +50,7 @@ from lab.messages import (
     Execute,
     Executed,
     Failed,
+    Inspect,
     LookedUp,
     LookUp,
     Ready,
@@ -184,6 +186,8 @@ class _Desk:
                 lab = self._standing()
                 objects = lab.objects()
                 return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
+            case Inspect():
+                return await inspect(self._standing().control_plane)
             case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:

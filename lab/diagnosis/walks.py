@@ -1,0 +1,201 @@
+"""Which packets show whether a Service works: who dials which front, where that is translated, and what is due of it.
+
+Owns: ``Walk``, and ``walks`` and ``loops``, which choose them.
+Must not: send. Fronts that a policy lets nobody in by are not walked.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+
+from lab.cluster.configuration import DetectLocalMode, ProxyConfiguration
+from lab.cluster.objects import TrafficPolicy
+from lab.diagnosis.subject import Backend, Door, Subject
+from lab.frozen import dataclass
+from lab.ip import Family, IPAddress
+from lab.scenario.model import Front, Scenario
+
+__all__ = ["Kind", "Walk", "Walker", "loops", "walkers", "walks"]
+
+_MOST = 64
+"""How many walks there are at most; a round is no load test."""
+_MOST_LOOPS = 8
+
+
+class Kind(StrEnum):
+    """What somebody who dials is."""
+
+    POD = "pod"
+    NODE = "node"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walker:
+    """Somebody who can dial. ``node`` is a pod's node, or the node itself; ``backs`` the Service if its endpoint is."""
+
+    name: str
+    kind: Kind
+    node: str
+    addresses: tuple[IPAddress, ...]
+    backs: bool = False
+
+    def address(self, family: Family) -> IPAddress | None:
+        """Its address of a family."""
+        return next((each for each in self.addresses if Family.of(each) is family), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """One front dialled by somebody.
+
+    Attributes:
+        walker: who dials.
+        door: what is dialled.
+        node: which translates.
+        at: the address that is dialled, if it is the node's.
+        due: the endpoints that may be reached.
+        hidden: whether they must see an address of the node; ``None`` where either is right.
+    """
+
+    walker: Walker
+    door: Door
+    node: str
+    at: IPAddress | None
+    due: tuple[Backend, ...]
+    hidden: bool | None
+
+    def __str__(self) -> str:
+        return f"{self.walker.name} to the {self.door}" + (
+            f" of {self.node}" if self.at is not None else f" by {self.node}"
+        )
+
+
+def walkers(subject: Subject, scenario: Scenario, addresses: Mapping[str, tuple[IPAddress, ...]]) -> tuple[Walker, ...]:
+    """Everybody who can dial: pods that are there and have a network of their own, hosts, nodes; in this order."""
+    names = {name for group in scenario.pods for name in group.pod_names if not group.host_network}
+    behind = {each.addresses[0] for each, _, _ in subject.endpoints()}
+    pods = [
+        Walker(
+            name=pod.name,
+            kind=Kind.POD,
+            node=pod.node_name,
+            addresses=pod.addresses,
+            backs=not behind.isdisjoint(pod.addresses),
+        )
+        for pod in subject.pods
+        if pod.name in names and not pod.terminating
+    ]
+    hosts = [Walker(name=host.name, kind=Kind.HOST, node="", addresses=addresses[host.name]) for host in scenario.hosts]
+    nodes = [Walker(name=node.name, kind=Kind.NODE, node=node.name, addresses=node.addresses) for node in subject.nodes]
+    return (*pods, *hosts, *nodes)
+
+
+def walks(
+    subject: Subject, scenario: Scenario, everybody: Sequence[Walker], nodes: Sequence[str], sender: str | None
+) -> tuple[Walk, ...]:
+    """One walk to every front for each of ``nodes``, by ``sender`` or by whoever is the likeliest to dial it."""
+    found: list[Walk] = []
+    for door in subject.doors:
+        for node in nodes:
+            for walker in _candidates(door, node, everybody, sender):
+                walk = _walk(subject, scenario, walker, door, node)
+                if walk is not None:
+                    found.append(walk)
+                    break
+    return tuple(found[:_MOST])
+
+
+def loops(subject: Subject, scenario: Scenario, everybody: Sequence[Walker], nodes: Sequence[str]) -> tuple[Walk, ...]:
+    """Endpoints that dial their own Service, those on different nodes first."""
+    found: list[Walk] = []
+    for door in subject.doors:
+        if door.is_internal:
+            own = [each for each in everybody if each.backs and each.kind is Kind.POD and each.node in nodes]
+            found += filter(None, (_walk(subject, scenario, walker, door, walker.node) for walker in own))
+    found = [walk for walk in found if any(address in walk.walker.addresses for address, _ in walk.due)]
+    firsts: dict[tuple[str, Door], Walk] = {}
+    for walk in found:
+        firsts.setdefault((walk.node, walk.door), walk)
+    rest = [walk for walk in found if walk not in firsts.values()]
+    return tuple([*firsts.values(), *rest][:_MOST_LOOPS])
+
+
+def _candidates(door: Door, node: str, everybody: Sequence[Walker], sender: str | None) -> Iterator[Walker]:
+    """Who may dial a front so that ``node`` translates it, the likeliest first."""
+    if sender is not None:
+        chosen = [each for each in everybody if each.name == sender]
+        yield from (each for each in chosen if door.via is Front.NODE_PORT or _translates(each, node))
+        return
+    here = [each for each in everybody if each.node == node and not each.backs]
+    pods = [each for each in here if each.kind is Kind.POD]
+    node_itself = [each for each in here if each.kind is Kind.NODE]
+    hosts = [each for each in everybody if each.kind is Kind.HOST]
+    others = [each for each in everybody if each.kind is Kind.NODE and each.node != node]
+    if door.is_internal:
+        yield from (*pods, *node_itself)
+    elif door.via is Front.NODE_PORT:
+        yield from (*hosts, *others, *pods, *node_itself)
+    else:
+        yield from (*hosts, *pods, *node_itself)
+
+
+def _translates(walker: Walker, node: str) -> bool:
+    """Whether a node translates what somebody sends to an address of the Service: its own, or one that enters there."""
+    return walker.kind is Kind.HOST or walker.node == node
+
+
+def _walk(subject: Subject, scenario: Scenario, walker: Walker, door: Door, node: str) -> Walk | None:
+    """The walk; ``None`` where the Service promises that nobody comes in so, or the walker has no such address."""
+    address = walker.address(door.family)
+    of_node = next((each.addresses for each in subject.nodes if each.name == node), ())
+    at = next((each for each in of_node if Family.of(each) is door.family), None)
+    proxy = scenario.proxy or ProxyConfiguration()
+    if address is None or (door.via is Front.NODE_PORT and not _serves_node_ports(proxy, at)):
+        return None
+    ranges = [each for each in subject.service.source_ranges if each.version == address.version]
+    if door.via is Front.LOAD_BALANCER_IP and ranges and not any(address in each for each in ranges):
+        return None
+    outside = walker.kind is Kind.HOST or (walker.kind is Kind.NODE and walker.node != node)
+    due = subject.due(door, node, from_outside=outside)
+    if not due:
+        return None
+    return Walk(
+        walker=walker,
+        door=door,
+        node=node,
+        at=at if door.via is Front.NODE_PORT else None,
+        due=due,
+        hidden=_hidden(subject, scenario, proxy, walker, door, node),
+    )
+
+
+def _serves_node_ports(proxy: ProxyConfiguration, address: IPAddress | None) -> bool:
+    """Whether node ports are served at an address, by ``nodePortAddresses``."""
+    if address is None:
+        return False
+    of_family = [each for each in proxy.node_port_addresses if each.version == address.version]
+    return not of_family or any(address in each for each in of_family)
+
+
+def _hidden(
+    subject: Subject, scenario: Scenario, proxy: ProxyConfiguration, walker: Walker, door: Door, node: str
+) -> bool | None:
+    """Whether endpoints must see an address of the node that translates.
+
+    A node that dials itself may have the same address before and after, so of that nothing is said. Nor is it where the
+    wire masquerades by itself what pods send out of their network.
+    """
+    if walker.kind is Kind.NODE and walker.node == node:
+        return None
+    leaves = scenario.network.outbound_masquerade and walker.kind is Kind.POD
+    if leaves and (
+        door.via is Front.NODE_PORT or any(subject.pod_at(each) is None for each, _ in subject.due(door, node))
+    ):
+        return None
+    if not door.is_internal:
+        return subject.service.external_traffic_policy is not TrafficPolicy.LOCAL
+    if proxy.masquerade_all:
+        return True
+    if walker.kind is Kind.POD:
+        return False
+    return proxy.detect_local_mode is not DetectLocalMode.CLUSTER_CIDR or proxy.cluster_cidrs != ()
