@@ -5,6 +5,7 @@ Must not: judge (``lab.diagnosis`` does), print, or change the lab.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
@@ -21,8 +22,9 @@ from lab.diagnosis.proxies import judge_engines
 from lab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from lab.diagnosis.subject import Backend, Subject
 from lab.diagnosis.walked import Walked, judge_hairpin, judge_masquerade, judge_translation
-from lab.diagnosis.walks import Kind, Walk, Walker, loops, walkers, walks
+from lab.diagnosis.walks import Kind, Terms, Walk, Walker, loops, walkers, walks
 from lab.engines.names import mode_of
+from lab.errors import ScenarioError
 from lab.ip import IPAddress, Transport
 from lab.open_lab import OpenLab
 from lab.scenario.model import (
@@ -70,7 +72,6 @@ class Round:
         self._sender = sender
         self._nodes = tuple(each.name for each in lab.scenario.nodes if node in (None, each.name))
         self._node = node
-        self._place = Position(f"proxylab diagnose {name}", 1, 1)
 
     def go(self) -> Diagnosis:
         """Look at one station after the other, until one breaks or nothing is left to look at."""
@@ -105,12 +106,24 @@ class Round:
             yield judge_name_server(subject, [(each.name, self._question(each.name)) for each in self._askers()])
             yield nothing(Station.MASQUERADE, "the lab's own name server answers questions, and no probes")
             return
-        chosen = walks(subject, self._lab.scenario, self._everybody, self._nodes, self._sender)
-        walked = () if finding is not None else tuple(self._walked(subject, each) for each in chosen)
+        chosen = walks(subject, self._terms, self._everybody, self._nodes, self._sender)
+        walked = () if finding is not None else self._all_walked(subject, chosen)
         yield finding or judge_translation(subject, walked)
         yield judge_masquerade(subject, self._rules, walked, self._addresses)
-        own = loops(subject, self._lab.scenario, self._everybody, self._nodes)
-        yield judge_hairpin(subject, tuple(self._walked(subject, each) for each in own))
+        own = loops(subject, self._terms, self._everybody, self._nodes)
+        yield judge_hairpin(subject, self._all_walked(subject, own))
+
+    def _all_walked(self, subject: Subject, chosen: Sequence[Walk]) -> tuple[Walked, ...]:
+        """The walks that can be walked on this wire: some fronts are beyond the reach of some places."""
+        walked = []
+        for each in chosen:
+            with suppress(ScenarioError):
+                walked.append(self._walked(subject, each))
+        return tuple(walked)
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms.of(self._lab.scenario, mode_of(self._lab.engine.name))
 
     @cached_property
     def _objects(self) -> tuple[KubeObject, ...]:
@@ -179,17 +192,17 @@ class Round:
         protocols = {(each.addresses[0], number): port.protocol for each, number, port in subject.endpoints()}
         homes = {each.addresses[0]: each.node_name for each, _, _ in subject.endpoints()}
         for backend in ready_endpoints(subject)[:_MOST_DIALS]:
-            sender = self._dialler(backend, homes[backend[0]])
+            senders = self._diallers(backend, homes[backend[0]])
             if subject.service.key == KUBE_DNS:
-                lookup = self._question(sender, backend[0])
-                yield Dial(backend=backend, sender=sender, answered=not lookup.error, why=f"{lookup.error}.")
+                lookup = self._question(senders[0], backend[0])
+                yield Dial(backend=backend, sender=senders[0], answered=not lookup.error, why=f"{lookup.error}.")
                 continue
             protocol, home = Transport(protocols[backend]), homes[backend[0]]
-            verdict = self._dialled(sender, backend, protocol)
+            sender, verdict = self._dialled(senders, backend, protocol)
             answered = verdict.overall is Judgement.PASS
             at_home = None
             if not answered and home in self._all_nodes and home != sender:
-                at_home = self._dialled(home, backend, protocol).overall is Judgement.PASS
+                at_home = self._dialled([home], backend, protocol)[1].overall is Judgement.PASS
             told = "" if answered else _because(verdict)
             yield Dial(backend=backend, sender=sender, answered=answered, why=told, at_home=at_home, node=home)
             if not answered:
@@ -199,24 +212,36 @@ class Round:
     def _all_nodes(self) -> Sequence[str]:
         return [each.name for each in self._lab.scenario.nodes]
 
-    def _dialler(self, backend: Backend, home: str) -> str:
-        """Who dials an endpoint past the Service: the sender, or a pod that is not it, else a node that is not its."""
+    def _diallers(self, backend: Backend, home: str) -> list[str]:
+        """Who may dial an endpoint past the Service: the sender; or other pods, then nodes that are not its own."""
         chosen = [each for each in self._everybody if self._sender in (None, each.name)]
-        for each in sorted(chosen, key=lambda walker: (walker.kind is not Kind.POD, walker.backs)):
-            same = backend[0] in each.addresses or (each.kind is Kind.NODE and each.name == home)
-            if not same and any(own.version == backend[0].version for own in each.addresses):
-                return each.name
-        return home or self._nodes[0]
+        found = [
+            each.name
+            for each in sorted(chosen, key=lambda walker: (walker.kind is not Kind.POD, walker.backs))
+            if backend[0] not in each.addresses
+            and (each.kind, each.name) != (Kind.NODE, home)
+            and any(own.version == backend[0].version for own in each.addresses)
+        ]
+        return found or [home or self._nodes[0]]
 
-    def _dialled(self, sender: str, backend: Backend, protocol: Transport) -> ProbeVerdict:
+    def _dialled(self, senders: Sequence[str], backend: Backend, protocol: Transport) -> tuple[str, ProbeVerdict]:
+        """The first of the senders who can dial it, and what became of that.
+
+        Raises:
+            ScenarioError: none can.
+        """
         address, port = backend
-        return self._send(f"{sender} to {address}", sender, AddressTarget(address=address, port=port), protocol, 1)
+        target = AddressTarget(address=address, port=port)
+        for sender in senders[:-1]:
+            with suppress(ScenarioError):
+                return sender, self._send(f"{sender} to {address}", sender, target, protocol, 1)
+        return senders[-1], self._send(f"{senders[-1]} to {address}", senders[-1], target, protocol, 1)
 
     def _walked(self, subject: Subject, walk: Walk) -> Walked:
         service, due = subject.service, walk.due
         flows = min(flows_to_hit_all(len(due)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
         door = walk.door
-        enters = walk.node if walk.walker.kind is Kind.HOST and not door.is_internal else None
+        enters = walk.node if walk.walker.kind is Kind.HOST else None
         target = ServiceTarget(
             service=service.name,
             namespace=service.namespace,
@@ -228,11 +253,16 @@ class Round:
         protocol = Transport(door.port.protocol)
         names = [self._called(subject, each) for each in due]
         backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
-        verdict = self._send(str(walk), walk.walker.name, target, protocol, flows, backends)
+        name, sender = str(walk), walk.walker.name
+        verdict = self._send(name, sender, target, protocol, flows, backends)
+        if verdict.overall is Judgement.INCONCLUSIVE:  # on a busy machine, a witness may be missed
+            verdict = self._send(f"{name}, again", sender, target, protocol, flows, backends)
         return Walked(walk=walk, verdict=verdict)
 
     def _called(self, subject: Subject, backend: Backend) -> str:
         """The place of an endpoint, as packets that arrive there are said to be at."""
+        if subject.is_of_node(backend[0]):
+            return ""
         targets = (each.target for each, _, _ in subject.endpoints() if each.addresses[0] == backend[0] and each.target)
         by_address = (name for name, own in self._addresses.items() if backend[0] in own)
         return next(targets, "") or next(by_address, "")
@@ -246,13 +276,15 @@ class Round:
         flows: int,
         backends: tuple[str, ...] | None = None,
     ) -> ProbeVerdict:
+        # Where it is written is its own: a probe that has been sent before some step is not sent again behind it.
+        place = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
         probe = Probe(
             name=name,
             source=Source(name=sender),
             target=target,
             send=Send(protocol=protocol, manner=Manner.PACKET, flows=flows),
-            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, position=self._place),
-            position=self._place,
+            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, position=place),
+            position=place,
         )
         self._lab.add(probe)
         return self._lab.probe(probe)

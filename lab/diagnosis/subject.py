@@ -164,8 +164,15 @@ class Subject:
                         yield from ((each, own.port, port) for each in found.endpoints)
 
     def pod_at(self, address: IPAddress) -> Pod | None:
-        """The pod that has an address of its own."""
-        return next((pod for pod in self.pods if address in pod.addresses and not pod.host_network), None)
+        """The pod that has this address for its own, and not its node's."""
+        if any(address in node.addresses for node in self.nodes):
+            return None
+        return next((pod for pod in self.pods if address in pod.addresses), None)
+
+    def is_of_node(self, address: IPAddress) -> bool:
+        """Whether an endpoint has the address of a node, and is no pod in its network."""
+        targets = (each.target for each, _, _ in self.endpoints() if each.addresses[0] == address)
+        return any(address in node.addresses for node in self.nodes) and not any(targets)
 
     def called(self, backend: Backend) -> str:
         """An endpoint by the name of its pod, if it has one, and its address."""

@@ -18,6 +18,7 @@ from lab.verdict.causes import cause
 from lab.verdict.explain import why
 from lab.verdict.flows import Flow
 from lab.verdict.model import Judgement, ProbeVerdict, Verdict
+from lab.verdict.rules import translations
 from lab.verdict.words import amount, listed
 
 __all__ = ["Walked", "judge_hairpin", "judge_masquerade", "judge_translation"]
@@ -57,6 +58,10 @@ def judge_translation(subject: Subject, walked: Sequence[Walked]) -> Finding:
     for each in walked:
         verdict = each.unresolved(*_TRANSLATION)
         if verdict is None:
+            if elsewhere := _translated_elsewhere(each):
+                told = f"{elsewhere} translated it, and not {each.walk.node}"
+                sentence = f"{each.walk}: no rule of {each.walk.node} translated it; it went on, and {elsewhere} did."
+                return breaks(Station.DNAT, (f"{each.walk}: {told}",), sentence, *_looks(subject, each.walk))
             continue
         told = f"{each.walk}: {verdict.observed}"
         sentence = f"{each.walk}: {each.because(verdict)}"
@@ -75,6 +80,12 @@ def judge_translation(subject: Subject, walked: Sequence[Walked]) -> Finding:
     reached = f"{sum(backend in hit for backend in due):,} of {amount(len(due), 'endpoint')} reached"
     doors = len({each.walk.door for each in walked})
     return holds(Station.DNAT, f"{amount(flows, 'flow')} to {amount(doors, 'front')} were translated: {reached}")
+
+
+def _translated_elsewhere(walked: Walked) -> str:
+    """The node that led a walk to an endpoint, if it was another than the one that is due to."""
+    translating = [rule for rule in translations(walked.case.evidence.counts) if rule.translates_to in walked.walk.due]
+    return next((rule.count.node for rule in translating if rule.count.node != walked.walk.node), "")
 
 
 def judge_masquerade(
@@ -206,7 +217,7 @@ def _themselves(names: dict[str, None]) -> str:
 def _looks(subject: Subject, walk: Walk) -> Iterator[str]:
     """The commands that show a walk."""
     via = "" if walk.door.via is Front.CLUSTER_IP else f" --via {walk.door.via}"
-    named = walk.at is not None or (walk.walker.kind is Kind.HOST and not walk.door.is_internal)
+    named = walk.at is not None or walk.walker.kind is Kind.HOST
     node = f" --node {walk.node}" if named else ""
     yield f"trace {walk.walker.name} {_target(subject, walk)}{via}{node}"
     yield f"rules {walk.node} | grep {walk.door.address or walk.door.number}"

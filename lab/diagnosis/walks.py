@@ -11,14 +11,43 @@ from lab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from lab.cluster.objects import TrafficPolicy
 from lab.diagnosis.subject import Backend, Door, Subject
 from lab.frozen import dataclass
-from lab.ip import Family, IPAddress
+from lab.ip import Family, IPAddress, IPNetwork
 from lab.scenario.model import Front, Scenario
 
-__all__ = ["Kind", "Walk", "Walker", "loops", "walkers", "walks"]
+__all__ = ["Kind", "Terms", "Walk", "Walker", "loops", "walkers", "walks"]
 
 _MOST = 64
 """How many walks there are at most; a round is no load test."""
 _MOST_LOOPS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What besides the objects decides who is let in, and as whom.
+
+    Attributes:
+        detects: whether a proxy can tell pods from others.
+        masquerades_all: whether it hides everybody who dials a cluster IP.
+        node_ports: where node ports are served; everywhere, if there are none of a family.
+        leaves_hidden: whether nodes hide what their pods send out of the pod network, whatever a proxy does.
+    """
+
+    detects: bool = True
+    masquerades_all: bool = False
+    node_ports: tuple[IPNetwork, ...] = ()
+    leaves_hidden: bool = False
+
+    @classmethod
+    def of(cls, scenario: Scenario, mode: str) -> "Terms":
+        """Those of a scenario, by the keys that a mode looks at."""
+        proxy = scenario.proxy or ProxyConfiguration()
+        of_mode = proxy.nftables.masquerade_all if mode == "nftables" else proxy.masquerade_all
+        return cls(
+            detects=proxy.detect_local_mode is not DetectLocalMode.CLUSTER_CIDR or proxy.cluster_cidrs != (),
+            masquerades_all=of_mode,
+            node_ports=proxy.node_port_addresses,
+            leaves_hidden=scenario.network.outbound_masquerade,
+        )
 
 
 class Kind(StrEnum):
@@ -91,27 +120,27 @@ def walkers(subject: Subject, scenario: Scenario, addresses: Mapping[str, tuple[
 
 
 def walks(
-    subject: Subject, scenario: Scenario, everybody: Sequence[Walker], nodes: Sequence[str], sender: str | None
+    subject: Subject, terms: Terms, everybody: Sequence[Walker], nodes: Sequence[str], sender: str | None
 ) -> tuple[Walk, ...]:
     """One walk to every front for each of ``nodes``, by ``sender`` or by whoever is the likeliest to dial it."""
     found: list[Walk] = []
     for door in subject.doors:
         for node in nodes:
             for walker in _candidates(door, node, everybody, sender):
-                walk = _walk(subject, scenario, walker, door, node)
+                walk = _walk(subject, terms, walker, door, node)
                 if walk is not None:
                     found.append(walk)
                     break
     return tuple(found[:_MOST])
 
 
-def loops(subject: Subject, scenario: Scenario, everybody: Sequence[Walker], nodes: Sequence[str]) -> tuple[Walk, ...]:
+def loops(subject: Subject, terms: Terms, everybody: Sequence[Walker], nodes: Sequence[str]) -> tuple[Walk, ...]:
     """Endpoints that dial their own Service, those on different nodes first."""
     found: list[Walk] = []
     for door in subject.doors:
         if door.is_internal:
             own = [each for each in everybody if each.backs and each.kind is Kind.POD and each.node in nodes]
-            found += filter(None, (_walk(subject, scenario, walker, door, walker.node) for walker in own))
+            found += filter(None, (_walk(subject, terms, walker, door, walker.node) for walker in own))
     found = [walk for walk in found if any(address in walk.walker.addresses for address, _ in walk.due)]
     firsts: dict[tuple[str, Door], Walk] = {}
     for walk in found:
@@ -144,19 +173,17 @@ def _translates(walker: Walker, node: str) -> bool:
     return walker.kind is Kind.HOST or walker.node == node
 
 
-def _walk(subject: Subject, scenario: Scenario, walker: Walker, door: Door, node: str) -> Walk | None:
+def _walk(subject: Subject, terms: Terms, walker: Walker, door: Door, node: str) -> Walk | None:
     """The walk; ``None`` where the Service promises that nobody comes in so, or the walker has no such address."""
     address = walker.address(door.family)
     of_node = next((each.addresses for each in subject.nodes if each.name == node), ())
     at = next((each for each in of_node if Family.of(each) is door.family), None)
-    proxy = scenario.proxy or ProxyConfiguration()
-    if address is None or (door.via is Front.NODE_PORT and not _serves_node_ports(proxy, at)):
+    if address is None or (door.via is Front.NODE_PORT and not _serves_node_ports(terms, at)):
         return None
     ranges = [each for each in subject.service.source_ranges if each.version == address.version]
     if door.via is Front.LOAD_BALANCER_IP and ranges and not any(address in each for each in ranges):
         return None
-    outside = walker.kind is Kind.HOST or (walker.kind is Kind.NODE and walker.node != node)
-    due = subject.due(door, node, from_outside=outside)
+    due = subject.due(door, node, from_outside=_is_outside(walker, node, terms))
     if not due:
         return None
     return Walk(
@@ -165,37 +192,40 @@ def _walk(subject: Subject, scenario: Scenario, walker: Walker, door: Door, node
         node=node,
         at=at if door.via is Front.NODE_PORT else None,
         due=due,
-        hidden=_hidden(subject, scenario, proxy, walker, door, node),
+        hidden=_hidden(subject, terms, walker, door, node, due),
     )
 
 
-def _serves_node_ports(proxy: ProxyConfiguration, address: IPAddress | None) -> bool:
+def _is_outside(walker: Walker, node: str, terms: Terms) -> bool:
+    """Whether a node takes somebody for a client from outside: also a pod, where nothing tells pods from others."""
+    if walker.kind is Kind.POD:
+        return not terms.detects
+    return walker.kind is Kind.HOST or walker.node != node
+
+
+def _serves_node_ports(terms: Terms, address: IPAddress | None) -> bool:
     """Whether node ports are served at an address, by ``nodePortAddresses``."""
     if address is None:
         return False
-    of_family = [each for each in proxy.node_port_addresses if each.version == address.version]
+    of_family = [each for each in terms.node_ports if each.version == address.version]
     return not of_family or any(address in each for each in of_family)
 
 
 def _hidden(
-    subject: Subject, scenario: Scenario, proxy: ProxyConfiguration, walker: Walker, door: Door, node: str
+    subject: Subject, terms: Terms, walker: Walker, door: Door, node: str, due: Sequence[Backend]
 ) -> bool | None:
     """Whether endpoints must see an address of the node that translates.
 
     A node that dials itself may have the same address before and after, so of that nothing is said. Nor is it where the
-    wire masquerades by itself what pods send out of their network.
+    wire masquerades by itself what pods send out of their network, and where an endpoint is a node, which may pass on.
     """
-    if walker.kind is Kind.NODE and walker.node == node:
+    if (walker.kind is Kind.NODE and walker.node == node) or any(subject.is_of_node(each) for each, _ in due):
         return None
-    leaves = scenario.network.outbound_masquerade and walker.kind is Kind.POD
-    if leaves and (
-        door.via is Front.NODE_PORT or any(subject.pod_at(each) is None for each, _ in subject.due(door, node))
-    ):
+    leaves = terms.leaves_hidden and walker.kind is Kind.POD
+    if leaves and (door.via is Front.NODE_PORT or any(subject.pod_at(each) is None for each, _ in due)):
         return None
     if not door.is_internal:
         return subject.service.external_traffic_policy is not TrafficPolicy.LOCAL
-    if proxy.masquerade_all:
-        return True
     if walker.kind is Kind.POD:
-        return False
-    return proxy.detect_local_mode is not DetectLocalMode.CLUSTER_CIDR or proxy.cluster_cidrs != ()
+        return terms.masquerades_all
+    return terms.masquerades_all or terms.detects
