@@ -240,17 +240,17 @@ class Round:
     def _walked(self, subject: Subject, walk: Walk) -> Walked:
         service, due = subject.service, walk.due
         flows = min(flows_to_hit_all(len(due)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
-        door = walk.door
+        front = walk.front
         enters = walk.node if walk.walker.kind is Kind.HOST else None
         target = ServiceTarget(
             service=service.name,
             namespace=service.namespace,
-            port=door.port.name or door.port.port,
-            via=door.via,
-            node=walk.node if door.via is Front.NODE_PORT else enters,
-            address=walk.at or door.address,
+            port=front.port.name or front.port.port,
+            via=front.via,
+            node=walk.node if front.via is Front.NODE_PORT else enters,
+            address=walk.at or front.address,
         )
-        protocol = Transport(door.port.protocol)
+        protocol = Transport(front.port.protocol)
         names = [self._called(subject, each) for each in due]
         backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
         name, sender = str(walk), walk.walker.name

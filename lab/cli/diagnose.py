@@ -26,7 +26,7 @@ from lab.line import Visit
 from lab.open_lab import OpenLab
 from lab.scenario.model import Scenario
 
-__all__ = ["command"]
+__all__ = ["command", "painted"]
 
 _COLORS = {Standing.HOLDS: "green", Standing.BREAKS: "red", Standing.UNCLEAR: "yellow"}
 
@@ -80,15 +80,15 @@ def command(
     else:
         width = shutil.get_terminal_size((80, 24)).columns
         colored = wants_color(sys.stdout, color)
-        click.echo("\n".join(_painted(line) for line in lines_of(diagnosis, commands, width)), color=colored)
+        click.echo("\n".join(painted(line) for line in lines_of(diagnosis, commands, width)), color=colored)
     return _exit_code(diagnosis)
 
 
-def _painted(line: str) -> str:
+def painted(line: str) -> str:
     """A row of the table with its standing in colour."""
     for standing, colour in _COLORS.items():
         before, word, after = line.partition(f"  {standing.value}  ")
-        if word and len(before) < len("  entry rules"):
+        if word and len(before) <= len("  entry rules"):
             return f"{before}  {click.style(standing.value, fg=colour)}  {after}"
     return line
 

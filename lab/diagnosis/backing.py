@@ -9,8 +9,9 @@ from difflib import get_close_matches
 
 from lab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
 from lab.diagnosis.model import Finding, Station, breaks, holds
-from lab.diagnosis.subject import Backend, Door, Subject
+from lab.diagnosis.subject import Backend, FrontAt, Subject
 from lab.frozen import dataclass
+from lab.ip import IPAddress
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
@@ -100,22 +101,22 @@ def _are(names: Sequence[str]) -> str:
 def _none_local(subject: Subject, node: str | None) -> Finding | None:
     """A policy Local that leaves the node which is asked about, or all of them, without an endpoint."""
     nodes = [each.name for each in subject.nodes]
-    for door in subject.doors:
-        key, policy = _policy(subject.service, door)
-        without = [each for each in nodes if not subject.local(door, each)]
+    for front in subject.fronts:
+        key, policy = _policy(subject.service, front)
+        without = [each for each in nodes if not subject.local(front, each)]
         if policy is not TrafficPolicy.LOCAL or (node not in without and len(without) < len(nodes)):
             continue
         where = node if node in without else "any node"
         others = [each for each in nodes if each not in without]
         only = f"; those with one: {listed(others)}" if others else ""
-        cause = f"{key} is Local and no endpoint is on {where}, so what comes to the {door} there is dropped{only}."
+        cause = f"{key} is Local and no endpoint is on {where}, so what comes to the {front} there is dropped{only}."
         look = (f"get endpoints {subject.service.name} -o yaml", f"describe service {subject.service.name}")
         return breaks(Station.ENDPOINTS, (f"{key} is Local, and none on {where}",), cause, *look)
     return None
 
 
-def _policy(service: Service, door: Door) -> tuple[str, TrafficPolicy]:
-    if door.is_internal:
+def _policy(service: Service, front: FrontAt) -> tuple[str, TrafficPolicy]:
+    if front.is_internal:
         return "internalTrafficPolicy", service.internal_traffic_policy
     return "externalTrafficPolicy", service.external_traffic_policy
 
@@ -123,7 +124,7 @@ def _policy(service: Service, door: Door) -> tuple[str, TrafficPolicy]:
 def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
     """Whoever is behind the Service answers."""
     silent = next((dial for dial in dials if not dial.answered), None)
-    everybody = {each.addresses[0] for each, _, _ in subject.endpoints()}
+    everybody = dict.fromkeys(each.addresses[0] for each, _, _ in subject.endpoints())
     ready = {address for address, _ in ready_endpoints(subject)}
     count = f"{len(ready):,} of {amount(len(everybody), 'endpoint')} ready"
     if silent is not None:
@@ -135,21 +136,28 @@ def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
         sender, target = silent.sender, endpoint(*silent.backend)
         look = (f"trace {sender} {target}", f"describe service {subject.service.name}")
         return breaks(Station.ENDPOINTS, (f"{who} does not answer {sender}", count), cause, *look)
-    names = listed([subject.called(dial.backend) for dial in dials])
-    unready = listed([str(each) for each in everybody - ready])
-    left = (f"not ready: {unready}",) if everybody - ready else ()
-    return holds(Station.ENDPOINTS, count, f"dialled past the Service, all answer: {names}", *left, *_dropping(subject))
+    names = listed(list(dict.fromkeys(_name(subject, dial.backend[0]) for dial in dials)))
+    answering = f"{names} {'answers' if len(dials) == 1 else 'answer'} when dialled past the Service"
+    unready = [_name(subject, each) for each in everybody if each not in ready]
+    left = (f"not ready: {listed(unready)}",) if unready else ()
+    return holds(Station.ENDPOINTS, count, answering, *left, *_dropping(subject))
+
+
+def _name(subject: Subject, address: IPAddress) -> str:
+    """An endpoint by the name of its pod, or else by its address."""
+    target = next((each.target for each, _, _ in subject.endpoints() if each.addresses[0] == address), "")
+    return target or str(address)
 
 
 def _dropping(subject: Subject) -> Iterator[str]:
     """Which nodes drop by a policy Local; that is as it should be."""
     told = set()
-    for door in subject.doors:
-        key, policy = _policy(subject.service, door)
-        without = [each.name for each in subject.nodes if not subject.local(door, each.name)]
+    for front in subject.fronts:
+        key, policy = _policy(subject.service, front)
+        without = [each.name for each in subject.nodes if not subject.local(front, each.name)]
         if policy is TrafficPolicy.LOCAL and without and key not in told:
             told.add(key)
-            what = "what its own clients send" if door.is_internal else "what comes from outside"
+            what = "what its own clients send" if front.is_internal else "what comes from outside"
             yield f"{key} Local: {listed(without)} {'drops' if len(without) == 1 else 'drop'} {what}"
 
 

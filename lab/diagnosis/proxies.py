@@ -21,10 +21,10 @@ def judge_engines(records: Sequence[ProxyRecord]) -> Finding:
         fault, cause = _fault(record)
         if cause:
             return breaks(Station.ENGINE, (fault,), cause, f"logs {record.node}", f"rules {record.node}")
-    names = listed([record.node for record in records])
-    seen = [f"{names}: alive"]
-    if any(record.asked for record in records):
-        seen[0] += ", /healthz 200" if all(_well(record) for record in records) else ""
+    health = all(record.asked and _well(record) for record in records)
+    lives = "lives" if len(records) == 1 else "live"
+    seen = [f"{listed([record.node for record in records])} {lives}"]
+    seen += ["/healthz says 200"] if health else []
     seen += [
         f"{each.node} is not eligible for balancers: /healthz {each.healthz}" for each in records if not each.eligible
     ]

@@ -10,7 +10,7 @@ from typing import Final
 from lab.cluster.objects import TrafficPolicy
 from lab.diagnosis.model import Finding, Station, breaks, holds
 from lab.diagnosis.programmed import Entry, Hook, Programmed
-from lab.diagnosis.subject import Backend, Door, Subject
+from lab.diagnosis.subject import Backend, FrontAt, Subject
 from lab.frozen import dataclass
 from lab.ip import Family
 from lab.verdict.words import amount, endpoint, listed
@@ -32,7 +32,7 @@ class _Choice:
     """A chain that balances, where it stands, and among whom it is due to choose."""
 
     node: str
-    door: Door
+    front: FrontAt
     programmed: Programmed
     chain: str
     due: tuple[Backend, ...]
@@ -52,11 +52,11 @@ def judge_entries(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Findi
             if finding is not None:
                 return finding
     for node in nodes:
-        for door in subject.doors:
-            finding = _unrecognised(subject, node, door, rules[node, door.family])
+        for front in subject.fronts:
+            finding = _unrecognised(subject, node, front, rules[node, front.family])
             if finding is not None:
                 return finding
-    return holds(Station.ENTRY, f"{listed(list(nodes))}: a rule for each of {amount(len(subject.doors), 'front')}")
+    return holds(Station.ENTRY, f"{listed(list(nodes))}: a rule for each of {amount(len(subject.fronts), 'front')}")
 
 
 def _unhooked(node: str, family: Family, rules: Rules) -> Finding | None:
@@ -72,21 +72,21 @@ def _unhooked(node: str, family: Family, rules: Rules) -> Finding | None:
     return None
 
 
-def _unrecognised(subject: Subject, node: str, door: Door, programmed: Programmed) -> Finding | None:
-    found = _entries(programmed, door)
-    due = subject.due(door, node)
-    look = (f"rules {node} | grep {door.address or door.number}", f"logs {node}")
-    if not programmed.reaches[door.address is not None]:
-        what = "addresses" if door.address is not None else "node ports"
+def _unrecognised(subject: Subject, node: str, front: FrontAt, programmed: Programmed) -> Finding | None:
+    found = _entries(programmed, front)
+    due = subject.due(front, node)
+    look = (f"rules {node} | grep {front.address or front.number}", f"logs {node}")
+    if not programmed.reaches[front.address is not None]:
+        what = "addresses" if front.address is not None else "node ports"
         cause = f"on {node} nothing leads from the rules of Services on to those for {what}."
         return breaks(Station.ENTRY, (f"{node}: no way to the rules for {what}",), cause, *look)
     if not found:
-        cause = f"{node} has no rule for the {door}: what comes to it there goes on as it is."
-        return breaks(Station.ENTRY, (f"{node} has no rule for the {door}",), cause, *look)
+        cause = f"{node} has no rule for the {front}: what comes to it there goes on as it is."
+        return breaks(Station.ENTRY, (f"{node} has no rule for the {front}",), cause, *look)
     if due and not any(entry.leads_to for entry in found):
         does = {"REJECT": "rejects", "DROP": "drops"}[found[0].refused]
-        cause = f"{node} {does} what comes to the {door}, though {amount(len(due), 'endpoint')} would serve it."
-        return breaks(Station.ENTRY, (f"{node} {does} what comes to the {door}",), cause, *look)
+        cause = f"{node} {does} what comes to the {front}, though {amount(len(due), 'endpoint')} would serve it."
+        return breaks(Station.ENTRY, (f"{node} {does} what comes to the {front}",), cause, *look)
     return None
 
 
@@ -94,16 +94,16 @@ def judge_balancing(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Fin
     """Behind every front each endpoint has one chance, and all have the same."""
     most = 0
     for node in nodes:
-        for door in subject.doors:
-            programmed = rules[node, door.family]
-            for choice in _choices(subject, node, door, programmed):
+        for front in subject.fronts:
+            programmed = rules[node, front.family]
+            for choice in _choices(subject, node, front, programmed):
                 finding = _unbalanced(subject, choice)
                 if finding is not None:
                     return finding
                 most = max(most, len(choice.due))
-            if subject.due(door, node) and not any(_choices(subject, node, door, programmed)):
-                chain = next(entry.leads_to for entry in _entries(programmed, door) if entry.leads_to)
-                cause = f"on {node} the rule for the {door} leads to {chain}, and nothing there chooses an endpoint."
+            if subject.due(front, node) and not any(_choices(subject, node, front, programmed)):
+                chain = next(entry.leads_to for entry in _entries(programmed, front) if entry.leads_to)
+                cause = f"on {node} the rule for the {front} leads to {chain}, and nothing there chooses an endpoint."
                 seen = f"{node}: {chain} chooses nobody"
                 return breaks(Station.BALANCING, (seen,), cause, f"rules {node} | grep -F {chain}")
     if not most:
@@ -125,7 +125,7 @@ def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
         told = f"; none leads to {listed(missing, 'or')}" if missing else ""
         told += f"; {listed(foreign)} is no endpoint of it that counts here" if foreign else ""
         count = f"{chain} on {node} has {amount(len(ways), 'way')} for {amount(len(due), 'endpoint')}"
-        return breaks(Station.BALANCING, (count,), f"behind the {choice.door}, {count}{told}.", *look)
+        return breaks(Station.BALANCING, (count,), f"behind the {choice.front}, {count}{told}.", *look)
     for number, way in enumerate(ways):
         share = choice.programmed.share(chain, number)
         if abs(share - 1 / len(due)) > _TOLERANCE:
@@ -138,8 +138,8 @@ def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
 def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | None:
     """The finding that a rule translates to what is no endpoint, or not at all; ``None`` where none does."""
     for node in nodes:
-        for door in subject.doors:
-            for choice in _choices(subject, node, door, rules[node, door.family]):
+        for front in subject.fronts:
+            for choice in _choices(subject, node, front, rules[node, front.family]):
                 for way in choice.programmed.ways[choice.chain]:
                     if way.to in choice.due:
                         continue
@@ -147,7 +147,7 @@ def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | No
                     left = [subject.called(each) for each in choice.due if each not in _targets(choice)]
                     why = "" if way.to is None else ", which is no endpoint of it that counts here"
                     instead = f"; {listed(left, 'or')} is left out" if left else ""
-                    cause = f"behind the {door}, {way.by} on {node} {does}{why}{instead}."
+                    cause = f"behind the {front}, {way.by} on {node} {does}{why}{instead}."
                     seen = f"{way.by} on {node} {does}"
                     look = (f"rules {node} | grep -F {way.by}", f"get endpoints {subject.service.name}")
                     return breaks(Station.DNAT, (seen,), cause, *look)
@@ -158,23 +158,23 @@ def _targets(choice: _Choice) -> list[Backend | None]:
     return [way.to for way in choice.programmed.ways[choice.chain]]
 
 
-def _entries(programmed: Programmed, door: Door) -> list[Entry]:
-    wanted = (door.address, door.port.protocol, door.number)
+def _entries(programmed: Programmed, front: FrontAt) -> list[Entry]:
+    wanted = (front.address, front.port.protocol, front.number)
     return [each for each in programmed.entries if (each.address, each.protocol, each.port) == wanted]
 
 
-def _choices(subject: Subject, node: str, door: Door, programmed: Programmed) -> Iterator[_Choice]:
+def _choices(subject: Subject, node: str, front: FrontAt, programmed: Programmed) -> Iterator[_Choice]:
     """The chains behind a front that choose, each with those among whom it is due to.
 
     Behind a front of policy Local there are two where pods and the node itself are sent to all endpoints; the one for
     endpoints everywhere makes up for none that is missing.
     """
     service = subject.service
-    policy = service.internal_traffic_policy if door.is_internal else service.external_traffic_policy
-    found = [chain for entry in _entries(programmed, door) for chain in programmed.balancing(entry)]
+    policy = service.internal_traffic_policy if front.is_internal else service.external_traffic_policy
+    found = [chain for entry in _entries(programmed, front) for chain in programmed.balancing(entry)]
     is_local = {chain: chain.startswith(_LOCAL) for chain in found}
-    if policy is TrafficPolicy.LOCAL and subject.local(door, node) and not any(is_local.values()):
+    if policy is TrafficPolicy.LOCAL and subject.local(front, node) and not any(is_local.values()):
         return
     for chain in dict.fromkeys(found):
-        due = subject.local(door, node) if is_local[chain] else subject.everywhere(door, node)
-        yield _Choice(node=node, door=door, programmed=programmed, chain=chain, due=due)
+        due = subject.local(front, node) if is_local[chain] else subject.everywhere(front, node)
+        yield _Choice(node=node, front=front, programmed=programmed, chain=chain, due=due)

@@ -1,6 +1,6 @@
 """The Service that is looked at: its fronts, its endpoints, and which of them a node is due to use.
 
-Owns: ``Subject`` and ``Door``, from the objects alone; what Kubernetes promises is ``printout.promises``' to say.
+Owns: ``Subject`` and ``FrontAt``, from the objects alone; what Kubernetes promises is ``printout.promises``' to say.
 Must not: look at rules or packets, which are to be held against this.
 """
 
@@ -26,14 +26,14 @@ from lab.printout.promises import Caller, by_cluster_ip
 from lab.scenario.model import Front
 from lab.verdict.words import endpoint
 
-__all__ = ["Backend", "Door", "Subject"]
+__all__ = ["Backend", "FrontAt", "Subject"]
 
 Backend = tuple[IPAddress, int]
 """The address and port of an endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class FrontAt:
     """One front: by which address and number a port of the Service is reached. A node port has no address."""
 
     via: Front
@@ -108,11 +108,13 @@ class Subject:
         return self.service.labels.get(SERVICE_PROXY_NAME_LABEL, "")
 
     @property
-    def doors(self) -> tuple[Door, ...]:
+    def fronts(self) -> tuple[FrontAt, ...]:
         """All fronts of all ports, family by family."""
-        return tuple(door for family in self.families for port in self.service.ports for door in self._of(family, port))
+        return tuple(
+            front for family in self.families for port in self.service.ports for front in self._of(family, port)
+        )
 
-    def _of(self, family: Family, port: ServicePort) -> Iterator[Door]:
+    def _of(self, family: Family, port: ServicePort) -> Iterator[FrontAt]:
         service = self.service
         addresses: Mapping[Front, Sequence[IPAddress]] = {
             Front.CLUSTER_IP: service.cluster_ips,
@@ -127,32 +129,32 @@ class Subject:
         for via, all_of_them in addresses.items():
             for address in all_of_them:
                 if Family.of(address) is family:
-                    yield Door(via=via, address=address, number=port.port, port=port, family=family)
+                    yield FrontAt(via=via, address=address, number=port.port, port=port, family=family)
         if port.node_port:
-            yield Door(via=Front.NODE_PORT, address=None, number=port.node_port, port=port, family=family)
+            yield FrontAt(via=Front.NODE_PORT, address=None, number=port.node_port, port=port, family=family)
 
-    def due(self, door: Door, node: str, *, from_outside: bool = True) -> tuple[Backend, ...]:
+    def due(self, front: FrontAt, node: str, *, from_outside: bool = True) -> tuple[Backend, ...]:
         """The endpoints that a node is due to use for what comes to a front there.
 
         ``externalTrafficPolicy: Local`` is for clients from outside: pods and nodes are sent to all endpoints.
         """
-        policy = self.service.internal_traffic_policy if door.is_internal else self.service.external_traffic_policy
-        local = policy is TrafficPolicy.LOCAL and (door.is_internal or from_outside)
-        return self.local(door, node) if local else self.everywhere(door, node)
+        policy = self.service.internal_traffic_policy if front.is_internal else self.service.external_traffic_policy
+        local = policy is TrafficPolicy.LOCAL and (front.is_internal or from_outside)
+        return self.local(front, node) if local else self.everywhere(front, node)
 
-    def everywhere(self, door: Door, node: str) -> tuple[Backend, ...]:
+    def everywhere(self, front: FrontAt, node: str) -> tuple[Backend, ...]:
         """Those that a node uses under policy Cluster, by hints where these count."""
-        return self._used(door, node, TrafficPolicy.CLUSTER)
+        return self._used(front, node, TrafficPolicy.CLUSTER)
 
-    def local(self, door: Door, node: str) -> tuple[Backend, ...]:
+    def local(self, front: FrontAt, node: str) -> tuple[Backend, ...]:
         """Those that a node uses under policy Local."""
-        return self._used(door, node, TrafficPolicy.LOCAL)
+        return self._used(front, node, TrafficPolicy.LOCAL)
 
-    def _used(self, door: Door, node: str, policy: TrafficPolicy) -> tuple[Backend, ...]:
+    def _used(self, front: FrontAt, node: str, policy: TrafficPolicy) -> tuple[Backend, ...]:
         labels = next((each.labels for each in self.nodes if each.name == node), {})
         caller = Caller(node=node, zone=labels.get(ZONE_LABEL, ""))
         service = replace(self.service, internal_traffic_policy=policy)
-        promise = by_cluster_ip(service, door.port, door.family, self.slices, caller)
+        promise = by_cluster_ip(service, front.port, front.family, self.slices, caller)
         return tuple((used.address, used.port[1]) for used in promise.used)
 
     def endpoints(self) -> Iterator[tuple[Endpoint, int, ServicePort]]:

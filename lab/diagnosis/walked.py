@@ -78,8 +78,8 @@ def judge_translation(subject: Subject, walked: Sequence[Walked]) -> Finding:
     }
     due = dict.fromkeys(backend for each in walked for backend in each.walk.due)
     reached = f"{sum(backend in hit for backend in due):,} of {amount(len(due), 'endpoint')} reached"
-    doors = len({each.walk.door for each in walked})
-    return holds(Station.DNAT, f"{amount(flows, 'flow')} to {amount(doors, 'front')} were translated: {reached}")
+    fronts = len({each.walk.front for each in walked})
+    return holds(Station.DNAT, f"{amount(flows, 'flow')} to {amount(fronts, 'front')} were translated: {reached}")
 
 
 def _translated_elsewhere(walked: Walked) -> str:
@@ -143,7 +143,7 @@ def _is_wrong(subject: Subject, walk: Walk, flow: Flow, addresses: Mapping[str, 
 
 def _why_source(rules: Rules, walked: Walked, flow: Flow) -> str:
     walk = walked.walk
-    programmed = rules[walk.node, walk.door.family]
+    programmed = rules[walk.node, walk.front.family]
     if walk.hidden and not programmed.masquerades:
         return f"{walk.node} has no rule that masquerades what was marked."
     verdict = Verdict(
@@ -216,14 +216,14 @@ def _themselves(names: dict[str, None]) -> str:
 
 def _looks(subject: Subject, walk: Walk) -> Iterator[str]:
     """The commands that show a walk."""
-    via = "" if walk.door.via is Front.CLUSTER_IP else f" --via {walk.door.via}"
+    via = "" if walk.front.via is Front.CLUSTER_IP else f" --via {walk.front.via}"
     named = walk.at is not None or walk.walker.kind is Kind.HOST
     node = f" --node {walk.node}" if named else ""
     yield f"trace {walk.walker.name} {_target(subject, walk)}{via}{node}"
-    yield f"rules {walk.node} | grep {walk.door.address or walk.door.number}"
+    yield f"rules {walk.node} | grep {walk.front.address or walk.front.number}"
 
 
 def _target(subject: Subject, walk: Walk) -> str:
     service = subject.service
     name = service.name if service.namespace == "default" else f"{service.namespace}/{service.name}"
-    return name if len(service.ports) == 1 else f"{name}:{walk.door.port.name or walk.door.port.port}"
+    return name if len(service.ports) == 1 else f"{name}:{walk.front.port.name or walk.front.port.port}"

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from lab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from lab.cluster.objects import TrafficPolicy
-from lab.diagnosis.subject import Backend, Door, Subject
+from lab.diagnosis.subject import Backend, FrontAt, Subject
 from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
 from lab.scenario.model import Front, Scenario
@@ -79,7 +79,7 @@ class Walk:
 
     Attributes:
         walker: who dials.
-        door: what is dialled.
+        front: what is dialled.
         node: which translates.
         at: the address that is dialled, if it is the node's.
         due: the endpoints that may be reached.
@@ -87,14 +87,14 @@ class Walk:
     """
 
     walker: Walker
-    door: Door
+    front: FrontAt
     node: str
     at: IPAddress | None
     due: tuple[Backend, ...]
     hidden: bool | None
 
     def __str__(self) -> str:
-        return f"{self.walker.name} to the {self.door}" + (
+        return f"{self.walker.name} to the {self.front}" + (
             f" of {self.node}" if self.at is not None else f" by {self.node}"
         )
 
@@ -124,10 +124,10 @@ def walks(
 ) -> tuple[Walk, ...]:
     """One walk to every front for each of ``nodes``, by ``sender`` or by whoever is the likeliest to dial it."""
     found: list[Walk] = []
-    for door in subject.doors:
+    for front in subject.fronts:
         for node in nodes:
-            for walker in _candidates(door, node, everybody, sender):
-                walk = _walk(subject, terms, walker, door, node)
+            for walker in _candidates(front, node, everybody, sender):
+                walk = _walk(subject, terms, walker, front, node)
                 if walk is not None:
                     found.append(walk)
                     break
@@ -137,32 +137,32 @@ def walks(
 def loops(subject: Subject, terms: Terms, everybody: Sequence[Walker], nodes: Sequence[str]) -> tuple[Walk, ...]:
     """Endpoints that dial their own Service, those on different nodes first."""
     found: list[Walk] = []
-    for door in subject.doors:
-        if door.is_internal:
+    for front in subject.fronts:
+        if front.is_internal:
             own = [each for each in everybody if each.backs and each.kind is Kind.POD and each.node in nodes]
-            found += filter(None, (_walk(subject, terms, walker, door, walker.node) for walker in own))
+            found += filter(None, (_walk(subject, terms, walker, front, walker.node) for walker in own))
     found = [walk for walk in found if any(address in walk.walker.addresses for address, _ in walk.due)]
-    firsts: dict[tuple[str, Door], Walk] = {}
+    firsts: dict[tuple[str, FrontAt], Walk] = {}
     for walk in found:
-        firsts.setdefault((walk.node, walk.door), walk)
+        firsts.setdefault((walk.node, walk.front), walk)
     rest = [walk for walk in found if walk not in firsts.values()]
     return tuple([*firsts.values(), *rest][:_MOST_LOOPS])
 
 
-def _candidates(door: Door, node: str, everybody: Sequence[Walker], sender: str | None) -> Iterator[Walker]:
+def _candidates(front: FrontAt, node: str, everybody: Sequence[Walker], sender: str | None) -> Iterator[Walker]:
     """Who may dial a front so that ``node`` translates it, the likeliest first."""
     if sender is not None:
         chosen = [each for each in everybody if each.name == sender]
-        yield from (each for each in chosen if door.via is Front.NODE_PORT or _translates(each, node))
+        yield from (each for each in chosen if front.via is Front.NODE_PORT or _translates(each, node))
         return
     here = [each for each in everybody if each.node == node and not each.backs]
     pods = [each for each in here if each.kind is Kind.POD]
     node_itself = [each for each in here if each.kind is Kind.NODE]
     hosts = [each for each in everybody if each.kind is Kind.HOST]
     others = [each for each in everybody if each.kind is Kind.NODE and each.node != node]
-    if door.is_internal:
+    if front.is_internal:
         yield from (*pods, *node_itself)
-    elif door.via is Front.NODE_PORT:
+    elif front.via is Front.NODE_PORT:
         yield from (*hosts, *others, *pods, *node_itself)
     else:
         yield from (*hosts, *pods, *node_itself)
@@ -173,26 +173,26 @@ def _translates(walker: Walker, node: str) -> bool:
     return walker.kind is Kind.HOST or walker.node == node
 
 
-def _walk(subject: Subject, terms: Terms, walker: Walker, door: Door, node: str) -> Walk | None:
+def _walk(subject: Subject, terms: Terms, walker: Walker, front: FrontAt, node: str) -> Walk | None:
     """The walk; ``None`` where the Service promises that nobody comes in so, or the walker has no such address."""
-    address = walker.address(door.family)
+    address = walker.address(front.family)
     of_node = next((each.addresses for each in subject.nodes if each.name == node), ())
-    at = next((each for each in of_node if Family.of(each) is door.family), None)
-    if address is None or (door.via is Front.NODE_PORT and not _serves_node_ports(terms, at)):
+    at = next((each for each in of_node if Family.of(each) is front.family), None)
+    if address is None or (front.via is Front.NODE_PORT and not _serves_node_ports(terms, at)):
         return None
     ranges = [each for each in subject.service.source_ranges if each.version == address.version]
-    if door.via is Front.LOAD_BALANCER_IP and ranges and not any(address in each for each in ranges):
+    if front.via is Front.LOAD_BALANCER_IP and ranges and not any(address in each for each in ranges):
         return None
-    due = subject.due(door, node, from_outside=_is_outside(walker, node, terms))
+    due = subject.due(front, node, from_outside=_is_outside(walker, node, terms))
     if not due:
         return None
     return Walk(
         walker=walker,
-        door=door,
+        front=front,
         node=node,
-        at=at if door.via is Front.NODE_PORT else None,
+        at=at if front.via is Front.NODE_PORT else None,
         due=due,
-        hidden=_hidden(subject, terms, walker, door, node, due),
+        hidden=_hidden(subject, terms, walker, front, node, due),
     )
 
 
@@ -212,7 +212,7 @@ def _serves_node_ports(terms: Terms, address: IPAddress | None) -> bool:
 
 
 def _hidden(
-    subject: Subject, terms: Terms, walker: Walker, door: Door, node: str, due: Sequence[Backend]
+    subject: Subject, terms: Terms, walker: Walker, front: FrontAt, node: str, due: Sequence[Backend]
 ) -> bool | None:
     """Whether endpoints must see an address of the node that translates.
 
@@ -222,9 +222,9 @@ def _hidden(
     if (walker.kind is Kind.NODE and walker.node == node) or any(subject.is_of_node(each) for each, _ in due):
         return None
     leaves = terms.leaves_hidden and walker.kind is Kind.POD
-    if leaves and (door.via is Front.NODE_PORT or any(subject.pod_at(each) is None for each, _ in due)):
+    if leaves and (front.via is Front.NODE_PORT or any(subject.pod_at(each) is None for each, _ in due)):
         return None
-    if not door.is_internal:
+    if not front.is_internal:
         return subject.service.external_traffic_policy is not TrafficPolicy.LOCAL
     if walker.kind is Kind.POD:
         return terms.masquerades_all

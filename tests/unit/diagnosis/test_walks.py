@@ -88,9 +88,9 @@ def test_who_shall_dial_dials_what_it_can() -> None:
 def test_source_ranges_let_nobody_else_in() -> None:
     _, subject, everybody = world()
     balanced = replace(subject.service, load_balancer_ingress=(LoadBalancerIngress(ip=ip_address("203.0.113.99")),))
-    for ranges, doors in (((), 2), ((ip_network("192.0.2.0/24"),), 1), ((ip_network("203.0.113.0/24"),), 2)):
+    for ranges, fronts in (((), 2), ((ip_network("192.0.2.0/24"),), 1), ((ip_network("203.0.113.0/24"),), 2)):
         about = replace(subject, service=replace(balanced, source_ranges=ranges))
-        assert len(walks(about, TERMS, everybody, ("node-a",), "outside")) == doors + 1, "node ports ask for no range"
+        assert len(walks(about, TERMS, everybody, ("node-a",), "outside")) == fronts + 1, "node ports ask for no range"
 
 
 @pytest.mark.parametrize(
