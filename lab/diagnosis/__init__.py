@@ -1,4 +1,5 @@
 """The round that handbooks teach for a Service that does not answer, station by station.
 
-Pure: what was found in a lab goes in, and a ``Diagnosis`` comes out. ``lab.diagnosing`` finds.
+Owns: what each station is judged by, how rules of either mode are read for that, and how a diagnosis is shown.
+Must not: ask a lab, or send into it: ``lab.diagnosing`` finds what is judged here.
 """
