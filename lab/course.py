@@ -236,6 +236,7 @@ def _pods(scenario: Scenario, addresses: AddressPlan) -> Iterator[Pod]:
                 ports=group.ports,
                 hostname=(group.hostname or name) if group.subdomain else "",
                 subdomain=group.subdomain,
+                host_network=group.host_network,
                 ready=group.ready,
                 serving=group.serving,
                 terminating=group.terminating,

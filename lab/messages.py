@@ -19,6 +19,7 @@ from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan, Route, Sysctl
 from lab.scenario.model import Change, Until
 from lab.verdict.evidence import Capture, Evidence, Lookup
+from lab.verdict.progress import ProxyRecord
 from lab.verdict.pulses import StepEvidence
 from lab.verdict.segments import Spoken
 
@@ -42,6 +43,8 @@ __all__ = [
     "Executed",
     "Failed",
     "Fault",
+    "Inspect",
+    "Inspected",
     "LookUp",
     "LookedUp",
     "NodeRecord",
@@ -136,6 +139,11 @@ class Dump:
 
 
 @dataclass(frozen=True, slots=True)
+class Inspect:
+    """Ask how the engines of all nodes do. Answer: ``Inspected``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
     """Ask for all that the lab still knows of the last errand. Answer: ``Recalled``."""
 
@@ -159,7 +167,7 @@ class Examine:
     """Try what this machine can do for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
+Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +243,13 @@ class Dumped:
 
 
 @dataclass(frozen=True, slots=True)
+class Inspected:
+    """The engine of each node."""
+
+    proxies: tuple[ProxyRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRecord:
     """A node after an errand: rules with counters, what its engine has said so far, the plan's sysctls as they are.
 
@@ -301,6 +316,7 @@ Answer = (
     | LookedUp
     | Conversed
     | Dumped
+    | Inspected
     | Recalled
     | Executed
     | Examined

@@ -4,7 +4,7 @@ Owns: the order of steps and probes, what is asked of the lab process for each, 
 Must not: build a lab (``lab.session`` does), print, or know who asks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from lab.asking import advance_to, as_found, circumstances_of, memory_of
 from lab.assembly import Assembly, lead
 from lab.client import LabProcess
+from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
 from lab.garbage import uncollected
@@ -29,6 +30,8 @@ from lab.messages import (
     Dumped,
     Execute,
     Executed,
+    Inspect,
+    Inspected,
     LookedUp,
     LookUp,
     Recall,
@@ -47,9 +50,10 @@ from lab.verdict.evidence import Capture, Evidence, Lookup
 from lab.verdict.judge import judge
 from lab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 from lab.verdict.naming import led_nowhere
+from lab.verdict.progress import ProxyRecord
 from lab.verdict.segments import Spoken
 from lab.verdict.steps import judge_step
-from lab.visits import Asked, Memory
+from lab.visits import Asked, Listed, Listing, Memory
 
 __all__ = ["BUILD_SECONDS", "OpenLab"]
 
@@ -94,6 +98,11 @@ class OpenLab:
     def scenario(self) -> Scenario:
         """The scenario it was built for."""
         return self._assembly.scenario
+
+    @property
+    def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
+        """Those of every node, pod and host."""
+        return self._assembly.addresses
 
     @property
     def line(self) -> Line:
@@ -286,6 +295,14 @@ class OpenLab:
     def rules_of(self, node: str) -> str:
         """The rules of one node as the kernel holds them, with counters."""
         return self._ask(Dump(node), Dumped, _PROBE_SECONDS).text
+
+    def proxies(self) -> tuple[ProxyRecord, ...]:
+        """How the engine of every node does."""
+        return self._ask(Inspect(), Inspected, _PROBE_SECONDS).proxies
+
+    def objects(self) -> tuple[KubeObject, ...]:
+        """All that the API server shows, by kind, namespace and name."""
+        return self._ask(Listing(), Listed, _PROBE_SECONDS).objects
 
     def _recall(self) -> Recalled:
         return self._ask(Recall(), Recalled, _PROBE_SECONDS)

@@ -22,6 +22,7 @@ from lab.errors import EngineError, InternalError, LabError
 from lab.faults import fault_of
 from lab.feeds import Signals, feed
 from lab.garbage import count_as_old
+from lab.inspection import inspect
 from lab.kernel.capabilities import examine
 from lab.kernel.census import Census
 from lab.kernel.cleanup import Cleanup
@@ -50,6 +51,7 @@ from lab.messages import (
     Execute,
     Executed,
     Failed,
+    Inspect,
     LookedUp,
     LookUp,
     Ready,
@@ -185,6 +187,8 @@ class _Desk:
                 lab = self._standing()
                 objects = lab.objects()
                 return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
+            case Inspect():
+                return await inspect(self._standing().control_plane)
             case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:

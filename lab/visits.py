@@ -30,6 +30,8 @@ from lab.messages import (
     Execute,
     Executed,
     Failed,
+    Inspect,
+    Inspected,
     LookedUp,
     LookUp,
     Ready,
@@ -231,14 +233,14 @@ class Ended:
 Feed = Attach | Log | Listen
 
 Asked = (
-    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute | Examine | Close
+    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
     | Stay | Greet | Remember | Listing | End | Attach | Log | Listen | Signal
 )  # fmt: skip
 """All that a client says."""
 
 Told = (
-    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Recalled | Executed | Examined
-    | Closed | Failed
+    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | Recalled | Executed
+    | Examined | Closed | Failed
     | Stays | Greeted | Memory | Listed | Lines | Frames | Ended
 )  # fmt: skip
 """All that a lab process says."""

@@ -38,6 +38,7 @@ _VERBS: Final = {
     "check": "Say every mistake of scenario files, and run nothing.",
     "completion": "Print what makes bash or zsh complete names.",
     "describe": "Describe a node, pod, Service or outside host of a lab.",
+    "diagnose": "Look at every station of a Service, and say where it breaks.",
     "diff": "Run the same probes on several engines, and say what differs.",
     "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
     "down": "End standing labs.",

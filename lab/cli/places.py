@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lab.cli.files import complete_scenarios
+from lab.cluster.objects import Service
 from lab.doors import Doors, NoSuchLabError
 from lab.errors import LabError
 from lab.line import Visit
@@ -17,7 +18,14 @@ from lab.scenario.model import Scenario
 from lab.timing import Deadline
 from lab.visits import Memory, Remember
 
-__all__ = ["check_place", "complete_nodes", "complete_places", "complete_places_and_services", "places_of"]
+__all__ = [
+    "check_place",
+    "complete_nodes",
+    "complete_places",
+    "complete_places_and_services",
+    "complete_services",
+    "places_of",
+]
 
 _SECONDS: Final = 1.0
 
@@ -70,6 +78,18 @@ def complete_places_and_services(ctx: click.Context, param: click.Parameter, inc
         return complete_scenarios(ctx, param, incomplete)
     services = [each.name for each in memory.scenario.services]
     return _items([*places_of(memory.scenario), *services], incomplete) or complete_scenarios(ctx, param, incomplete)
+
+
+def complete_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Services of the lab that stands, for a shell; or scenario files."""
+    memory = _remembered(ctx)
+    found = [] if memory is None else _items([_called(each) for each in memory.scenario.services], incomplete)
+    return found or complete_scenarios(ctx, param, incomplete)
+
+
+def _called(service: Service) -> str:
+    """A Service as it is named where no namespace stands for ``default``."""
+    return service.name if service.namespace == "default" else f"{service.namespace}/{service.name}"
 
 
 def _items(names: list[str], incomplete: str) -> list[CompletionItem]:

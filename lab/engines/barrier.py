@@ -15,12 +15,13 @@ rules. Nobody is meant to see it: its addresses are reserved ones that no networ
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
 
 from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObject, Service, ServicePort
-from lab.cluster.store import Store
+from lab.cluster.store import Event, Store
 from lab.ip import Family, IPAddress
 
 __all__ = ["BARRIER", "NAMESPACE", "Barrier", "is_barrier", "reached", "without_barrier"]
@@ -31,6 +32,7 @@ BARRIER: Final = f"{NAMESPACE}/{NAME}"
 """As rules name it."""
 
 _PORT: Final = 1
+_MOST_KEPT: Final = 1000
 
 # In the comment of an iptables rule, and in the name of an nftables chain.
 _REACHED: Final = re.compile(rf"{BARRIER}(?::|/tcp/)b([0-9]{{6,}})".encode())
@@ -50,7 +52,7 @@ _BETWEEN: Final = ",\n\t\t\t     "
 
 
 class Barrier:
-    """The barrier of one lab.
+    """The barrier of one lab. ``newest`` is the revision of the latest change that rules follow from.
 
     Args:
         store: the cluster; the barrier is in it from now on.
@@ -62,7 +64,14 @@ class Barrier:
         self._families = tuple(families)
         self._number = 0
         self._revision = 0
+        self._raised: deque[tuple[int, int]] = deque(maxlen=_MOST_KEPT)
+        self.newest = store.revision
+        store.subscribe(self._note)
         self._raise()
+
+    def revision_of(self, number: int) -> int:
+        """The newest change that rules reflect which have ``reached`` that number; 0 for one that is long past."""
+        return next((revision for raised, revision in self._raised if raised == number), 0)
 
     def after(self, revision: int) -> int:
         """What the rules have ``reached`` once a proxy has caught up with ``revision``; raised only if need be."""
@@ -75,8 +84,13 @@ class Barrier:
         self._raise()
         return self._number
 
+    def _note(self, event: Event) -> None:
+        if isinstance(event.object, Service | EndpointSlice) and not is_barrier(event.object):
+            self.newest = event.revision
+
     def _raise(self) -> None:
         self._number += 1
+        self._raised.append((self._number, self.newest))
         for thing in _objects(f"b{self._number:06}", self._families):
             self._revision = self._store.apply(thing)
 

@@ -12,6 +12,7 @@ from lab.cluster.configuration import ProxyConfiguration
 from lab.engines.names import ENGINES, version_of
 from lab.ip import Family, IPNetwork
 from lab.timing import Deadline
+from lab.verdict.progress import Progress
 
 __all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
 
@@ -86,6 +87,9 @@ class Engine(Protocol):
 
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:
         """Return once the rules in the kernel reflect the store at ``revision`` or later. Raises ``EngineError``."""
+
+    async def progress(self, deadline: Deadline) -> Progress:
+        """How far it has come; until the deadline it may come further. Changes nothing that it is to program."""
 
     async def dump(self) -> str:
         """The rules as the kernel holds them, with counters, as the mode's own tool prints them."""

@@ -4,6 +4,9 @@ Owns: the sentences about what never came: a request that no pod saw, an answer 
 Must not: guess. What the plan says is a cause only where counters or taps show that the packet met it.
 """
 
+import re
+from typing import Final
+
 from lab.ip import IPAddress
 from lab.plan.model import Plan
 from lab.verdict.arrivals import hits
@@ -18,6 +21,8 @@ from lab.verdict.rules import Rule, read_all, translations
 from lab.verdict.words import endpoint
 
 __all__ = ["of_loss", "of_reply"]
+
+_ENDING: Final = re.compile(r"-j (DROP|REJECT)\b")
 
 
 def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
@@ -39,6 +44,8 @@ def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
             return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, rule.translates_to, traced)
     if translated:
         return ""
+    if case.errand.destination in pods:
+        return _past_services(case, pods[case.errand.destination].name, traced)
     return remembered(case, flow) or (_untranslated(case) if case.evidence.counts else "")
 
 
@@ -94,6 +101,17 @@ def _by_hairpin(case: Case, rule: Rule, plan: Plan | None) -> str:
         f"{port.node} translated {sender.name}'s packet to {sender.name} itself, and its bridge {port.bridge} does not "
         f"send a frame back by the port it came in by: hairpin is off on {port.end.device}."
     )
+
+
+def _past_services(case: Case, name: str, traced: Evidence | None) -> str:
+    """Of what was dialled by its own address nothing is to be translated: where one more packet ended says most."""
+    steps = [step for step in traced.steps if step.packet is Packet.REQUEST] if traced is not None else []
+    if not steps:
+        return ""
+    last = steps[-1]
+    rule = f', by "{last.text}"' if _ENDING.search(last.text) or last.verdict == "drop" else ""
+    seen = f"one more packet, which was traced, was last seen in {last.chain} on {last.place}{rule}"
+    return f"{name} never saw what {case.errand.sender.name} sent to {dialled(case)}; {seen}."
 
 
 def _on_the_way(case: Case, rule: Rule, to: tuple[IPAddress, int], traced: Evidence | None) -> str:

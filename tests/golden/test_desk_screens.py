@@ -12,11 +12,20 @@ import pytest
 
 from lab.assembly import assemble, lay_out
 from lab.cli import main
-from lab.cli.apply import lines_of
+from lab.cli.apply import lines_of as applied_lines
+from lab.cli.diagnose import painted
+from lab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints
+from lab.diagnosis.model import Diagnosis, Station, holds
+from lab.diagnosis.naming import judge_name
+from lab.diagnosis.proxies import judge_engines
+from lab.diagnosis.ruling import judge_entries
+from lab.diagnosis.subject import Subject
+from lab.diagnosis.told import lines_of
 from lab.edit import edit
 from lab.report.desk import labs_table, standing_lines
 from lab.scenario.load import load_scenario
 from lab.scenario.model import Scenario
+from lab.verdict.progress import Progress, ProxyRecord
 
 FILES = Path(__file__).parent / "desk"
 SCENARIO = FILES / "shop.lab.yaml"
@@ -37,12 +46,38 @@ def scenario(file: Path) -> Scenario:
 def applied(*, colour: bool) -> str:
     found = edit(assemble(scenario(SCENARIO)), 0, scenario(EDITED))
     assert not found.refused
-    text = "\n".join(lines_of(found)) + "\n"
+    text = "\n".join(applied_lines(found)) + "\n"
     return text if colour else click.unstyle(text)
 
 
 def refused() -> str:
     return "\n".join(edit(assemble(scenario(EDITED)), 0, scenario(FILES / "shop-rewired.lab.yaml")).refused) + "\n"
+
+
+def diagnosed(width: int, *, broken: bool, colour: bool = False) -> str:
+    layout = lay_out(scenario(SCENARIO))
+    service = next(each for each in layout.services if each.name == "web")
+    subject = Subject.of(service, layout.objects, layout.scenario.network.families)
+    nodes = [each.name for each in subject.nodes]
+    behind = ready_endpoints(subject)
+    found = [
+        judge_name(subject, "client", None),
+        judge_endpoints(subject, [Dial(backend=each, sender="client", answered=True) for each in behind]),
+        judge_engines([engine_of(node) for node in nodes]),
+    ]
+    if broken:
+        found.append(judge_entries(subject, {}, nodes))
+    else:
+        found += [holds(each, "as it must be") for each in list(Station)[3:]]
+    diagnosis = Diagnosis.of("default/web", "embedded/iptables", tuple(found))
+    commands = [f"proxylab {each}" for each in found[-1].look_at]
+    lines = lines_of(diagnosis, commands, width)
+    return "\n".join(map(painted, lines) if colour else lines) + "\n"
+
+
+def engine_of(node: str) -> ProxyRecord:
+    progress = Progress(runs=True, reflects=14, due=14)
+    return ProxyRecord(node=node, progress=progress, healthz=200, asked="http://127.0.0.1:10256/healthz")
 
 
 LABS = [
@@ -59,6 +94,10 @@ SCREENS: dict[str, Callable[[], str]] = {
     "apply": lambda: applied(colour=False),
     "apply-coloured": lambda: applied(colour=True),
     "apply-refused": refused,
+    "diagnose-80": lambda: diagnosed(80, broken=True),
+    "diagnose-160": lambda: diagnosed(160, broken=True),
+    "diagnose-sound-80": lambda: diagnosed(80, broken=False),
+    "diagnose-coloured": lambda: diagnosed(80, broken=True, colour=True),
 }
 
 TYPED = {
@@ -99,8 +138,9 @@ def compare(name: str, text: str, *, update: bool) -> None:
     if update:
         file.write_text(text)
     assert text == file.read_text()
-    if name.startswith("up-"):
-        assert max(map(len, text.splitlines())) <= int(name[3:]), "wider than the terminal"
+    width = name.rpartition("-")[2]
+    if width.isdigit():
+        assert max(map(len, text.splitlines())) <= int(width), "wider than the terminal"
 
 
 def test_nothing_is_coloured_but_what_asks_for_it() -> None:

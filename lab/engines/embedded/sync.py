@@ -15,6 +15,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lab.cluster.objects import EndpointSlice, Key, Node, Service
@@ -35,6 +36,7 @@ from lab.engines.embedded.surroundings import NoSurroundings, Served, Surroundin
 from lab.errors import EngineError
 from lab.ip import Family, IPAddress
 from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.verdict.progress import Progress
 
 __all__ = ["EmbeddedEngine"]
 
@@ -97,6 +99,7 @@ class EmbeddedEngine:
         self._wake = asyncio.Event()
         self._newest_change = store.revision
         self._outcome: _Outcome | None = None
+        self._loaded = 0
         self._zone: str | None = None
         self._left_out: dict[str, None] = {}
         now = self._clock.now()
@@ -113,6 +116,7 @@ class EmbeddedEngine:
     async def start(self) -> None:
         """Load the rules for the cluster as it stands, then follow it. Raises ``EngineError``."""
         self._unsubscribe = self._store.subscribe(self._note)
+        self._newest_change = self._store.revision
         try:
             self._log.extend(line for proxier in self._proxiers.values() for line in proxier.take_over())
             self._log.extend(await self._surroundings.open(self.health, self.metrics))
@@ -138,6 +142,23 @@ class EmbeddedEngine:
             raise EngineError(self._node_name, "was stopped before it had synchronised", self._log_text())
         if self._outcome is not None:
             self._raise_failures(self._outcome)
+
+    async def progress(self, deadline: Deadline) -> Progress:
+        """How far it has come, once it has taken up what is new."""
+        follower = self._follower
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: follower is None or follower.done() or self._reflects(self._newest_change),
+                deadline,
+                "rules that reflect all changes",
+            )
+        failures = () if self._outcome is None else self._outcome.failures
+        return Progress(
+            runs=follower is not None and not follower.done(),
+            reflects=self._loaded if failures or self._has_changes else self._newest_change,
+            due=self._newest_change,
+            trouble="; ".join(f"{failure.what}: {failure.output}" for failure in failures),
+        )
 
     async def dump(self) -> str:
         """The rules of every family, as the kernel holds them."""
@@ -242,6 +263,7 @@ class EmbeddedEngine:
             self._log.extend(await self._surroundings.follow(served))
         self._retry_at = self._clock.now() + self._periods.sync if failures or refused else math.inf
         self._outcome = _Outcome(revision, tuple(failures))
+        self._loaded = self._loaded if failures else revision
         if self._has_changes:
             self._queued()
         return self._outcome

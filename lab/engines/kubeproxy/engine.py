@@ -4,6 +4,7 @@ Owns: ``KubeProxyEngine``: its process, its log, and when it has caught up.
 Must not: know how the kernel is read, or where the binary comes from.
 """
 
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from lab.errors import EngineError
 from lab.ip import Family
 from lab.kernel.running import Running
 from lab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen
+from lab.verdict.progress import Progress
 
 __all__ = ["KubeProxyEngine", "Station"]
 
@@ -24,6 +26,8 @@ _LAST_LINES: Final = 30
 _STOP_SECONDS: Final = 5.0
 _ASK_SECONDS: Final = 0.5
 """How often kube-proxy is asked whether it fails while it is waited for."""
+_ERROR: Final = re.compile(r"[EF]\d{4} ")
+"""How klog begins a line that tells of an error, or of a fatal one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +123,36 @@ class KubeProxyEngine:
             await self._wait_for(self._barrier.again(), deadline)
         self._synced = True
 
+    async def progress(self, deadline: Deadline) -> Progress:
+        """How far it has come, once it has taken up what is new. Where its rules are gone, nothing tells."""
+        running = self._running
+        ended = running is None or running.has_ended
+        number = 0 if ended else self._barrier.after(self._barrier.newest)
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: running is None or running.has_ended or self._reached() >= number,
+                deadline,
+                "rules that reflect all changes",
+            )
+        reached, newest = self._reached(), self._barrier.newest
+        up_to_date = 0 < number <= reached
+        known = newest if up_to_date else self._barrier.revision_of(reached)
+        return Progress(
+            runs=running is not None and not running.has_ended,
+            reflects=known if reached else None,
+            due=newest,
+            trouble="" if up_to_date else await self._trouble(running),
+        )
+
+    def _reached(self) -> int:
+        return min(self._station.reached(family) for family in self._families)
+
+    async def _trouble(self, running: Running | None) -> str:
+        """How it ended, or the last error that it told of."""
+        if running is not None and running.has_ended:
+            return _ending(await running.status)
+        return next((line for line in reversed(self._log) if _ERROR.match(line)), "")
+
     async def note(self, *, flush: bool) -> None:
         """Note how far it has come: Nodes are about to change, or its rules to be removed."""
         state = await self._station.state() or SyncState()
@@ -212,8 +246,12 @@ class KubeProxyEngine:
     async def _report_end(self, running: Running) -> None:
         status = await running.status
         await running.drained()
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-        raise EngineError(self._node, f"kube-proxy {how}", self._last_lines())
+        raise EngineError(self._node, _ending(status), self._last_lines())
 
     def _last_lines(self) -> str:
         return "\n".join(list(self._log)[-_LAST_LINES:])
+
+
+def _ending(status: int) -> str:
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+    return f"kube-proxy {how}"

@@ -1,0 +1,198 @@
+"""A Service is diagnosed: one broken lab for each station, and none where nothing is broken.
+
+A lab is broken by hand, as somebody at a desk would do it, and mended again, so that one lab shows all of them.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from desk import Desk
+from sandboxed import ROOT
+
+from lab.binaries.cache import Cache
+from lab.diagnosing import Round
+from lab.diagnosis.model import Diagnosis
+from lab.engines.protocol import EngineChoice
+from lab.scenario.load import load_scenario
+from lab.session import Session
+
+SCENARIO = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: stations, description: Every kind of Service and some without endpoints.}
+spec:
+  dns: true
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    echo: {replicas: 2, nodes: [node-a, node-b], labels: {app: echo}, ports: [{name: web, port: 8080}]}
+    late: {nodes: [node-b], labels: {app: late}, ports: [8080], ready: false}
+    client: {nodes: [node-a]}
+  hosts: {outside: {}}
+  loadBalancers: {metal: {pool: [198.51.100.0/28], nodes: [node-a, node-b], healthChecked: true}}
+  probes:
+  - {name: any, from: client, to: {service: echo, via: clusterIP}, expect: {outcome: delivered, source: preserved}}
+  steps:
+  - {name: an engine dies, change: {engines: {node-b: kill}}, until: {engines: {node-b: stopped}}}
+"""
+SERVICES = {
+    "echo": "type: NodePort, selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]",
+    "near": "type: NodePort, externalTrafficPolicy: Local, selector: {app: echo}, ports: [{port: 80, targetPort: web}]",
+    "inner": "internalTrafficPolicy: Local, selector: {app: echo}, ports: [{port: 80, targetPort: web}]",
+    "sticky": "sessionAffinity: ClientIP, selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]",
+    "balanced": "type: LoadBalancer, selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]",
+    "heads": "clusterIP: None, selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]",
+    "away": "type: ExternalName, externalName: outside.example",
+    "nobody": "selector: {app: ecko}, ports: [{port: 80, targetPort: 8080}]",
+    "late": "selector: {app: late}, ports: [{port: 80, targetPort: 8080}]",
+    "deaf": "selector: {app: echo}, ports: [{port: 80, targetPort: 8081}]",
+}
+SOUND = ("echo", "near", "inner", "sticky", "balanced", "heads", "away", "kube-system/kube-dns")
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "stations.lab.yaml"
+    manifests = [f"---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
+                 for name, spec in SERVICES.items()]  # fmt: skip
+    file.write_text(SCENARIO + "".join(manifests))
+    return file
+
+
+@dataclass
+class Bench:
+    """A desk at which a lab stands, a node of which is broken and mended."""
+
+    desk: Desk
+    node: str = "node-b"
+
+    def diagnosed(self, *words: str) -> tuple[int, dict[str, str]]:
+        """The exit code, and what a program is told; without stations, which are many."""
+        typed = self.desk.type("diagnose", *words, "-o", "json")
+        told = json.loads(typed.output)
+        return typed.status, {"at": told["breaksAt"], "cause": told["cause"], "look": " & ".join(told["lookAt"])}
+
+    def do(self, *argv: str) -> str:
+        typed = self.desk.type("exec", self.node, "--", *argv)
+        assert typed.status == 0, typed.errors
+        return typed.output
+
+    def rule(self, pattern: str) -> str:
+        """The first rule of the nat table that fits, as arguments of iptables."""
+        rules = self.do("iptables-legacy", "-t", "nat", "-S")
+        return next(line.removeprefix("-A ") for line in rules.splitlines() if re.search(pattern, line))
+
+    def without(self, rule: str, then: Callable[[], tuple[int, dict[str, str]]]) -> dict[str, str]:
+        """What is found while a rule is missing; it comes back to where it was."""
+        table = self.do("iptables-legacy-save", "-t", "nat")
+        self.do("sh", "-c", f"iptables-legacy -t nat -D {rule}")
+        status, found = then()
+        self.do("sh", "-c", f"iptables-legacy-restore <<'END'\n{table}\nEND")
+        assert status == 1
+        return found
+
+
+def test_every_station_is_named_at_which_a_lab_breaks(desk: Desk, scenario: Path) -> None:
+    assert desk.type("up", str(scenario)).status == 0
+    bench = Bench(desk)
+
+    def echo() -> tuple[int, dict[str, str]]:
+        return bench.diagnosed("echo")
+
+    assert echo() == (0, {"at": None, "cause": None, "look": ""})
+
+    missing = bench.diagnosed("ecko")
+    assert missing[1]["cause"] == "there is no Service 'ecko' in namespace default; did you mean echo?"
+    near = Bench(desk, "node-a")
+    asked = near.without(near.rule("KUBE-SERVICES .*kube-dns:dns cluster"), echo)
+    assert (asked["at"], "asked past the Service" in asked["cause"]) == ("name", True)
+
+    causes = {
+        "nobody": "the selector of nobody, app=ecko, matches no pod; echo-2 has app=echo.",
+        "late": "none of 1 endpoint is ready: late is not ready.",
+        "deaf": "nobody listens at 10.244.0.10:8081 on echo-1",
+    }
+    for name, words in causes.items():
+        status, found = bench.diagnosed(name)
+        assert (status, found["at"]) == (1, "endpoints")
+        assert words in found["cause"]
+    bench.do("iptables-legacy", "-I", "FORWARD", "-p", "tcp", "--dport", "8080", "-j", "DROP")
+    walled = echo()[1]
+    bench.do("iptables-legacy", "-D", "FORWARD", "1")
+    assert "echo-2 (10.244.1.10:8080) answers its own node node-b, but not client" in walled["cause"]
+    assert 'was last seen in FORWARD on node-b, by "-A FORWARD -p tcp -m tcp --dport 8080 -j DROP"' in walled["cause"]
+
+    entry = bench.without(bench.rule("KUBE-SERVICES .*default/echo cluster IP"), echo)
+    assert entry["cause"].startswith("node-b has no rule for the cluster IP 10.96.1.1:80/TCP")
+    assert entry["look"] == "proxylab rules node-b | grep 10.96.1.1 & proxylab logs node-b"
+    balancing = bench.without(bench.rule("KUBE-SVC-.*default/echo ->.*statistic"), echo)
+    assert (balancing["at"], "none leads to echo-1" in balancing["cause"]) == ("balancing", True)
+    translation = bench.without(bench.rule("KUBE-SEP-.*default/echo.*DNAT"), echo)
+    assert (translation["at"], "translates nothing" in translation["cause"]) == ("DNAT", True)
+    hidden = bench.without(bench.rule("KUBE-EXT-.*default/echo external.*MARK-MASQ"), echo)
+    assert hidden["at"] == "masquerade"
+    assert re.search(r"outside to the node port \d+/TCP of node-b: echo-\d saw 203.0.113.10", hidden["cause"])
+    itself = bench.without(bench.rule("KUBE-SEP-.*-s 10.244.1.10/32.*default/echo.*MARK-MASQ"), echo)
+    assert (itself["at"], "echo-2 got its own packet" in itself["cause"]) == ("hairpin", True)
+    assert echo()[0] == 0, "all is as it was"
+
+    screen = desk.type("diagnose", "nobody").output
+    assert "  engine       -       not looked at, since endpoints break\n" in screen
+    assert "look at:\n  proxylab describe service nobody\n" in screen
+    assert "nobody" in desk.complete("proxylab diagnose no")
+    assert desk.type("diagnose", "echo", "--from", "nobody").status == 2
+
+
+def test_packets_show_what_rules_do_not(desk: Desk, scenario: Path) -> None:
+    assert desk.type("up", str(scenario)).status == 0
+    bench = Bench(desk)
+    bench.do("iptables-legacy", "-t", "nat", "-I", "PREROUTING", "-d", "10.96.1.1", "-j", "ACCEPT")
+    bench.do("iptables-legacy", "-t", "nat", "-I", "OUTPUT", "-d", "10.96.1.1", "-j", "ACCEPT")
+    status, found = bench.diagnosed("echo", "--node", "node-b")
+    assert (status, found["at"]) == (1, "DNAT")
+    assert found["cause"] == (
+        "late to the cluster IP 10.96.1.1:80/TCP by node-b: no rule of node-b translated it; it went on, and node-a "
+        "did."
+    )
+
+
+def rounds(engine: EngineChoice, file: Path, *services: str) -> dict[str, Diagnosis]:
+    """Every Service's, and ``dead``: that of echo once an engine is dead."""
+    with Session(engine) as session:
+        lab = session.open(load_scenario(file))
+        named = {name: name.rpartition("/") for name in services}
+        found = {name: Round(lab, space or "default", own, None, None).go() for name, (space, _, own) in named.items()}
+        lab.step()
+        return found | {"dead": Round(lab, "default", "echo", None, None).go()}
+
+
+def check_rounds(engine: EngineChoice, file: Path) -> None:
+    found = rounds(engine, file, *SOUND)
+    dead = found.pop("dead").broken
+    assert {name: each.broken for name, each in found.items()} == dict.fromkeys(SOUND), "a false alarm"
+    assert dead is not None
+    assert (dead.station, dead.look_at[0]) == ("engine", "logs node-b")
+    assert dead.cause.startswith("the engine of node-b does not run")
+
+
+def test_sound_services_give_no_false_alarm_and_a_dead_engine_does(scenario: Path) -> None:
+    check_rounds(EngineChoice(), scenario)
+
+
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
+    from lab.cli.engine import choice_of
+
+    if not Cache.of_user().binaries():
+        pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
+    check_rounds(choice_of(f"kube-proxy/{mode}"), scenario)
+
+
+def test_the_lab_of_a_file_is_made_for_it(desk: Desk, scenario: Path) -> None:
+    done = desk.type("diagnose", str(scenario), "nobody")
+    assert done.status == 1
+    assert f"look at:\n  proxylab up {scenario}\n  proxylab describe service nobody\n" in done.output
+    assert desk.type("ps", "-o", "name").output == "", f"it is closed; {ROOT}"

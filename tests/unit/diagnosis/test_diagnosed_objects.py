@@ -1,0 +1,261 @@
+"""The first three stations, as objects, questions and engines show them: name, endpoints, engine."""
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from lab.cluster.objects import (
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    KubeObject,
+    Node,
+    Pod,
+    PodPort,
+    Service,
+    ServicePort,
+    ServiceType,
+    TrafficPolicy,
+)
+from lab.cluster.slices import derive_slices
+from lab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
+from lab.diagnosis.model import Finding, Standing, Station
+from lab.diagnosis.nameserver import judge_name_server
+from lab.diagnosis.naming import judge_name, missing_service
+from lab.diagnosis.proxies import judge_engines
+from lab.diagnosis.subject import Subject
+from lab.ip import Family
+from lab.verdict.evidence import Lookup, NamedRecord
+from lab.verdict.progress import Progress, ProxyRecord
+
+NODES = (Node(name="node-a", addresses=(ip_address("172.18.0.2"),)), Node(name="node-b"))
+ECHO = Service(
+    name="echo",
+    selector={"app": "echo"},
+    cluster_ips=(ip_address("10.96.1.1"),),
+    ip_families=(Family.IPV4,),
+    ports=(ServicePort(port=80, target_port=8080),),
+)
+NODE_PORT = replace(ECHO, type=ServiceType.NODE_PORT, ports=(ServicePort(port=80, target_port=8080, node_port=30080),))
+LOCAL = replace(NODE_PORT, external_traffic_policy=TrafficPolicy.LOCAL)
+
+
+def pod(number: int, node: str = "node-a", **changes: object) -> Pod:
+    plain = Pod(
+        name=f"echo-{number}",
+        labels={"app": "echo"},
+        node_name=node,
+        addresses=(ip_address(f"10.244.0.{number}"),),
+        ports=(PodPort(name="web", port=8080),),
+    )
+    return replace(plain, **changes)
+
+
+BOTH = (pod(1), pod(2, "node-b"))
+
+
+def subject(service: Service, *pods: Pod, given: tuple[EndpointSlice, ...] = ()) -> Subject:
+    objects: tuple[KubeObject, ...] = (service, *pods, *NODES, *derive_slices([service], pods, NODES), *given)
+    return Subject.of(service, objects, (Family.IPV4,))
+
+
+FAULTS = {
+    "the selector fits nobody, and somebody nearly": (
+        subject(replace(ECHO, selector={"app": "ecko"}), *BOTH),
+        "the selector of echo, app=ecko, matches no pod; echo-2 has app=echo.",
+    ),
+    "the pods are in another namespace": (
+        subject(ECHO, pod(1, namespace="shop")),
+        "the selector of echo, app=echo, matches no pod; echo-1 has app=echo, in namespace shop.",
+    ),
+    "nobody is ready": (
+        subject(ECHO, pod(1, ready=False), pod(2, ready=False)),
+        "none of 2 endpoints is ready: echo-1 and echo-2 are not ready.",
+    ),
+    "all have gone": (
+        subject(ECHO, pod(1, ready=False, terminating=True, serving=False)),
+        "none of 1 endpoint is ready: echo-1 is terminating and serves no more.",
+    ),
+    "no pod has a port of that name": (
+        subject(replace(ECHO, ports=(ServicePort(port=80, target_port="http"),)), *BOTH),
+        "targetPort 'http' is no port of echo-1 and echo-2; they declare web 8080.",
+    ),
+    "nobody has given an endpoint": (
+        subject(replace(ECHO, selector={})),
+        "echo has no selector, and no EndpointSlice names an endpoint for it.",
+    ),
+    "policy Local, and nobody is on a node": (
+        subject(
+            replace(LOCAL, selector={}),
+            given=(
+                EndpointSlice(
+                    name="echo-1",
+                    service="echo",
+                    address_type=Family.IPV4,
+                    ports=(EndpointPort(port=8080),),
+                    endpoints=(Endpoint(addresses=(ip_address("203.0.113.10"),)),),
+                ),
+            ),
+        ),
+        (
+            "externalTrafficPolicy is Local and no endpoint is on any node, so what comes to the node port 30080/TCP "
+            "there is dropped."
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_objects_lack_is_named(name: str) -> None:
+    about, cause = FAULTS[name]
+    found = without_backing(about, None)
+    assert found is not None
+    assert (found.station, found.standing, found.cause) == (Station.ENDPOINTS, Standing.BREAKS, cause)
+    assert found.look_at
+
+
+def test_a_node_without_an_endpoint_breaks_only_where_it_is_asked_about() -> None:
+    about = subject(LOCAL, pod(1))
+    assert without_backing(about, None) is None
+    assert without_backing(about, "node-a") is None
+    found = without_backing(about, "node-b")
+    assert found is not None
+    assert "no endpoint is on node-b" in found.cause
+    assert found.cause.endswith("those with one: node-a.")
+    held = judge_endpoints(about, [dial("10.244.0.1")])
+    assert held.seen[-1] == "externalTrafficPolicy Local: node-b drops what comes from outside"
+
+
+def test_those_that_terminate_are_the_last_resort() -> None:
+    last = pod(1, ready=False, terminating=True, serving=True)
+    assert without_backing(subject(ECHO, last), None) is None
+    assert ready_endpoints(subject(ECHO, last)) == ((ip_address("10.244.0.1"), 8080),)
+    assert ready_endpoints(subject(ECHO, last, pod(2))) == ((ip_address("10.244.0.2"), 8080),)
+
+
+def dial(address: str, *, answered: bool = True, at_home: bool | None = None) -> Dial:
+    return Dial(
+        backend=(ip_address(address), 8080), sender="client", answered=answered, why="it was lost.", at_home=at_home,
+        node="node-b",
+    )  # fmt: skip
+
+
+def test_an_endpoint_that_does_not_answer_breaks() -> None:
+    about = subject(ECHO, *BOTH)
+    held = judge_endpoints(about, [dial("10.244.0.1"), dial("10.244.0.2")])
+    assert held.standing is Standing.HOLDS
+    assert held.seen[1] == "echo-1 and echo-2 answer when dialled past the Service"
+    silent = judge_endpoints(about, [dial("10.244.0.1"), dial("10.244.0.2", answered=False)])
+    assert (
+        silent.cause == "echo-2 (10.244.0.2:8080) does not answer when client dials it past the Service: it was lost."
+    )
+    near = judge_endpoints(about, [dial("10.244.0.2", answered=False, at_home=True)])
+    assert near.cause == "echo-2 (10.244.0.2:8080) answers its own node node-b, but not client: it was lost."
+    assert near.look_at[0] == "trace client 10.244.0.2:8080"
+
+
+def test_an_unready_endpoint_is_told_beside_the_ready_ones() -> None:
+    held = judge_endpoints(subject(ECHO, pod(1), pod(2, ready=False)), [dial("10.244.0.1")])
+    assert held.seen[0] == "1 of 2 endpoints ready"
+    assert "not ready: echo-2" in held.seen
+
+
+def test_a_service_that_is_not_there_may_be_meant_otherwise() -> None:
+    assert missing_service("default", "ecko", [ECHO]).cause == (
+        "there is no Service 'ecko' in namespace default; did you mean echo?"
+    )
+    assert missing_service("shop", "echo", [ECHO]).cause.endswith("there is one in default: say default/echo.")
+    assert missing_service("default", "zebra", [ECHO]).cause.endswith("; there are echo.")
+    assert missing_service("default", "echo", []).cause == "there is no Service 'echo' in namespace default."
+
+
+def lookup(*addresses: str, alias: str = "", error: str = "", server: str = "10.96.0.10") -> Lookup:
+    answers = [NamedRecord("n", "A", each, 5) for each in addresses]
+    answers += [NamedRecord("n", "CNAME", alias, 5)] if alias else []
+    return Lookup(
+        name="echo.default.svc.cluster.local", kind="A", server=ip_address(server), error=error, answers=tuple(answers),
+        served_by="coredns",
+    )  # fmt: skip
+
+
+def named(about: Subject, *lookups: Lookup) -> Finding:
+    return judge_name(about, "client", lookups)
+
+
+def test_a_name_gives_what_the_service_has() -> None:
+    about = subject(ECHO, *BOTH)
+    assert judge_name(about, "client", None).standing is Standing.HOLDS
+    assert named(about, lookup("10.96.1.1")).standing is Standing.HOLDS
+    wrong = named(about, lookup("10.96.1.9"))
+    assert wrong.cause == "echo.default.svc.cluster.local gives 10.96.1.9, and the Service has 10.96.1.1."
+    assert "gives no address" in named(about, lookup()).cause
+
+
+def test_a_headless_name_gives_the_ready_pods() -> None:
+    headless = subject(replace(ECHO, headless=True, cluster_ips=()), pod(1), pod(2, ready=False))
+    assert named(headless, lookup("10.244.0.1")).standing is Standing.HOLDS
+    assert named(headless, lookup("10.244.0.1", "10.244.0.2")).standing is Standing.BREAKS
+
+
+def test_an_external_name_is_an_alias() -> None:
+    away = subject(replace(ECHO, type=ServiceType.EXTERNAL_NAME, external_name="outside.example", cluster_ips=()))
+    assert named(away, lookup(alias="outside.example")).standing is Standing.HOLDS
+    assert "must be an alias of outside.example" in named(away, lookup(alias="elsewhere.example")).cause
+
+
+def test_silence_is_told_from_a_server_that_answers_past_its_service() -> None:
+    silent = lookup(error="timeout")
+    found = named(subject(ECHO, *BOTH), silent, lookup("10.96.1.1", server="10.244.0.2"))
+    assert found.cause.endswith("did not answer (timeout); asked past the Service, the name server answers.")
+    assert found.look_at[0] == "diagnose kube-system/kube-dns"
+    about = subject(replace(ECHO, namespace="kube-system", name="kube-dns"))
+    assert judge_name_server(about, [("client", lookup("10.96.0.10"))]).seen == ("client asked, and coredns answered",)
+    assert judge_name_server(about, [("client", silent)]).standing is Standing.BREAKS
+
+
+def record(
+    node: str = "node-a", *, healthz: int | None = 200, eligible: bool = True, **progress: object
+) -> ProxyRecord:
+    plain = Progress(runs=True, reflects=14, due=14)
+    asked = "http://127.0.0.1:10256/healthz"
+    return ProxyRecord(node=node, progress=replace(plain, **progress), healthz=healthz, asked=asked, eligible=eligible)
+
+
+SOUND = {
+    "all is well": record(),
+    "flushed rules tell nothing": record(reflects=None),
+    "a node that goes is not eligible": record(healthz=503, eligible=False),
+    "nobody serves health": replace(record(healthz=None), asked=""),
+}
+UNSOUND = {
+    "it was killed": (
+        record(runs=False, trouble="kube-proxy was killed by signal 9"),
+        "the engine of node-a does not run: kube-proxy was killed by signal 9, and its rules stay as they last were.",
+    ),
+    "it is behind": (
+        record(reflects=9, trouble="E1122 failed\nmore"),
+        (
+            "the engine of node-a is behind: its rules are of revision 9, and the API's is 14, and it last said: "
+            "E1122 failed."
+        ),
+    ),
+    "nobody answers": (record(healthz=None), "nobody on node-a answers http://127.0.0.1:10256/healthz."),
+    "it says that it is ill": (
+        record(healthz=503),
+        "the engine of node-a says that it is not healthy: http://127.0.0.1:10256/healthz answers 503.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_engines_hold(name: str) -> None:
+    assert judge_engines([SOUND[name], record("node-b")]).standing is Standing.HOLDS
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+def test_unsound_engines_break(name: str) -> None:
+    found, cause = UNSOUND[name]
+    judged = judge_engines([record("node-b"), found])
+    assert (judged.standing, judged.cause) == (Standing.BREAKS, cause)
+    assert judged.look_at[0] == "logs node-a"

@@ -1,0 +1,136 @@
+"""Who dials which front in a diagnosis, and as whom endpoints must see them."""
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import pytest
+
+from lab.assembly import assemble
+from lab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
+from lab.cluster.objects import LoadBalancerIngress, Service
+from lab.diagnosis.subject import Subject
+from lab.diagnosis.walks import Terms, Walker, loops, walkers, walks
+from lab.scenario.load import load_scenario
+from lab.scenario.model import Scenario
+
+TEXT = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: walks, description: Whom a diagnosis lets dial.}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    echo: {nodes: [node-a], labels: {app: echo}, ports: [8080]}
+    client: {nodes: [node-a]}
+  hosts: {outside: {}}
+  probes:
+  - {name: any, from: client, to: {service: echo, via: clusterIP}, expect: {outcome: delivered, source: preserved}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {type: NodePort, SPEC selector: {app: echo}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}
+"""
+TERMS = Terms()
+
+
+def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, Subject, tuple[Walker, ...]]:
+    with NamedTemporaryFile("w", suffix=".lab.yaml") as file:
+        file.write(text.replace("SPEC", spec))
+        file.flush()
+        scenario = load_scenario(Path(file.name))
+    assembly = assemble(scenario)
+    service = next(each for each in assembly.objects if isinstance(each, Service) and each.name == "echo")
+    subject = Subject.of(service, assembly.objects, scenario.network.families)
+    return scenario, subject, walkers(subject, scenario, assembly.addresses)
+
+
+def told(spec: str = "", terms: Terms = TERMS, sender: str | None = None, text: str = TEXT) -> dict[str, bool | None]:
+    _, subject, everybody = world(spec, text)
+    return {str(each): each.hidden for each in walks(subject, terms, everybody, ("node-a", "node-b"), sender)}
+
+
+CLUSTER_IP = "to the cluster IP 10.96.1.1:80/TCP by"
+NODE_PORT = "to the node port 30080/TCP of"
+
+
+def test_each_front_is_dialled_on_each_node_by_the_likeliest() -> None:
+    assert told() == {
+        f"client {CLUSTER_IP} node-a": False,
+        f"node-b {CLUSTER_IP} node-b": None,
+        f"outside {NODE_PORT} node-a": True,
+        f"outside {NODE_PORT} node-b": True,
+    }
+    alone = told(text=TEXT.replace("  hosts: {outside: {}}\n", ""))
+    assert set(alone) >= {
+        f"node-b {NODE_PORT} node-a",
+        f"node-a {NODE_PORT} node-b",
+    }
+
+
+def test_policy_local_lets_nobody_in_where_no_endpoint_is_and_hides_nobody() -> None:
+    found = told("externalTrafficPolicy: Local,")
+    assert found[f"outside {NODE_PORT} node-a"] is False
+    assert f"outside {NODE_PORT} node-b" not in found
+    assert CLUSTER_IP not in " ".join(told("internalTrafficPolicy: Local,", sender="node-b"))
+
+
+def test_who_shall_dial_dials_what_it_can() -> None:
+    assert told(sender="client") == {
+        f"client {CLUSTER_IP} node-a": False,
+        f"client {NODE_PORT} node-a": True,
+        f"client {NODE_PORT} node-b": True,
+    }
+
+
+def test_source_ranges_let_nobody_else_in() -> None:
+    _, subject, everybody = world()
+    balanced = replace(subject.service, load_balancer_ingress=(LoadBalancerIngress(ip=ip_address("203.0.113.99")),))
+    for ranges, fronts in (((), 2), ((ip_network("192.0.2.0/24"),), 1), ((ip_network("203.0.113.0/24"),), 2)):
+        about = replace(subject, service=replace(balanced, source_ranges=ranges))
+        assert len(walks(about, TERMS, everybody, ("node-a",), "outside")) == fronts + 1, "node ports ask for no range"
+
+
+@pytest.mark.parametrize(
+    ("proxy", "mode", "hidden"),
+    [
+        (ProxyConfiguration(masquerade_all=True), "iptables", True),
+        (ProxyConfiguration(masquerade_all=True), "nftables", False),
+        (ProxyConfiguration(nftables=NftablesConfiguration(masquerade_all=True)), "nftables", True),
+    ],
+)
+def test_a_mode_goes_by_its_own_keys(proxy: ProxyConfiguration, mode: str, hidden: bool) -> None:
+    scenario, *_ = world()
+    found = told(terms=Terms.of(replace(scenario, proxy=proxy), mode))
+    assert found[f"client {CLUSTER_IP} node-a"] is hidden
+
+
+def test_a_pod_is_from_outside_where_nothing_tells_pods_from_others() -> None:
+    scenario, *_ = world()
+    blind = ProxyConfiguration(cluster_cidrs=())
+    assert not Terms.of(replace(scenario, proxy=blind), "iptables").detects
+    seeing = replace(blind, detect_local_mode=DetectLocalMode.NODE_CIDR)
+    assert Terms.of(replace(scenario, proxy=seeing), "iptables").detects
+    found = told("externalTrafficPolicy: Local,", Terms(detects=False), sender="client")
+    assert f"client {NODE_PORT} node-b" not in found
+
+
+def test_node_ports_are_dialled_where_they_are_served() -> None:
+    assert not any(NODE_PORT in each for each in told(terms=Terms(node_ports=(ip_network("127.0.0.0/8"),))))
+
+
+def test_nothing_is_said_of_whom_the_wire_hides() -> None:
+    found = told(terms=Terms(leaves_hidden=True), sender="client")
+    assert found == {
+        f"client {CLUSTER_IP} node-a": False,
+        f"client {NODE_PORT} node-a": None,
+        f"client {NODE_PORT} node-b": None,
+    }
+
+
+def test_only_endpoints_reach_themselves() -> None:
+    _, subject, everybody = world()
+    (loop,) = loops(subject, TERMS, everybody, ("node-a", "node-b"))
+    assert (loop.walker.name, loop.node, loop.due) == ("echo", "node-a", ((ip_address("10.244.0.10"), 8080),))
