@@ -92,16 +92,8 @@ async def examine(launcher: Launcher) -> tuple[Capability, ...]:
             answer, works = _in_words(error), False
         finally:
             scratch.close()
-        found.append(
-            Capability(
-                name=trial.name,
-                found=" ".join(answer.split()),
-                works=works,
-                cost=trial.cost,
-                cure=trial.cure,
-                required=trial.required,
-            )
-        )
+        said = " ".join(answer.split())
+        found.append(Capability(trial.name, said, works, cost=trial.cost, cure=trial.cure, required=trial.required))
     launcher.forget([_PLACE])
     return tuple(found)
 

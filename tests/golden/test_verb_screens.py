@@ -200,7 +200,7 @@ def stored(name: str, suffix: str) -> str:
 
 def test_every_verb_has_a_screen_and_no_screen_is_left_over() -> None:
     shown = {words[0] for words in TYPED.values() if words[-1] != "--help"} | {*DRAWN}
-    elsewhere = {"describe", "ps"}  # tests/golden/test_desk_screens.py
+    elsewhere = {"describe", "diagnose", "ps"}  # tests/golden/test_desk_screens.py
     documents = {"completion", "schema"}  # read by programs
     assert shown >= {*_VERBS} - elsewhere - documents
     named = {*TYPED, *DRAWN}
