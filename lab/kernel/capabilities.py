@@ -93,7 +93,11 @@ async def examine(launcher: Launcher) -> tuple[Capability, ...]:
         finally:
             scratch.close()
         said = " ".join(answer.split())
-        found.append(Capability(trial.name, said, works, cost=trial.cost, cure=trial.cure, required=trial.required))
+        found.append(
+            Capability(
+                name=trial.name, found=said, works=works, cost=trial.cost, cure=trial.cure, required=trial.required
+            )
+        )
     launcher.forget([_PLACE])
     return tuple(found)
 
