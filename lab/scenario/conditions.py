@@ -31,7 +31,7 @@ def value_text(value: object) -> str:
 
 
 def axes_of(matrix: MatrixShape) -> dict[str, tuple[str, ...]]:
-    """The axes that are given, in the order of a case's id: families, wiring, sysctls, mode."""
+    """The axes that are given, in the order of a case's id: families, family, wiring, sysctls, mode."""
     named = {
         str(field.alias): getattr(matrix, name) for name, field in MatrixShape.model_fields.items() if name != "mode"
     }
@@ -64,16 +64,38 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         axes = axes_of(parts.matrix)
         if spec["matrix"].exists and not axes:
             problems.add(spec["matrix"].key, "has no axis", allowed=f"allowed: {listed(AXES)}, and sysctls below net.")
-        count = prod(map(len, axes.values()))
+        count = prod(len(values) for axis, values in axes.items() if axis != "family")
         if count > MOST_CASES:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
+        _check_family(parts, axes, spec["matrix"]["family"], problems)
     for index, probe in enumerate(parts.probes):
         _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
     for number, step in enumerate(parts.steps):
         at = spec["steps"][number]
+        _check_steps(step.shape.exceptions if step.shape else (), at["except"], problems)
         _check_exceptions(parts, step.shape.exceptions if step.shape else (), at["except"], problems)
         for index, probe in enumerate(step.probes):
             _check_exceptions(parts, probe.exceptions, at["probes"][index]["except"], problems)
+
+
+def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], place: Place, problems: Problems) -> None:
+    """Note a family that is to be dialled, and that no lab of the scenario has."""
+    if parts.network is None:
+        return
+    there = axes.get("families", (value_text(parts.network.families),))
+    known = {family for families in there for family in families.split("+")}
+    for index, family in enumerate(axes.get("family", ())):
+        if family not in known:
+            what = f"no lab of the scenario has {family}"
+            problems.add(place[index].spot, what, allowed=f"network.families: {listed(there)}")
+
+
+def _check_steps(exceptions: "Iterable[StepExceptionShape | None]", place: Place, problems: Problems) -> None:
+    """Note exceptions of a step for one family: a step dials nothing, and is made once for all that do."""
+    for index, exception in enumerate(exceptions):
+        if exception is not None and exception.when.family is not None:
+            what = "a step is made once for both families"
+            problems.add(place[index]["when"]["family"].key, what, allowed="say it in a probe of the step")
 
 
 def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
