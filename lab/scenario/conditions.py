@@ -140,11 +140,11 @@ def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
         "hairpin": network and network.hairpin,
     }
     values: dict[str, tuple[str, ...] | None] = {axis: (value_text(value),) for axis, value in fixed.items()}
-    return {**values, "mode": tuple(Mode), **(axes_of(matrix) if matrix else {})}
+    return {**values, "family": (), "mode": tuple(Mode), **(axes_of(matrix) if matrix else {})}
 
 
 def _check_condition(axis: str, value: str, values: tuple[str, ...] | None, place: Place, problems: Problems) -> None:
-    if values is None and not sysctl_fault(axis):
+    if values == () or (values is None and not sysctl_fault(axis)):
         problems.add(place.key, "is no axis of the matrix", allowed="add it to spec.matrix")
     elif values is not None and value not in values:
         what = f"no case has {axis} {shown(value)}"
