@@ -135,6 +135,7 @@ EDITS = [
         "node-a: {}",
         "node-a: {sysctls: {net.ipv4.icmp_ratemask: 6168}}",
         {"every rejected flow hears of it"},
+        over_one_family={"every rejected flow hears of it"},  # a sysctl of IPv4
     ),
     Edit(
         "dns/headless-by-name",
