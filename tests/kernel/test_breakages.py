@@ -13,6 +13,7 @@ from breakages import BREAKAGES, Breakage
 from edits import EDITS
 from forgetting import FORGETTING
 from sandboxed import ROOT
+from stepping import STEPPING
 from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED, name_of, run
 
 SCENARIOS = ROOT / "scenarios"
@@ -42,7 +43,7 @@ def seen_in(files: list[Path], below: Path, mutation: Path | None) -> Seen:
     return Seen(found, {name for (file, name), families in failed.items() if families != dialled[file, name]})
 
 
-@pytest.mark.parametrize("breakage", [*BREAKAGES, *FORGETTING], ids=lambda breakage: breakage.name)
+@pytest.mark.parametrize("breakage", [*BREAKAGES, *FORGETTING, *STEPPING], ids=lambda breakage: breakage.name)
 def test_what_needs_a_rule_turns_red_without_it(breakage: Breakage, tmp_path: Path) -> None:
     patch = f"import {breakage.module} as module\nmodule.{breakage.attribute}\n"
     patch += f"module.{breakage.attribute} = {breakage.becomes}\n"
@@ -66,7 +67,7 @@ def test_what_needs_a_setting_turns_red_without_it(tmp_path: Path) -> None:
 
 def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken = {mutant.scenario.removeprefix("scenarios/").removesuffix(SUFFIX) for mutant in MUTANTS}
-    broken |= {name for breakage in (*BREAKAGES, *FORGETTING) for name, red in breakage.red.items() if red}
+    broken |= {name for breakage in (*BREAKAGES, *FORGETTING, *STEPPING) for name, red in breakage.red.items() if red}
     broken |= {edit.file for edit in EDITS if edit.red}
     for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # by mutants with tests of their own
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))
