@@ -153,12 +153,20 @@ OVER_BOTH_FAMILIES_IN = {
     "hairpin on a promiscuous bridge": "hairpin/on-a-bridge",
     "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses",
     "unused port of a cluster IP (22952)": "untranslated/unused-port-of-a-cluster-ip",
+    # Courses of changes of one family: what they move between stands elsewhere over both, and
+    # steps/in-the-second-family shows that changes reach both.
+    "types that change": "nodeport/traffic-policy-cluster",
+    "a Service that another proxy takes over": "clusterip/left-to-another-proxy",
+    "a protocol goes": "clusterip/one-port-over-tcp-and-udp",
+    "source ranges that change": "loadbalancer/source-ranges",
+    "endpoints that move": "topology/prefer-same-node",
 }
 """Where a theme is shown over IPv4, over IPv6, and over both in one cluster, if that is not its own place."""
 
 NOT_OVER_IPV6 = {
     "neighbours and loopback (92315, CVE-2020-8558)": "what reaches loopback from a wire is IPv4's route_localnet; the "
     "kernel takes no packet for ::1 from a wire (RFC 4291, 2.5.3)",
+    "a node that is about to go": "a proxy's healthz is the node's, over whatever family it is asked",
     "strict reverse path filtering (cilium 13130)": "rp_filter is a sysctl of IPv4 alone",
     "node ports on localhost (111840), off": "there are none on ::1 that could be turned off, as senders/from-loopback "
     "shows",
