@@ -16,6 +16,7 @@ from lab.ip import Family, IPAddress, IPNetwork
 from lab.scenario.model import (
     AddressTarget,
     Case,
+    EngineFailure,
     Exceptional,
     Network,
     Node,
@@ -27,6 +28,7 @@ from lab.scenario.model import (
     StepExpect,
     Stream,
 )
+from lab.scenario.versions import Version
 
 __all__ = ["cases"]
 
@@ -37,7 +39,7 @@ Said = TypeVar("Said")
 _FAMILY = "family"
 
 
-def cases(scenario: Scenario, mode: str, version: tuple[int, int] | None = None) -> tuple[Scenario, ...]:
+def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tuple[Scenario, ...]:
     """The scenario once for each combination of its axes, with what is expected in a proxy of that mode and version.
 
     An exception for versions holds in no proxy whose version is not known.
@@ -60,7 +62,7 @@ def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:
 class _InCase:
     """One case of a scenario: which exceptions hold in it, and over which families it dials."""
 
-    def __init__(self, written: Scenario, axes: Mapping[str, str], mode: str, version: tuple[int, int] | None) -> None:
+    def __init__(self, written: Scenario, axes: Mapping[str, str], mode: str, version: Version | None) -> None:
         self._written = written
         self._axes = axes
         self._version = version
@@ -92,6 +94,7 @@ class _InCase:
             probes=self._probes(written.probes),
             streams=tuple(each for stream in written.streams for each in self._stream(stream)),
             steps=tuple(map(self._step, written.steps)),
+            failures=tuple(each for each in written.failures if self._holds(each, None)),
             matrix=(),
             case=Case(id=self._id(None), axes=self._axes, ids=tuple(map(self._id, self._families))),
         )
@@ -103,7 +106,7 @@ class _InCase:
             axes[_FAMILY] = family
         return "-".join(_label(axis, axes[axis]) for axis in self._order if axis in axes)
 
-    def _holds(self, exception: Exceptional | StepException, family: Family | None) -> bool:
+    def _holds(self, exception: EngineFailure | Exceptional | StepException, family: Family | None) -> bool:
         if exception.version is not None and (self._version is None or self._version not in exception.version):
             return False
         conditions = self._conditions if family is None else {**self._conditions, _FAMILY: str(family)}

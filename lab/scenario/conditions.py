@@ -1,4 +1,4 @@
-"""The matrix of a scenario, and the exceptions of its probes, against each other.
+"""The matrix of a scenario, and the exceptions of it, of its probes and steps, against each other.
 
 Owns: the checks of axes and of ``except``, and the values of axes as they are compared and shown.
 Must not: expand a matrix (``lab.scenario.cases`` does, once all is well).
@@ -12,7 +12,7 @@ from lab.scenario.document import Place
 from lab.scenario.model import Mode
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
-from lab.scenario.schema.expect import ExceptionShape
+from lab.scenario.schema.expect import EngineFailureShape, ExceptionShape
 from lab.scenario.schema.matrix import AXES, ConditionShape, MatrixShape
 from lab.scenario.schema.syntax import sysctl_fault
 from lab.scenario.versions import VersionRange
@@ -68,12 +68,15 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         if count > MOST_CASES:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
         _check_family(parts, axes, spec["matrix"]["family"], problems)
+    _refuse_family(parts.failures, spec["except"], "an engine runs once for both families", problems)
+    _check_exceptions(parts, parts.failures, spec["except"], problems)
     for index, probe in enumerate(parts.probes):
         _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
     for number, step in enumerate(parts.steps):
         at = spec["steps"][number]
-        _check_steps(step.shape.exceptions if step.shape else (), at["except"], problems)
-        _check_exceptions(parts, step.shape.exceptions if step.shape else (), at["except"], problems)
+        exceptions = step.shape.exceptions if step.shape else ()
+        _refuse_family(exceptions, at["except"], "a step is made once for both families", problems)
+        _check_exceptions(parts, exceptions, at["except"], problems)
         for index, probe in enumerate(step.probes):
             _check_exceptions(parts, probe.exceptions, at["probes"][index]["except"], problems)
 
@@ -90,12 +93,13 @@ def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], place: Plac
             problems.add(place[index].spot, what, allowed=f"network.families: {listed(there)}")
 
 
-def _check_steps(exceptions: "Iterable[StepExceptionShape | None]", place: Place, problems: Problems) -> None:
-    """Note exceptions of a step for one family: a step dials nothing, and is made once for all that do."""
+def _refuse_family(
+    exceptions: "Iterable[EngineFailureShape | StepExceptionShape | None]", place: Place, what: str, problems: Problems
+) -> None:
+    """Note exceptions for one family of what dials nothing, and is there once for all that do."""
     for index, exception in enumerate(exceptions):
         if exception is not None and exception.when.family is not None:
-            what = "a step is made once for both families"
-            problems.add(place[index]["when"]["family"].key, what, allowed="say it in a probe of the step")
+            problems.add(place[index]["when"]["family"].key, what, allowed="say it in a probe")
 
 
 def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
@@ -106,7 +110,10 @@ def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
 
 
 def _check_exceptions(
-    parts: Parts, exceptions: "Iterable[ExceptionShape | StepExceptionShape | None]", place: Place, problems: Problems
+    parts: Parts,
+    exceptions: "Iterable[EngineFailureShape | ExceptionShape | StepExceptionShape | None]",
+    place: Place,
+    problems: Problems,
 ) -> None:
     possible = None if parts.matrix is None or parts.network is None else _values(parts)
     told: list[tuple[Place, dict[str, str], VersionRange | None]] = []
