@@ -63,8 +63,8 @@ def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, W
 
 def _named(scenario: Scenario, name: str) -> Probe:
     """The probe of that name, with or without its case."""
-    whole = f"[{scenario.case.id}]"
-    found = next((each for each in scenario.all_probes if name in (each.name, each.name.removesuffix(whole))), None)
+    words = scenario.case.words
+    found = next((each for each in scenario.all_probes if name in (each.name, words(each.name))), None)
     if found is None:
         known = "\n".join(f"  {each.name}" for each in scenario.all_probes)
         raise click.UsageError(f"--probe: no probe is named {name!r}; there are\n{known}")

@@ -203,7 +203,7 @@ def _choose(runs: Iterable[_Run], names: Sequence[str]) -> Iterable[tuple[_Run, 
 
 def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -> bool:
     """Whether it has one of the names: as it stands in the file, a probe with its step, or with its case too."""
-    whole = judged.name.removesuffix(f"[{scenario.case.id}]")
+    whole = scenario.case.words(judged.name)
     in_step = isinstance(judged, Probe) and scenario.steps_before(judged) > 0
     return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
 

@@ -134,7 +134,7 @@ class _Resolver:
         if question is None:
             destination, port, protocol = self._dialled(probe)
         else:
-            destination, port, protocol = _resolver(question, probe.source.address), DNS_PORT, Transport.UDP
+            destination, port, protocol = _resolver(question, probe), DNS_PORT, Transport.UDP
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = Family.of(destination).loopback
         sender = self._sender(probe, destination)
@@ -223,13 +223,15 @@ class _Resolver:
                 return self._front(probe, target)
             case PodTarget():
                 pod = find("to.pod", target.pod, self._pods)
+                address = own_address(pod, target.family or self._families[0])
                 if asked is Transport.ICMP:
-                    return own_address(pod, self._families[0]), _NO_PORT, asked
+                    return address, _NO_PORT, asked
                 listeners = self._plan.namespace(pod.namespace).listeners
-                return (own_address(pod, self._families[0]), *listening(pod.name, listeners, target.port, asked))
+                return (address, *listening(pod.name, listeners, target.port, asked))
             case HostTarget():
                 host = find("to.host", target.host, self._hosts)
-                return own_address(host, self._families[0]), target.port or _NO_PORT, asked or Transport.TCP
+                address = own_address(host, target.family or self._families[0])
+                return address, target.port or _NO_PORT, asked or Transport.TCP
             case AddressTarget():
                 return target.address, target.port or _NO_PORT, asked or Transport.TCP
             case _:
@@ -271,18 +273,19 @@ class _Resolver:
         return () if place is None or namespace_of(place) in self._nodes else (namespace_of(place),)
 
     def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
-        """The address that the probe names, or the first one: of the Service's own first family that the lab has."""
+        """The address that the probe names, or the first one of the Service's first family that the lab has."""
         owner = f"Service {service.namespace}/{service.name}"
         if target.address is not None:
             if target.address not in addresses:
                 known = ", ".join(map(str, addresses)) or "none"
                 raise UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
             return target.address
+        families = self._families if target.family is None else (target.family,)
         for family in service.ip_families or self._families:
             for address in addresses:
-                if family in self._families and Family.of(address) is family:
+                if family in families and Family.of(address) is family:
                     return address
-        raise UnresolvableError(f"to.via: {owner} has no {' or '.join(self._families)} {target.via}")
+        raise UnresolvableError(f"to.via: {owner} has no {' or '.join(families)} {target.via}")
 
     def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
         for pod in self._pods.values():
@@ -362,9 +365,12 @@ class _Resolver:
         return next((network for network in self._service_networks if destination in network), None)
 
 
-def _resolver(question: Question, source: IPAddress | None) -> IPAddress:
-    """The address of kube-dns that is asked: the first, or one that the address which the author chose can dial."""
-    fitting = (each for each in question.resolvers if source is None or each.version == source.version)
+def _resolver(question: Question, probe: _Sent) -> IPAddress:
+    """The address of kube-dns that is asked: the first, or one of the family that the author chose."""
+    family = None if isinstance(probe.target, AddressTarget) else probe.target.family
+    if probe.source.address is not None:
+        family = Family.of(probe.source.address)
+    fitting = (each for each in question.resolvers if family in (None, Family.of(each)))
     return next(fitting, question.resolvers[0])
 
 

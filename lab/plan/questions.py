@@ -50,6 +50,8 @@ class Questions:
         port, protocol = _declared_port(service, target, asked)
         wanted = target.address
         families = [family for family in service.ip_families or self._families if family in self._families]
+        if target.family is not None:
+            families = [target.family]
         return Question(
             names=_names(service, home),
             families=tuple(families) if wanted is None else (Family.of(wanted),),

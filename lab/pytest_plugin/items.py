@@ -83,9 +83,8 @@ class Run:
         """The id of a probe or step of this run."""
         if not self._marks:
             return judged.name
-        words, case = judged.name, self.scenario.case.id
-        if case:
-            words = words.removesuffix(f"[{case}]")
+        words = self.scenario.case.words(judged.name)
+        case = judged.name.removeprefix(words)[1:-1]
         return f"{words}[{'-'.join(filter(None, (case, *self._marks)))}]"
 
 

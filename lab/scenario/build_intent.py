@@ -126,12 +126,17 @@ def _without_port(target: AnyTarget) -> Target:
         case ServiceTargetShape():
             namespace, name = service_id(target.service, target.namespace)
             return ServiceTarget(
-                service=name, namespace=namespace, via=target.via, node=target.node, address=target.address
+                service=name,
+                namespace=namespace,
+                via=target.via,
+                node=target.node,
+                address=target.address,
+                family=target.family,
             )
         case PodTargetShape():
-            return PodTarget(pod=target.pod)
+            return PodTarget(pod=target.pod, family=target.family)
         case HostTargetShape():
-            return HostTarget(host=target.host, port=None)
+            return HostTarget(host=target.host, port=None, family=target.family)
         case AddressTargetShape():
             return AddressTarget(address=target.address, port=None)
 
@@ -148,10 +153,12 @@ def _with_port(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target,
             fitting = [port for port in fitting if protocol in (None, port.protocol)]
             if not fitting:
                 number = target.port if isinstance(target.port, int) else None
-                return PodTarget(pod=target.pod, port=number), protocol or Protocol.TCP
-            return PodTarget(pod=target.pod, port=fitting[0].port), fitting[0].protocol
+                port, served = number, protocol or Protocol.TCP
+            else:
+                port, served = fitting[0].port, fitting[0].protocol
+            return PodTarget(pod=target.pod, port=port, family=target.family), served
         case HostTargetShape():
-            return HostTarget(host=target.host, port=target.port), protocol or Protocol.TCP
+            return HostTarget(host=target.host, port=target.port, family=target.family), protocol or Protocol.TCP
         case AddressTargetShape():
             return AddressTarget(address=target.address, port=target.port), protocol or Protocol.TCP
 
@@ -176,6 +183,7 @@ def _front(target: ServiceTargetShape, service: Service, port: str | None) -> Se
         via=target.via,
         node=target.node,
         address=target.address,
+        family=target.family,
     )
 
 

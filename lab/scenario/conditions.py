@@ -31,7 +31,7 @@ def value_text(value: object) -> str:
 
 
 def axes_of(matrix: MatrixShape) -> dict[str, tuple[str, ...]]:
-    """The axes that are given, in the order of a case's id: families, wiring, sysctls, mode."""
+    """The axes that are given, in the order of a case's id: families, family, wiring, sysctls, mode."""
     named = {
         str(field.alias): getattr(matrix, name) for name, field in MatrixShape.model_fields.items() if name != "mode"
     }
@@ -64,17 +64,42 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         axes = axes_of(parts.matrix)
         if spec["matrix"].exists and not axes:
             problems.add(spec["matrix"].key, "has no axis", allowed=f"allowed: {listed(AXES)}, and sysctls below net.")
-        count = prod(map(len, axes.values()))
+        count = prod(len(values) for axis, values in axes.items() if axis != "family")
         if count > MOST_CASES:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
+        _check_family(parts, axes, spec["matrix"]["family"], problems)
+    _refuse_family(parts.failures, spec["except"], "an engine runs once for both families", problems)
     _check_exceptions(parts, parts.failures, spec["except"], problems)
     for index, probe in enumerate(parts.probes):
         _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
     for number, step in enumerate(parts.steps):
         at = spec["steps"][number]
-        _check_exceptions(parts, step.shape.exceptions if step.shape else (), at["except"], problems)
+        exceptions = step.shape.exceptions if step.shape else ()
+        _refuse_family(exceptions, at["except"], "a step is made once for both families", problems)
+        _check_exceptions(parts, exceptions, at["except"], problems)
         for index, probe in enumerate(step.probes):
             _check_exceptions(parts, probe.exceptions, at["probes"][index]["except"], problems)
+
+
+def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], place: Place, problems: Problems) -> None:
+    """Note a family that is to be dialled, and that no lab of the scenario has."""
+    if parts.network is None:
+        return
+    there = axes.get("families", (value_text(parts.network.families),))
+    known = {family for families in there for family in families.split("+")}
+    for index, family in enumerate(axes.get("family", ())):
+        if family not in known:
+            what = f"no lab of the scenario has {family}"
+            problems.add(place[index].spot, what, allowed=f"network.families: {listed(there)}")
+
+
+def _refuse_family(
+    exceptions: "Iterable[EngineFailureShape | StepExceptionShape | None]", place: Place, what: str, problems: Problems
+) -> None:
+    """Note exceptions for one family of what dials nothing, and is there once for all that do."""
+    for index, exception in enumerate(exceptions):
+        if exception is not None and exception.when.family is not None:
+            problems.add(place[index]["when"]["family"].key, what, allowed="say it in a probe")
 
 
 def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
@@ -122,11 +147,11 @@ def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
         "hairpin": network and network.hairpin,
     }
     values: dict[str, tuple[str, ...] | None] = {axis: (value_text(value),) for axis, value in fixed.items()}
-    return {**values, "mode": tuple(Mode), **(axes_of(matrix) if matrix else {})}
+    return {**values, "family": (), "mode": tuple(Mode), **(axes_of(matrix) if matrix else {})}
 
 
 def _check_condition(axis: str, value: str, values: tuple[str, ...] | None, place: Place, problems: Problems) -> None:
-    if values is None and not sysctl_fault(axis):
+    if values == () or (values is None and not sysctl_fault(axis)):
         problems.add(place.key, "is no axis of the matrix", allowed="add it to spec.matrix")
     elif values is not None and value not in values:
         what = f"no case has {axis} {shown(value)}"

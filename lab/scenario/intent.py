@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Final
 
 from lab.frozen import dataclass
-from lab.ip import IPAddress, Transport
+from lab.ip import Family, IPAddress, Transport
 from lab.scenario.versions import VersionRange
 from lab.scenario.words import Front, Manner, Outcome, Position, Reply, Spread
 
@@ -67,7 +67,7 @@ class ServiceTarget:
 
     ``port`` is a service port's name or number, ``None`` where the Service has one port only. ``node`` is the node
     whose port is dialled, or, for another front dialled from outside, the node that the router hands the packet to.
-    ``address`` is the one to dial where the front has several.
+    ``address`` is the one to dial where the front has several, and ``family`` says of which family it is to be.
     """
 
     service: str
@@ -76,6 +76,7 @@ class ServiceTarget:
     via: Front
     node: str | None = None
     address: IPAddress | None = None
+    family: Family | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,7 @@ class PodTarget:
 
     pod: str
     port: int | None = None
+    family: Family | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ class HostTarget:
 
     host: str
     port: int | None
+    family: Family | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -295,11 +295,18 @@ class Case:
     """One combination of the axes of a matrix.
 
     ``id`` is empty where the scenario has no matrix. ``axes`` holds the values by axis as they are compared and shown:
-    ``{"families": "IPv4+IPv6", "net.ipv4.ip_forward": "1"}``.
+    ``{"families": "IPv4+IPv6", "net.ipv4.ip_forward": "1"}``. The axis ``family`` makes no cases of its own: ``ids``
+    are what the names of the case's probes may end in, one for each family that they dial.
     """
 
     id: str = ""
     axes: Mapping[str, str] = field(default_factory=dict)
+    ids: tuple[str, ...] = ()
+
+    def words(self, name: str) -> str:
+        """The author's words in the name of a probe or step of the case."""
+        endings = (f"[{each}]" for each in (*self.ids, self.id) if each)
+        return name.removesuffix(next(filter(name.endswith, endings), ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,11 +82,12 @@ def _target(target: Target) -> Data:
                 via=str(target.via),
                 node=target.node,
                 address=str(target.address) if target.address else None,
+                family=target.family and str(target.family),
             )
         case PodTarget():
-            return given(pod=target.pod, port=target.port)
+            return given(pod=target.pod, port=target.port, family=target.family and str(target.family))
         case HostTarget():
-            return given(host=target.host, port=target.port)
+            return given(host=target.host, port=target.port, family=target.family and str(target.family))
         case AddressTarget():
             return given(address=str(target.address), port=target.port)
 

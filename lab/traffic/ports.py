@@ -13,10 +13,13 @@ import random
 from collections.abc import Collection
 from typing import Final
 
-from lab.ip import Transport
+from lab.ip import Family, Transport
 from lab.scenario.model import MOST_FLOWS
 
-__all__ = ["PortDealer"]
+__all__ = ["PortDealer", "Sender"]
+
+Sender = tuple[str, Family]
+"""A namespace and the family of what it sends: tuples of two families never meet."""
 
 # All but the privileged ports and the kernel's own choice for sockets without a port: the default of
 # net.ipv4.ip_local_port_range, which the lab does not change (networking/ip-sysctl, Linux documentation).
@@ -34,16 +37,16 @@ class PortDealer:
         self._deck = [port for port in _PORTS if port not in taken]
         self._deck += [port for port in _EPHEMERAL if port not in taken][: max(0, MOST_FLOWS - len(self._deck))]
         random.Random(seed).shuffle(self._deck)  # noqa: S311 - an order to repeat, not a secret
-        self._next: dict[tuple[str, Transport], int] = {}
-        self._claimed: dict[tuple[str, Transport], set[int]] = {}
-        self._going_on: set[tuple[str, Transport, int]] = set()
+        self._next: dict[tuple[Sender, Transport], int] = {}
+        self._claimed: dict[tuple[Sender, Transport], set[int]] = {}
+        self._going_on: set[tuple[Sender, Transport, int]] = set()
 
     @property
     def size(self) -> int:
         """How many flows of one run can have a port of their own: no fewer than a scenario may ask for."""
         return len(self._deck)
 
-    def deal(self, sender: str, protocol: Transport, flows: int) -> tuple[int, ...] | None:
+    def deal(self, sender: Sender, protocol: Transport, flows: int) -> tuple[int, ...] | None:
         """Distinct ports for the flows of one run; ``None`` if too few are left, so that conntrack must be flushed.
 
         Raises:
@@ -62,7 +65,7 @@ class PortDealer:
         self._next[sender, protocol] = end
         return tuple(dealt)
 
-    def claim(self, sender: str, protocol: Transport, port: int) -> bool:
+    def claim(self, sender: Sender, protocol: Transport, port: int) -> bool:
         """Take the port that an author chose. Not if a flow has had it, so that conntrack must be flushed."""
         claimed = self._claimed.setdefault((sender, protocol), set())
         if (sender, protocol, port) in self._going_on:

@@ -38,7 +38,7 @@ from lab.traffic.match import Matcher
 from lab.traffic.memory import Memory
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
-from lab.traffic.ports import PortDealer
+from lab.traffic.ports import PortDealer, Sender
 from lab.traffic.responder import Names, Responders
 from lab.traffic.stacks import Stacks
 from lab.traffic.streams import Streams
@@ -336,28 +336,32 @@ class Runner:
 
     def _port_of_stream(self, errand: Errand) -> int:
         """A stream goes on with whatever conntrack remembers of the port that its author chose."""
-        sender = errand.sender
-        if sender.port is not None:
-            self._ports.claim(sender.namespace, errand.protocol, sender.port)
-            return sender.port
+        port = errand.sender.port
+        if port is not None:
+            self._ports.claim(_side(errand), errand.protocol, port)
+            return port
         (port,) = self._source_ports(errand)
         return port
 
     def _source_ports(self, errand: Errand) -> tuple[int, ...]:
         """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""
-        sender, protocol = errand.sender, errand.protocol
-        if sender.port is not None:
-            if not self._ports.claim(sender.namespace, protocol, sender.port):
+        sender, port, protocol = _side(errand), errand.sender.port, errand.protocol
+        if port is not None:
+            if not self._ports.claim(sender, protocol, port):
                 self.forget()
-                self._ports.claim(sender.namespace, protocol, sender.port)
-            return (sender.port,) * errand.flows
+                self._ports.claim(sender, protocol, port)
+            return (port,) * errand.flows
         if errand.flows > self._ports.size:
             raise InternalError(
                 f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
                 f"and there are {self._ports.size}"
             )
-        ports = self._ports.deal(sender.namespace, protocol, errand.flows)
+        ports = self._ports.deal(sender, protocol, errand.flows)
         if ports is None:
             self.forget()
-            ports = self._ports.deal(sender.namespace, protocol, errand.flows)
+            ports = self._ports.deal(sender, protocol, errand.flows)
         return ports or ()
+
+
+def _side(errand: Errand) -> Sender:
+    return errand.sender.namespace, Family.of(errand.destination)

@@ -14,6 +14,7 @@ from lab.pytest_plugin import Lab, LabFactory
 
 SCENARIO = Path(__file__).with_name("117924-segment-out-of-window-at-a-node.lab.yaml")
 TO_THE_SERVICE = {"service": "echo", "via": "clusterIP"}
+FAMILIES = ("IPv4", "IPv6")  # each has tables, rules and connection tracking of its own
 LIBERAL = """
 ---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -31,8 +32,9 @@ TURNS = (
 
 
 @pytest.mark.lab(SCENARIO.name)
-def test_a_stray_segment_reaches_the_node_which_resets_the_connection(lab: Lab) -> None:
-    spoken = lab.dialogue("node-a", "echo", TURNS, to=TO_THE_SERVICE)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_stray_segment_reaches_the_node_which_resets_the_connection(lab: Lab, family: str) -> None:
+    spoken = lab.dialogue("node-a", "echo", TURNS, to={**TO_THE_SERVICE, "family": family})
     (greeting,) = spoken.arrived("node-a", GREETING)
     (stray,) = spoken.arrived("node-a", STRAY)
     assert (greeting.source, greeting.source_port) != (stray.source, stray.source_port), f"it was translated\n{spoken}"

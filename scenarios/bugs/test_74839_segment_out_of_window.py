@@ -15,6 +15,7 @@ from lab.pytest_plugin import Lab, LabFactory
 
 SCENARIO = Path(__file__).with_name("74839-segment-out-of-window.lab.yaml")
 TO_THE_SERVICE = {"service": "echo", "via": "clusterIP"}
+FAMILIES = ("IPv4", "IPv6")  # each has tables, rules and connection tracking of its own
 LIBERAL = """
 ---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -35,8 +36,9 @@ TURNS = (
 
 
 @pytest.mark.lab(SCENARIO.name)
-def test_a_stray_segment_is_dropped_and_the_connection_lives(lab: Lab, lab_engine: str) -> None:
-    spoken = lab.dialogue("client", "echo", TURNS, to=TO_THE_SERVICE)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_stray_segment_is_dropped_and_the_connection_lives(lab: Lab, lab_engine: str, family: str) -> None:
+    spoken = lab.dialogue("client", "echo", TURNS, to={**TO_THE_SERVICE, "family": family})
     if mode_of(lab_engine) == "nftables":  # a limit: kube-proxy 1.36 has no rule against invalid packets in that mode
         assert spoken.arrived("client", STRAY), f"mode nftables has learnt to drop it: say so here\n{spoken}"
         return

@@ -15,7 +15,7 @@ def test_a_headless_service_has_a_name_and_no_rule(lab: Lab) -> None:
             assert own not in rules, (node, own)
 
 
-@pytest.mark.lab("external-name.lab.yaml", case="ipv4")
+@pytest.mark.lab("external-name.lab.yaml")
 def test_an_alias_has_no_rule(lab: Lab) -> None:
     (rules,) = lab.rules().values()
     assert "default/web" in rules

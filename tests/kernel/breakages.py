@@ -4,9 +4,11 @@ Owns: the table that takes a rule out of the renderer, or changes how it chooses
 Must not: run anything.
 
 One run breaks one thing for all the files that are about it, since to start a lab process costs more than a scenario.
+Most files dial over both families, and what is broken is rendered for each by the same code; so a probe that turns red
+does so over both, and those that do not are named with the reason.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["BREAKAGES", "Breakage"]
 
@@ -24,7 +26,8 @@ UDP = "lab.engines.embedded.udp"
 class Breakage:
     """What is replaced by what in the renderer, and the probes of each file that do not pass in some case of it.
 
-    All other probes of these files hold in all cases.
+    All other probes of these files hold in all cases. ``over_one_family`` are those of the red ones that hold over the
+    other family.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Breakage:
     attribute: str
     becomes: str
     red: dict[str, set[str]]
+    over_one_family: set[str] = field(default_factory=set)
 
 
 BREAKAGES = [
@@ -63,6 +67,8 @@ BREAKAGES = [
             "fragments/datagrams-above-the-mtu": {"all of them are masqueraded"},
             "senders/from-loopback": {"localhost leads to a pod elsewhere", "localhost leads to a pod of the node"},
         },
+        # ::1 has no node ports that could be masqueraded.
+        over_one_family={"localhost leads to a pod elsewhere", "localhost leads to a pod of the node"},
     ),
     Breakage(
         "no rule against hairpins",
@@ -248,7 +254,9 @@ BREAKAGES = [
             "clusterip/several-ports": {"the metrics are served by those that have them"},
             "untranslated/unused-port-of-a-cluster-ip": {
                 "another port of it leaves the node",
+                "another port of it leaves the node over IPv6 too",
                 "what a node sends there leaves it too",
+                "what a node sends there over IPv6 leaves it too",
             },
         },
     ),

@@ -385,7 +385,7 @@ async def used_up(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(spread(Transport.UDP))
         result["first"] = told(await lab.run(errand(Transport.UDP, flows=50)))
-        lab.runner._ports.deal("client", Transport.UDP, lab.runner._ports.size - 80)
+        lab.runner._ports.deal(("client", Family.IPV4), Transport.UDP, lab.runner._ports.size - 80)
         result["second"] = told(await lab.run(errand(Transport.UDP, flows=50)))
         chosen = errand(Transport.UDP)
         chosen = replace(chosen, sender=replace(chosen.sender, port=5000))

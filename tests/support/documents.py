@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Command", "File", "matches", "pages", "play", "steps", "with_outputs"]
+__all__ = ["ROOT", "Command", "File", "matches", "pages", "play", "steps", "untyped", "with_outputs"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -54,6 +54,14 @@ def steps(text: str) -> Iterator[File | Command]:
             yield File(title[1], body)
         elif language == "console":
             yield from _commands(text, fence.start(3), body)
+
+
+def untyped(text: str) -> Iterator[tuple[str, str]]:
+    """The blocks of which a reader types nothing: the language that each names, and what stands in it."""
+    for fence in _FENCE.finditer(text):
+        language, info, body = fence.groups()
+        if language != "console" and not _TITLE.search(info):
+            yield language, body
 
 
 def _commands(text: str, start: int, body: str) -> Iterator[Command]:

@@ -1,12 +1,19 @@
 """What a reviewer looks for stands somewhere in ``scenarios/``: every theme, and every bug that it is an exhibit of.
 
+Each theme is shown over IPv4, over IPv6 and over both in one dual-stack cluster, or it is said why it cannot be.
 Numbers are issues and pull requests of kubernetes/kubernetes.
 """
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
+
+from lab.ip import Family
+from lab.scenario.cases import cases
+from lab.scenario.load import load_scenario
+from lab.scenario.model import AddressTarget, Probe, Scenario, Stream
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -141,23 +148,106 @@ THEMES = {
 }
 
 
+OVER_BOTH_FAMILIES_IN = {
+    "cluster IP from a pod, which keeps its address": "families/each-alone::data goes both ways over TCP",
+    "cluster IP from outside": "detect-local/cluster-cidr::a stranger is masqueraded",
+    "hairpin on a promiscuous bridge": "hairpin/on-a-bridge",
+    "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses",
+    "unused port of a cluster IP (22952)": "untranslated/unused-port-of-a-cluster-ip",
+    # Courses of changes of one family: what they move between stands elsewhere over both, and
+    # steps/in-the-second-family shows that changes reach both.
+    "types that change": "nodeport/traffic-policy-cluster",
+    "a Service that another proxy takes over": "clusterip/left-to-another-proxy",
+    "a protocol goes": "clusterip/one-port-over-tcp-and-udp",
+    "source ranges that change": "loadbalancer/source-ranges",
+    "endpoints that move": "topology/prefer-same-node",
+}
+"""Where a theme is shown over IPv4, over IPv6, and over both in one cluster, if that is not its own place."""
+
+NOT_OVER_IPV6 = {
+    "neighbours and loopback (92315, CVE-2020-8558)": "what reaches loopback from a wire is IPv4's route_localnet; the "
+    "kernel takes no packet for ::1 from a wire (RFC 4291, 2.5.3)",
+    "a node that is about to go": "a proxy's healthz is the node's, over whatever family it is asked",
+    "strict reverse path filtering (cilium 13130)": "rp_filter is a sysctl of IPv4 alone",
+    "node ports on localhost (111840), off": "there are none on ::1 that could be turned off, as senders/from-loopback "
+    "shows",
+}
+NOT_OVER_BOTH_AT_ONCE = {
+    "masqueraded twice through a tunnel (88986)": "a tunnel is of one family, and its table is the subject",
+    "one bad object and all others (36652, 73157)": "in a cluster of both no address is of the wrong family",
+}
+
+
+@cache
+def written_at(place: str) -> Scenario:
+    return load_scenario(SCENARIOS / f"{place.partition('::')[0]}.lab.yaml")
+
+
+def names_in(scenario: Scenario) -> Iterator[str]:
+    yield from (each.name for each in (*scenario.probes, *scenario.steps))
+    yield from (probe.name for step in scenario.steps for probe in step.probes)
+
+
+def shown_at(case: Scenario, name: str) -> Iterator[Probe | Stream]:
+    """What is sent in a case to show what has that name; without a name, all of it."""
+    for step in case.steps:
+        mine = name in ("", case.case.words(step.name))
+        yield from (probe for probe in step.probes if mine or case.case.words(probe.name).endswith(f": {name}"))
+        yield from (stream for stream in case.streams if mine and stream.name in step.expect.streams)
+    yield from (probe for probe in case.probes if name in ("", case.case.words(probe.name)))
+
+
+def dialled(case: Scenario, sent: Probe | Stream) -> Family:
+    target = sent.target
+    if isinstance(target, AddressTarget):
+        return Family.of(target.address)
+    return target.family or case.network.families[0]
+
+
+def families_at(place: str) -> dict[frozenset[Family], set[Family]]:
+    """The families that are dialled at a place, by those that the cluster has."""
+    written, name = written_at(place), place.partition("::")[2]
+    found: dict[frozenset[Family], set[Family]] = {}
+    for case in (each for mode in ("iptables", "nftables") for each in cases(written, mode)):
+        over = {dialled(case, sent) for sent in shown_at(case, name)}
+        found.setdefault(frozenset(case.network.families), set()).update(over)
+    return found
+
+
 @pytest.mark.parametrize("theme", THEMES)
 def test_a_theme_has_its_scenario(theme: str) -> None:
-    name, _, probe = THEMES[theme].partition("::")
-    with (SCENARIOS / f"{name}.lab.yaml").open(encoding="utf-8") as file:
-        document = next(iter(YAML(typ="safe").load_all(file)))
-    spec = document["spec"]
-    names = [each["name"] for part in (spec, *spec.get("steps", ())) for each in part.get("probes", ())]
-    names += [each["name"] for each in spec.get("steps", ())]
+    name = THEMES[theme].partition("::")[2]
+    names = list(names_in(written_at(THEMES[theme])))
     assert names
-    assert not probe or probe in names
+    assert not name or name in names
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_theme_is_shown_over_both_families_or_it_is_said_why_not(theme: str) -> None:
+    found = families_at(OVER_BOTH_FAMILIES_IN.get(theme, THEMES[theme]))
+    everywhere = set().union(*found.values())
+    assert Family.IPV4 in everywhere
+    assert (Family.IPV6 in everywhere) is (theme not in NOT_OVER_IPV6)
+    in_one_cluster = found.get(frozenset(Family), set()) == set(Family)
+    assert in_one_cluster is (theme not in NOT_OVER_IPV6 and theme not in NOT_OVER_BOTH_AT_ONCE)
+
+
+def test_every_promise_is_asked_for_in_a_cluster_of_either_family_alone() -> None:
+    assert set(families_at("families/each-alone")) == {
+        frozenset({Family.IPV4}),
+        frozenset({Family.IPV6}),
+        frozenset(Family),
+    }
+
+
+def test_exceptions_are_of_themes_that_are_there() -> None:
+    assert {*OVER_BOTH_FAMILIES_IN, *NOT_OVER_IPV6, *NOT_OVER_BOTH_AT_ONCE} <= set(THEMES)
 
 
 def test_a_scenario_says_why_it_is_there_and_where_to_read_on() -> None:
     files = sorted(SCENARIOS.rglob("*.lab.yaml"))
     assert len(files) >= 40
     for path in files:
-        with path.open(encoding="utf-8") as file:
-            metadata = next(iter(YAML(typ="safe").load_all(file)))["metadata"]
-        assert metadata["description"].endswith("."), path
-        assert metadata["links"], path
+        scenario = load_scenario(path)
+        assert scenario.description.endswith("."), path
+        assert scenario.links, path

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonVal
 from lab.scenario.model import Mode
 from lab.scenario.problems import describe
 from lab.scenario.schema.base import ScenarioShape, Shape, refused, word_of
-from lab.scenario.schema.network import Families, HairpinWord, InterNodeWord, PodNetworkWord
+from lab.scenario.schema.network import Families, FamilyWord, HairpinWord, InterNodeWord, PodNetworkWord
 from lab.scenario.schema.syntax import SysctlValue, distinct
 from lab.scenario.versions import VersionRange, read_range
 
@@ -52,6 +52,12 @@ class MatrixShape(ScenarioShape):
     families: Annotated[list[Families], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.families.", examples=[[["IPv4"], ["IPv6"]]]
     )
+    family: Annotated[list[FamilyWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
+        default=None,
+        description="Values of to.family, for every probe and stream that does not say it and names no address. It "
+        "makes no further labs: each of them is sent once over each family of the lab.",
+        examples=[["IPv4", "IPv6"]],
+    )
     pod_network: Annotated[list[PodNetworkWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.podNetwork.", examples=[["ptp", "bridge"]]
     )
@@ -82,6 +88,7 @@ class ConditionShape(ScenarioShape):
     )
 
     families: Families | None = Field(default=None, description="The value of network.families.", examples=[["IPv6"]])
+    family: FamilyWord | None = Field(default=None, description="The family that a probe dials.", examples=["IPv6"])
     pod_network: PodNetworkWord | None = Field(
         default=None, description="The value of network.podNetwork.", examples=["bridge"]
     )

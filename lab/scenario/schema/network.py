@@ -16,6 +16,7 @@ from lab.scenario.schema.syntax import Name, Network, Sysctls, distinct, listed_
 
 __all__ = [
     "Families",
+    "FamilyWord",
     "Hairpin",
     "HairpinWord",
     "InterNode",
@@ -66,9 +67,8 @@ def _families(families: list[Family]) -> list[Family]:
     return families
 
 
-Families = Annotated[
-    list[Annotated[Family, BeforeValidator(word_of(Family))]], AfterValidator(_families), AfterValidator(distinct)
-]
+FamilyWord = Annotated[Family, BeforeValidator(word_of(Family))]
+Families = Annotated[list[FamilyWord], AfterValidator(_families), AfterValidator(distinct)]
 PodNetworkWord = Annotated[PodNetwork, BeforeValidator(word_of(PodNetwork))]
 InterNodeWord = Annotated[InterNode, BeforeValidator(word_of(InterNode))]
 HairpinWord = Annotated[Hairpin, BeforeValidator(word_of(Hairpin))]

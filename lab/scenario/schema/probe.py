@@ -15,6 +15,7 @@ from lab.scenario.model import MOST_FLOWS, Front, Manner
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, ScenarioShape, refused, word_of
 from lab.scenario.schema.expect import ExceptionShape, ExpectShape
+from lab.scenario.schema.network import FamilyWord
 from lab.scenario.schema.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 
 __all__ = [
@@ -59,6 +60,7 @@ def _one_or_all(value: object) -> object:
     return value if value == "all" else read_address(value)
 
 
+_FAMILY = "The family to dial, in a cluster that has both. Without it, the first one that the target has."
 SendersAddress = Annotated[IPAddress | Literal["all"], BeforeValidator(_one_or_all, json_schema_input_type=str)]
 
 
@@ -116,6 +118,7 @@ class ServiceTargetShape(ScenarioShape):
     address: Address | None = Field(
         default=None, description="Which of several addresses of the front to dial.", examples=["198.51.100.7"]
     )
+    family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
 
 
 class PodTargetShape(ScenarioShape):
@@ -127,6 +130,7 @@ class PodTargetShape(ScenarioShape):
         description="The pod's port, by name or number. Required where the pod has not just one.",
         examples=[8080],
     )
+    family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
 
 
 class HostTargetShape(ScenarioShape):
@@ -136,6 +140,7 @@ class HostTargetShape(ScenarioShape):
     port: PortNumber | None = Field(
         default=None, description="The port. Required, but for an echo request.", examples=[53]
     )
+    family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
 
 
 class AddressTargetShape(ScenarioShape):

@@ -81,6 +81,73 @@ def test_what_is_written_for_both_families_is_divided_among_the_cases() -> None:
         assemble(case)
 
 
+OVER_BOTH = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: dual}
+spec:
+  matrix: {families: [[IPv4, IPv6], [IPv6]], family: [IPv4, IPv6], podNetwork: [bridge]}
+  nodes: {node-a: {}}
+  pods: {echo: {ports: [8080]}, client: {}}
+  probes:
+  - name: a pod
+    from: client
+    to: {pod: echo}
+    expect: {outcome: delivered, source: preserved}
+    except: [{when: {family: IPv6}, expect: {outcome: dropped}, because: so it is}]
+  - {name: of one family, from: client, to: {pod: echo, family: IPv4}, expect: {outcome: delivered, source: preserved}}
+  - {name: an address, from: client, to: {address: 'fd07::7', port: 1}, expect: {outcome: dropped}}
+  streams:
+    pages: {from: client, to: {pod: echo}}
+    elsewhere: {from: client, to: {address: 'fd07::7', port: 1}}
+  steps:
+  - name: a step
+    until: {backends: {pages: echo}}
+    expect: {pages: {lost: 0}, elsewhere: {lost: 1}}
+    probes: [{name: asks, from: client, to: {pod: echo}, expect: {outcome: delivered, source: preserved}}]
+"""
+
+
+def test_the_axis_family_multiplies_what_is_sent_and_not_the_labs() -> None:
+    both, _ = cases(parse_scenario(OVER_BOTH, "f"), "iptables")
+    assert both.case.id == "ipv4+ipv6-bridge"
+    assert {probe.name: str(probe.expect.outcome) for probe in both.probes} == {
+        "a pod[ipv4+ipv6-ipv4-bridge]": "delivered",
+        "a pod[ipv4+ipv6-ipv6-bridge]": "dropped",
+        "of one family[ipv4+ipv6-ipv4-bridge]": "delivered",
+        "an address[ipv4+ipv6-ipv6-bridge]": "dropped",
+    }
+    dialled = [errand.destination.version for errand in assemble(both).errands]
+    assert dialled == [4, 6, 4, 6, 4, 6]
+    assert {both.case.words(each.name) for each in both.judged} == {
+        "a pod",
+        "of one family",
+        "an address",
+        "a step: asks",
+        "a step",
+    }
+
+
+def test_a_step_expects_of_each_familys_stream_what_is_said_of_the_stream() -> None:
+    both, _ = cases(parse_scenario(OVER_BOTH, "f"), "iptables")
+    (step,) = both.steps
+    assert [each.name for each in both.streams] == ["pages[ipv4]", "pages[ipv6]", "elsewhere[ipv6]"]
+    assert list(step.expect.streams) == ["pages[ipv4]", "pages[ipv6]", "elsewhere[ipv6]"]
+    assert step.until is not None
+    assert step.until.backends == {"pages[ipv4]": "echo", "pages[ipv6]": "echo"}
+    assert [probe.name for probe in step.probes] == [
+        "a step: asks[ipv4+ipv6-ipv4-bridge]",
+        "a step: asks[ipv4+ipv6-ipv6-bridge]",
+    ]
+
+
+def test_in_a_lab_of_one_family_that_one_is_dialled_and_names_are_as_ever() -> None:
+    _, alone = cases(parse_scenario(OVER_BOTH, "f"), "iptables")
+    assert alone.probes[0].name == "a pod[ipv6-bridge]"
+    assert str(alone.probes[0].expect.outcome) == "dropped"
+    assert [each.name for each in alone.streams] == ["pages", "elsewhere"]
+
+
 @pytest.mark.parametrize(
     ("mode", "outcomes"),
     [

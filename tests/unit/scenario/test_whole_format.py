@@ -79,20 +79,23 @@ def test_probes_streams_and_steps() -> None:
     balanced, shared, health, echo, itself = SCENARIO.probes
     assert (balanced.expect.reply, balanced.exceptions[0].when) == (
         Reply.TRANSLATED,
-        {"hairpin": "none", "mode": "ipvs"},
+        {"family": "IPv6", "hairpin": "none", "mode": "ipvs"},
     )
     assert shared.expect.spread == Shares({"echo-1": 0.5, "echo-2": 0.5})
     assert health.expect.http == HttpExpect(status=200, local_endpoints=1)
     assert health.expect.conntrack == ConntrackExpect(
         node="node-a", some=Entries(original_from="outside", port=80, masqueraded=False)
     )
-    assert echo.target == HostTarget(host="outside", port=None)
+    assert echo.target == HostTarget(host="outside", port=None, family=Family.IPV4)
     assert (echo.send.protocol, echo.send.manner) == (Transport.ICMP, Manner.PACKET)
     assert echo.send.frame_to == "node-b"
     assert itself.source.loopback
     assert SCENARIO.streams[0].send.every == 20
     assert SCENARIO.dns
-    assert SCENARIO.matrix[0] == Axis(name="families", values=("IPv4", "IPv4+IPv6"))
+    assert SCENARIO.matrix[:2] == (
+        Axis(name="families", values=("IPv4", "IPv4+IPv6")),
+        Axis(name="family", values=("IPv4", "IPv6")),
+    )
 
 
 def test_what_changes_in_steps() -> None:
