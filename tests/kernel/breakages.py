@@ -3,7 +3,7 @@
 Owns: the table that takes a rule out of the renderer, or changes how it chooses; ``edits`` has what changes in a file.
 Must not: run anything.
 
-One run breaks one thing for all the files that are about it, since to start a lab process costs more than a scenario.
+One test breaks one thing for all the files that are about it.
 """
 
 from dataclasses import dataclass

@@ -7,45 +7,40 @@ from pathlib import Path
 
 import pytest
 from breakages import BREAKAGES, Breakage
-from edits import EDITS
+from edits import EDITS, Edit
 from forgetting import FORGETTING
+from mutated_labs import MutatedLabs, notices
+from mutation import Mutation
 from sandboxed import ROOT
-from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED, name_of, run
+from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
 
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
 
 
-def red_in(files: list[Path], below: Path, mutation: Path | None) -> dict[str, set[str]]:
+def red_in(labs: MutatedLabs, files: list[Path], below: Path, mutation: Mutation | None = None) -> dict[str, set[str]]:
     """The probes of each file that do not pass in some case of it."""
     found: dict[str, set[str]] = {file.relative_to(below).as_posix().removesuffix(SUFFIX): set() for file in files}
-    _, cases = run([str(file) for file in files], mutation)
-    for probe in (probe for probes in cases for probe in probes):
-        if probe["judgement"] != "pass":
-            file = ROOT / probe["position"]["file"]
-            found[file.relative_to(below).as_posix().removesuffix(SUFFIX)].add(name_of(probe))
+    for file, verdicts in labs.run(files, mutation):
+        found[file.relative_to(below).as_posix().removesuffix(SUFFIX)] |= notices(verdicts).keys()
     return found
 
 
 @pytest.mark.parametrize("breakage", [*BREAKAGES, *FORGETTING], ids=lambda breakage: breakage.name)
-def test_what_needs_a_rule_turns_red_without_it(breakage: Breakage, tmp_path: Path) -> None:
-    patch = f"import {breakage.module} as module\nmodule.{breakage.attribute}\n"
-    patch += f"module.{breakage.attribute} = {breakage.becomes}\n"
-    (tmp_path / "sitecustomize.py").write_text(patch, encoding="utf-8")
+def test_what_needs_a_rule_turns_red_without_it(breakage: Breakage, mutated_labs: MutatedLabs) -> None:
     files = [SCENARIOS / (name + SUFFIX) for name in breakage.red]
-    assert red_in(files, SCENARIOS, tmp_path) == breakage.red
+    mutation = Mutation(breakage.module, breakage.attribute, breakage.becomes)
+    assert red_in(mutated_labs, files, SCENARIOS, mutation) == breakage.red
 
 
-def test_what_needs_a_setting_turns_red_without_it(tmp_path: Path) -> None:
-    files = []
-    for edit in EDITS:
-        text = (SCENARIOS / (edit.file + SUFFIX)).read_text(encoding="utf-8")
-        assert edit.text in text
-        edited = tmp_path / (edit.file + SUFFIX)
-        edited.parent.mkdir(exist_ok=True)
-        edited.write_text(text.replace(edit.text, edit.becomes), encoding="utf-8")
-        files.append(edited)
-    assert red_in(files, tmp_path, None) == {edit.file: edit.red for edit in EDITS}
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.file)
+def test_what_needs_a_setting_turns_red_without_it(edit: Edit, mutated_labs: MutatedLabs, tmp_path: Path) -> None:
+    text = (SCENARIOS / (edit.file + SUFFIX)).read_text(encoding="utf-8")
+    assert edit.text in text
+    edited = tmp_path / (edit.file + SUFFIX)
+    edited.parent.mkdir()
+    edited.write_text(text.replace(edit.text, edit.becomes), encoding="utf-8")
+    assert red_in(mutated_labs, [edited], tmp_path) == {edit.file: edit.red}
 
 
 def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
