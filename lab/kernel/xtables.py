@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from lab.ip import Family
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["CHAINS", "SHAPES", "Entry", "Kind", "Shape", "Snapshot", "TableReader", "packets_at", "walk"]
+__all__ = ["CHAINS", "COUNTERS", "SHAPES", "Entry", "Kind", "Shape", "Snapshot", "TableReader", "packets_at", "walk"]
 
 # include/uapi/linux/netfilter_ipv4/ip_tables.h, netfilter_ipv6/ip6_tables.h: both families use the same numbers.
 _GET_INFO: Final = 64
@@ -31,7 +31,7 @@ _INFO: Final = struct.Struct("=32sI5I5III")  # name, valid hooks, hook entries, 
 _HEAD_BYTES: Final = 40  # struct ipt_get_entries: name, size, and padding up to the first entry
 
 _OFFSETS: Final = struct.Struct("=HH")  # target_offset, next_offset
-_COUNTERS: Final = struct.Struct("=QQ")  # struct xt_counters: packets, bytes
+COUNTERS: Final = struct.Struct("=QQ")  # struct xt_counters: packets, bytes
 _TARGET: Final = struct.Struct("=H29sB")  # struct xt_entry_target: size, name, revision
 _VERDICT: Final = struct.Struct("=i")
 _DROP: Final = -1  # -NF_DROP - 1
@@ -132,7 +132,7 @@ class TableReader:
 
     def volatile(self, entry: Entry) -> slice:
         """The bytes of an entry that change without its rule being changed."""
-        return slice(entry.counters_at, entry.counters_at + _COUNTERS.size)
+        return slice(entry.counters_at, entry.counters_at + COUNTERS.size)
 
     def close(self) -> None:
         """Close the socket."""
@@ -202,4 +202,4 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
 
 def packets_at(entries: bytes, counters_at: int) -> int:
     """How many packets the entry whose counters stand there has counted."""
-    return int(_COUNTERS.unpack_from(entries, counters_at)[0])
+    return int(COUNTERS.unpack_from(entries, counters_at)[0])
