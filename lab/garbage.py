@@ -1,6 +1,6 @@
 """Cycles of garbage, and when they are looked for.
 
-Owns: ``uncollected``.
+Owns: ``uncollected`` and ``count_as_old``.
 Must not: free anything. What nothing refers to is freed at once, with or without the collector.
 """
 
@@ -8,7 +8,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["uncollected"]
+__all__ = ["count_as_old", "uncollected"]
 
 
 @contextmanager
@@ -18,9 +18,8 @@ def uncollected() -> Iterator[None]:
     The collector looks again at everything after a few hundred new objects. A run, and its verdicts, make tens of
     thousands of records that refer to no other: looking at them takes a fifth of the time and finds nothing.
 
-    Nor does it look at them as soon as the block ends, as it would, having counted them: they are among the old objects
-    by then. To freeze them and to thaw them again is the way there, and costs the splicing of two lists
-    (``gc_freeze_impl`` and ``gc_unfreeze_impl``, Modules/gcmodule.c).
+    Nor does it look at them as soon as the block ends, as it would where they are more than it waits for: they are
+    among the old objects by then.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -28,7 +27,18 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if not gc.get_freeze_count():  # what others froze is to stay so
-                gc.freeze()
-                gc.unfreeze()
+            if gc.get_count()[0] > gc.get_threshold()[0]:
+                count_as_old()
             gc.enable()
+
+
+def count_as_old() -> None:
+    """Count all that there is now among the old objects, at which the collector hardly ever looks.
+
+    To freeze them and to thaw them again is the way there, and costs the splicing of two lists (``gc_freeze_impl`` and
+    ``gc_unfreeze_impl``, Modules/gcmodule.c). Where others froze something nothing is done, since it is to stay so. To
+    ask for that takes milliseconds there, one look at each of the frozen objects: so nothing of ours stays frozen.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()

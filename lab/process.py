@@ -21,6 +21,7 @@ from lab.engines.names import IPTABLES
 from lab.errors import EngineError, InternalError, LabError
 from lab.faults import fault_of
 from lab.feeds import Signals, feed
+from lab.garbage import count_as_old
 from lab.kernel.capabilities import examine
 from lab.kernel.census import Census
 from lab.kernel.cleanup import Cleanup
@@ -77,7 +78,7 @@ def serve(client: socket.socket, launcher: socket.socket, door: socket.socket | 
     """
     # What is loaded by now lives as long as the process, and what a lab adds are frozen records without cycles, by the
     # ten thousand: the collector's usual thresholds have it walk all of them again and again, a third of a large sync.
-    gc.freeze()
+    count_as_old()
     gc.set_threshold(50_000, 20, 20)
     asyncio.run(_serve(client, launcher, door, rootless=rootless))
 

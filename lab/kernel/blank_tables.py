@@ -7,9 +7,14 @@ Every lab begins on a wire without rules, and its engine looks first what it fin
 by iptables-save costs more than to load the rules.
 """
 
-from lab.kernel.xtables import COUNTERS, Kind, Snapshot, walk
+import struct
+from typing import Final
+
+from lab.kernel.xtables import Kind, Snapshot, walk
 
 __all__ = ["blank_table"]
+
+_COUNTERS: Final = struct.Struct("=QQ")  # struct xt_counters: packets, bytes
 
 
 def blank_table(table: str, snapshot: Snapshot | None) -> str | None:
@@ -25,6 +30,6 @@ def blank_table(table: str, snapshot: Snapshot | None) -> str | None:
     lines = [f"*{table}"]
     for kind, chain, at in walk(snapshot):
         if kind is not Kind.BOUNDARY:
-            packets, size = COUNTERS.unpack_from(snapshot.entries, at)
+            packets, size = _COUNTERS.unpack_from(snapshot.entries, at)
             lines.append(f":{chain} {'DROP' if kind is Kind.DROP_POLICY else 'ACCEPT'} [{packets}:{size}]")
     return "\n".join([*lines, "COMMIT", ""])

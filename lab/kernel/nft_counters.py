@@ -9,7 +9,7 @@ its n-th rule of a chain is the n-th that iptables-nft-save prints of it. Starti
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from lab.ip import Family
@@ -18,7 +18,7 @@ from lab.kernel.dumps import Dump
 from lab.kernel.framing import ATTRIBUTE
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.nftables import open_netfilter
-from lab.kernel.xtables import Entry, Kind, Snapshot
+from lab.kernel.xtables import Entry, Kind, Snapshot, counters
 
 __all__ = ["NftTableReader"]
 
@@ -37,8 +37,8 @@ _PIECE: Final = struct.Struct("=IH2x")
 
 # A counter: NFTA_COUNTER_BYTES and NFTA_COUNTER_PACKETS, each of eight bytes behind its own header. A rule has its
 # bytes first (nft_counter_do_dump), a policy its packets (nft_dump_stats).
-_NUMBER: Final = struct.Struct("!Q")
-_APART: Final = _NUMBER.size + ATTRIBUTE.size
+_NUMBER_BYTES: Final = 8
+_APART: Final = _NUMBER_BYTES + ATTRIBUTE.size
 _NFGENMSG_BYTES: Final = 4  # its last two bytes change with every transaction
 
 
@@ -76,14 +76,14 @@ class NftTableReader:
                 yield entry
             at = start + length
 
-    def packets_at(self, entries: bytes, counters_at: int) -> int:
-        """How many packets the rule or policy whose counters stand there has counted."""
-        return int(_NUMBER.unpack_from(entries, counters_at)[0])
+    def counters(self, places: Sequence[int]) -> struct.Struct:
+        """Reads, of entries, how many packets those rules and policies have counted whose counters stand there."""
+        return counters("!", places)
 
     def volatile(self, entry: Entry) -> slice:
         """The bytes of an entry that change without its rule being changed."""
         begin = entry.counters_at - (_APART if entry.kind is Kind.RULE else 0)
-        return slice(begin, begin + _APART + _NUMBER.size)
+        return slice(begin, begin + _APART + _NUMBER_BYTES)
 
     def close(self) -> None:
         """Close the socket."""

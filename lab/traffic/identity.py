@@ -14,6 +14,11 @@ A token is 48 bytes of text, so that it can be read in any capture::
 A crafted SYN cannot carry a payload that a listener would see, so its initial sequence number is its identity: NAT
 leaves sequence numbers alone (only helpers such as FTP's shift them), a SYN/ACK or a reset acknowledges the number
 plus one (RFC 9293, section 3.5), and an ICMP error quotes it in its first eight bytes (RFC 792).
+
+Each flow's number is below those of all flows before it. A node's kernel resets the answer to a crafted SYN, so its
+connection is closed as soon as it is made; and where masquerading has given it a port from which a later flow is sent
+to the same backend, the kernel evicts the closed one if the later SYN's number is above (``nf_nat_used_tuple_harder``
+in net/netfilter/nf_nat_core.c). Conntrack would have forgotten a flow that it is asked about.
 """
 
 import hashlib
@@ -29,7 +34,7 @@ _NUMBER_AT: Final = 40
 
 # Room between the initial sequence numbers of two flows: what follows a SYN (seq + 1) is never another flow's SYN.
 _STRIDE: Final = 4
-_SEQUENCE_SPACE: Final = 1 << 32
+_HIGHEST: Final = (1 << 32) - _STRIDE
 
 WORDS: Final = b"proxylab "
 """What every token begins with."""
@@ -123,18 +128,18 @@ class Identity:
 
     def sequence(self, flow: int) -> int:
         """The initial sequence number that stands for ``flow``."""
-        return self._first + flow * _STRIDE
+        return self._first - flow * _STRIDE
 
     def flow_of_sequence(self, sequence: int) -> int | None:
         """The flow that this initial sequence number stands for, or ``None``."""
-        flow, rest = divmod(sequence - self._first, _STRIDE)
+        flow, rest = divmod(self._first - sequence, _STRIDE)
         return flow if rest == 0 and 0 <= flow < self.flows else None
 
 
 class IdentityRegistry:
     """Hands out identities, each unlike all others of the lab.
 
-    Sequence numbers start again only when the whole space of 2**32 has been used, which is a billion flows later.
+    Sequence numbers start again from the highest when the whole space of 2**32 has been used, a billion flows later.
     """
 
     def __init__(self, nonce: bytes) -> None:
@@ -142,16 +147,16 @@ class IdentityRegistry:
             raise ValueError(f"a nonce of 8 bytes is needed, not {len(nonce)}")
         self._nonce = nonce
         self._serial = 0
-        self._next = _STRIDE
+        self._next = _HIGHEST
 
     def issue(self, flows: int) -> Identity:
         """A fresh identity for a run of ``flows`` flows."""
         span = flows * _STRIDE
-        if span >= _SEQUENCE_SPACE:
+        if span > _HIGHEST:
             raise ValueError(f"{flows} flows do not fit into the space of TCP sequence numbers")
-        if self._next + span > _SEQUENCE_SPACE:
-            self._next = _STRIDE
+        if self._next < span:
+            self._next = _HIGHEST
         identity = Identity(self._nonce, self._serial & 0xFFFFFFFF, self._next, flows)
         self._serial += 1
-        self._next += span
+        self._next -= span
         return identity

@@ -8,9 +8,11 @@ of a table, and then reads the bare table before and after each probe: fractions
 iptables-save in every node took 40. Two readings with equal bytes everywhere but in the counters hold the same rules.
 """
 
+import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from lab.errors import InternalError
@@ -69,11 +71,16 @@ class _Layout:
 
     bare: int
     mask: int
-    places: tuple[tuple[int, _Place], ...]
+    places: tuple[_Place, ...]
+    counters: struct.Struct
 
     def fits(self, snapshot: Snapshot) -> bool:
         """Whether a reading holds the same rules. Integers, since they mask and compare megabytes in microseconds."""
         return _number(snapshot.entries) & self.mask == self.bare
+
+    def packets(self, entries: bytes) -> tuple[int, ...]:
+        """What each place has counted."""
+        return self.counters.unpack_from(entries)
 
 
 class TableMeter:
@@ -107,12 +114,13 @@ class TableMeter:
             old_layout, old_entries = self._before.get(table, (None, b""))
             if entries == old_entries:
                 continue
-            earlier: Mapping[_Place, int] = {}
-            if old_layout is not None and old_layout is not layout:
-                earlier = {place: self._reader.packets_at(old_entries, at) for at, place in old_layout.places}
-            for at, place in layout.places:
-                packets = self._reader.packets_at(entries, at)
-                known = self._reader.packets_at(old_entries, at) if old_layout is layout else earlier.get(place, 0)
+            earlier: Iterable[int] = repeat(0)
+            if old_layout is layout:
+                earlier = layout.packets(old_entries)
+            elif old_layout is not None:
+                before = dict(zip(old_layout.places, old_layout.packets(old_entries), strict=True))
+                earlier = (before.get(place, 0) for place in layout.places)
+            for place, known, packets in zip(layout.places, earlier, layout.packets(entries), strict=False):
                 gained = packets - known if packets >= known else packets
                 if gained:
                     counts.append(RuleCount(self._node, table, place.chain, place.text, gained))
@@ -122,7 +130,7 @@ class TableMeter:
         """The rules by table and chain, in order, as they stood at ``begin``."""
         texts: dict[tuple[str, str], list[str]] = {}
         for layout, _entries in self._before.values():
-            for _at, place in layout.places:
+            for place in layout.places:
                 if not place.policy:
                     texts.setdefault((place.table, place.chain), []).append(place.text)
         return texts
@@ -165,7 +173,10 @@ class TableMeter:
                 counters = self._reader.volatile(entry)
                 blank[counters] = bytes(counters.stop - counters.start)
             mask = _number(bytes(blank))
-            self._layouts[table] = _Layout(_number(snapshot.entries) & mask, mask, places)
+            numbers = self._reader.counters([at for at, _ in places])
+            self._layouts[table] = _Layout(
+                _number(snapshot.entries) & mask, mask, tuple(place for _, place in places), numbers
+            )
 
 
 def _number(entries: bytes) -> int:

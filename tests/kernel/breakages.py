@@ -341,7 +341,7 @@ BREAKAGES = [
         {
             "steps/a-rolling-update": {"the old one is gone"},
             "steps/scaled-under-streams": {"nobody is there", "one is there and not ready", "it is ready"},
-            "bugs/48370-asked-before-the-service-was-there": {"the Service is there"},
+            "bugs/48370-asked-before-the-service-was-there": {"so is its endpoint"},
             "bugs/130542-another-target-port": {"at the other"},
             "steps/a-cable-is-cut": {"somebody has noticed"},
         },

@@ -14,6 +14,7 @@ from lab.ip import Transport
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import inside
 from lab.kernel.stack import StackTap
+from lab.kernel.tracked import FlowLookup, Tuple
 from lab.plan.errand import STACK, Errand, Fence, Receiver, Sender
 from lab.scenario.model import Manner
 from lab.verdict.evidence import Packet
@@ -21,6 +22,7 @@ from lab.verdict.evidence import Packet
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 NODE = IPv4Address("172.18.0.2")
 NO_MAC = "00:00:00:00:00:00"
+AT_THE_POD = ("echo-1", Packet.REQUEST)
 MANNERS = [(protocol, manner) for protocol in (Transport.TCP, Transport.UDP) for manner in Manner]
 
 
@@ -137,3 +139,33 @@ def test_what_the_kernel_could_not_log_is_counted() -> None:
     assert found["heard"] < 2 * found["sent"], "each datagram leaves and comes in; this must not fit"
     assert found["at first"] >= 1, "a loss is known before the next packet tells how large it is"
     assert found["lost"] >= 2 * found["sent"] - found["heard"]
+
+
+async def from_a_port_that_was_given_away(launcher: Launcher) -> dict[str, Any]:
+    """A flow is masqueraded to the very port that the next flow is sent from, to the same backend."""
+    async with stage(launcher) as lab:
+        await default_route(lab)
+        dnat = f"-A OUTPUT -d {VIP}/32 -p tcp --dport 80 -j DNAT --to-destination 10.244.0.11:8080"
+        out = "-A POSTROUTING -s 172.18.0.2/32 -p tcp"
+        first = f"{out} --sport 20000 -j SNAT --to-source {NODE}:3253"
+        await lab.rules(nat(dnat, first, f"{out} -j SNAT --to-source {NODE}:30000-40000 --random-fully"))
+        await lab.ip("echo-1", "route", "add", f"{NODE}/32", "via", "10.244.0.1", "dev", "eth0")
+        sender = from_node(Transport.TCP, Manner.PACKET).sender
+        sources = []
+        for port in (20000, 3253):
+            evidence = await lab.run(
+                replace(from_node(Transport.TCP, Manner.PACKET), sender=replace(sender, port=port))
+            )
+            sources += [seen.source_port for seen in evidence.observations if (seen.place, seen.packet) == AT_THE_POD]
+        dialled = Tuple(socket.IPPROTO_TCP, NODE, 0, VIP, 80)
+        lookup = FlowLookup(lab.netns["node-a"])
+        kept = [entry and entry.destination_port for entry in lookup.replies(dialled, (20000, 3253))]
+        lookup.close()
+        return {"sources": sources, "kept": kept}
+
+
+def test_the_entry_of_a_flow_does_not_give_way_to_one_from_the_port_it_was_given() -> None:
+    """The kernel evicts a closed connection in the way of a destination's single port, if its numbers are passed."""
+    found = sandboxed(from_a_port_that_was_given_away)
+    assert found["sources"][0] == 3253
+    assert found["kept"] == found["sources"]

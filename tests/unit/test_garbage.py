@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from lab.garbage import uncollected
+from lab.garbage import count_as_old, uncollected
 
 
 def test_the_collector_works_again_after_a_failure() -> None:
@@ -37,3 +37,28 @@ def test_what_the_block_made_is_old_when_it_ends_and_still_freed_when_it_is_garb
     assert gone() is not None, "a cycle"
     gc.collect()
     assert gone() is None
+
+
+def test_nobody_asks_what_is_frozen_for_a_few_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer takes a look at each frozen object: milliseconds, for every probe."""
+    asked: list[str] = []
+
+    def count() -> int:
+        asked.append("how many")
+        return 0
+
+    monkeypatch.setattr(gc, "get_freeze_count", count)
+    gc.collect()
+    with uncollected():
+        pass
+    assert not asked
+
+
+def test_what_others_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        count_as_old()
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()

@@ -108,7 +108,7 @@ THEMES = {
     "rolling update under streams (19029, 98305), Cluster": "steps/a-rolling-update::the old one is gone",
     "rolling update under streams (85643), Local": "steps/a-rolling-update-behind-a-balancer"
     "::the old one terminates and serves",
-    "asked before the Service was there (48370)": "bugs/48370-asked-before-the-service-was-there::the Service is there",
+    "asked before the Service was there (48370)": "bugs/48370-asked-before-the-service-was-there::so is its endpoint",
     "readiness, not existence (105657)": "steps/scaled-under-streams::it is ready",
     "another target port (130542)": "bugs/130542-another-target-port::at the other",
     "from endpoints to none (139628, 109414)": "steps/scaled-under-streams::nobody is there",

@@ -6,7 +6,7 @@ import pytest
 from table_entries import ACCEPT, BOTH, DROP, RETURN, entry, error, snapshot, verdict
 
 from lab.ip import Family
-from lab.kernel.xtables import Entry, Kind, Snapshot, packets_at, walk
+from lab.kernel.xtables import Entry, Kind, Snapshot, counters, walk
 
 
 def table(family: Family) -> tuple[Snapshot, bytes]:
@@ -32,7 +32,9 @@ def table(family: Family) -> tuple[Snapshot, bytes]:
 @BOTH
 def test_rules_policies_and_boundaries_are_told_apart(family: Family) -> None:
     whole, entries = table(family)
-    assert [(each.kind, each.chain, packets_at(entries, each.counters_at)) for each in walk(whole)] == [
+    found = list(walk(whole))
+    packets = counters("=", [each.counters_at for each in found]).unpack_from(entries)
+    assert [(each.kind, each.chain, count) for each, count in zip(found, packets, strict=True)] == [
         (Kind.RULE, "INPUT", 1),
         (Kind.RULE, "INPUT", 2),
         (Kind.DROP_POLICY, "INPUT", 3),
