@@ -180,7 +180,12 @@ def _node(node: Node | None, declared: Node, change: NodeChange) -> Node | None:
     if change.present is False or (node is None and not change.present):
         return None
     node = node or declared
-    return replace(node, labels=_labelled(node.labels, change.labels))
+    return replace(
+        node,
+        labels=_labelled(node.labels, change.labels),
+        taints=node.taints if change.taints is None else change.taints,
+        deleting=node.deleting if change.terminating is None else change.terminating,
+    )
 
 
 def _labelled(labels: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

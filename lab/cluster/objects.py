@@ -38,6 +38,8 @@ SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 SERVICE_PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 ZONE_LABEL = "topology.kubernetes.io/zone"
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+"""The taint of a node that the cluster autoscaler is about to remove."""
 
 
 class Key(NamedTuple):
@@ -187,6 +189,11 @@ class Node:
     def key(self) -> Key:
         """The object's place in the store."""
         return Key("Node", "", self.name)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is about to go, so that it shall get no new connections (KEP-3836)."""
+        return self.deleting or TO_BE_DELETED in self.taints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,7 +202,13 @@ class _Reader:
         self._check_node(name, self.place["nodes"][name])
         if shape is None:
             return NodeChange(present=False)
-        return NodeChange(present=shape.present, labels=shape.labels, sysctls=shape.sysctls)
+        return NodeChange(
+            present=shape.present,
+            labels=shape.labels,
+            taints=None if shape.taints is None else tuple(shape.taints),
+            terminating=shape.terminating,
+            sysctls=shape.sysctls,
+        )
 
     def _check_node(self, name: str, place: Place) -> None:
         if name not in self.inventory.nodes:

@@ -100,10 +100,15 @@ class PodChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChange:
-    """What becomes of one node: of its object in the API (see ``PodChange``), and of sysctls in its namespace."""
+    """What becomes of one node: of its object in the API (see ``PodChange``), and of sysctls in its namespace.
+
+    ``taints`` are the keys of all that it then has.
+    """
 
     present: bool | None = None
     labels: Mapping[str, str | None] = field(default_factory=dict)
+    taints: tuple[str, ...] | None = None
+    terminating: bool | None = None
     sysctls: Mapping[str, str] = field(default_factory=dict)
 
 

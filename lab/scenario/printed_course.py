@@ -82,7 +82,9 @@ def _pod(change: PodChange) -> Data:
 
 
 def _node(change: NodeChange) -> Data:
-    said = {} if change.present is None else {"present": change.present}
+    said: Data = {} if change.present is None else {"present": change.present}
+    said |= {} if change.taints is None else {"taints": list(change.taints)}
+    said |= {} if change.terminating is None else {"terminating": change.terminating}
     return said | given(labels=dict(change.labels), sysctls=dict(change.sysctls))
 
 

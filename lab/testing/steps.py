@@ -64,7 +64,11 @@ def courses(draw: st.DrawFn, nodes: Sequence[str]) -> _Document:
             cut ^= {place}
         if draw(st.booleans()):
             change["nodes"] = {
-                nodes[0]: {"labels": {"topology.kubernetes.io/zone": draw(st.sampled_from(["a", None]))}}
+                nodes[0]: {
+                    "labels": {"topology.kubernetes.io/zone": draw(st.sampled_from(["a", None]))},
+                    "taints": draw(st.sampled_from([[], ["ToBeDeletedByClusterAutoscaler"]])),
+                    "terminating": draw(st.booleans()),
+                }
             }
         expect = draw(st.fixed_dictionaries({"lost": _COUNTS}, optional={"resets": _COUNTS, "delay": st.just("1s")}))
         until = {"rules": {nodes[0]: "present"}, "within": "30s"}

@@ -18,19 +18,24 @@ __all__ = ["judge_http"]
 def judge_http(case: Case, wanted: HttpExpect) -> Verdict:
     """Every flow was answered with that status, and told that number of local endpoints."""
     findings = Findings()
-    answers = {report.flow: report for report in case.evidence.http}
-    for flow in case.flows:
-        report = answers.get(flow.number)
-        if report is None:
-            findings.doubts.append((flow.number, "nothing was asked by HTTP"))
-        elif report.error == "timeout":
-            findings.missing.append((flow.number, "no answer came by HTTP"))
-        elif report.error:
-            findings.wrong.append((flow.number, f"no answer by HTTP: the socket says {report.error}"))
-        elif report.status != wanted.status:
-            findings.wrong.append((flow.number, f"the status was {report.status}"))
-        elif wanted.local_endpoints not in (None, report.local_endpoints):
-            findings.wrong.append((flow.number, f"it told of {_endpoints(report.local_endpoints)}"))
+    answers: dict[int, list[HttpReport]] = {flow.number: [] for flow in case.flows}
+    if not {report.flow for report in case.evidence.http} <= answers.keys():
+        findings.doubts_overall.append("HTTP answered something that is none of its flows")
+    for report in case.evidence.http:
+        answers.get(report.flow, []).append(report)
+    for flow, told in answers.items():
+        if len(told) != 1:
+            answered = f"HTTP answered it {len(told)} times" if told else "nothing was asked by HTTP"
+            findings.doubts.append((flow, answered))
+        for report in told:
+            if report.error == "timeout":
+                findings.missing.append((flow, "no answer came by HTTP"))
+            elif report.error:
+                findings.wrong.append((flow, f"no answer by HTTP: the socket says {report.error}"))
+            elif report.status != wanted.status:
+                findings.wrong.append((flow, f"the status was {report.status}"))
+            elif wanted.local_endpoints not in (None, report.local_endpoints):
+                findings.wrong.append((flow, f"it told of {_endpoints(report.local_endpoints)}"))
     seen = Counter(_answer(report) for report in case.evidence.http)
     return findings.settle(
         case,

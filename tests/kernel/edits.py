@@ -154,4 +154,40 @@ EDITS = [
         "node-a: {sysctls: {net.bridge.bridge-nf-call-iptables: 0, net.bridge.bridge-nf-call-ip6tables: 0}}",
         {"a pod beside the name server asks for a name of its own namespace"},
     ),
+    Edit(
+        "steps/a-type-changes",
+        "selector: {app: echo}, ports: [{name: tcp",
+        "selector: {app: nobody}, ports: [{name: tcp",
+        {
+            "from a name to a node port: the node port is served",
+            "from a name to a node port: so is the cluster IP",
+            "one number over both protocols: over TCP",
+            "one number over both protocols: over UDP",
+            "one number over both protocols: the cluster IP over UDP",
+        },
+    ),
+    Edit(
+        "steps/unready-and-terminating",
+        "{publishNotReadyAddresses: false}",
+        "{publishNotReadyAddresses: true}",
+        {
+            "no longer published: an unready pod is nobody",
+            "no longer published: by a node port too",
+            "it terminates and is unready: who terminates and does not serve is nobody",
+            "it terminates and is unready: nor beside it",
+            "it terminates and is unready: nor by its node",
+        },
+    ),
+    Edit(
+        "steps/a-protocol-goes",
+        "ports: [{name: tcp, port: 80, targetPort: 8080}]}}, twin",
+        "selector: {app: echo}}}, twin",
+        {"UDP goes: UDP is served no more"},
+    ),
+    Edit(
+        "steps/a-timeout-at-a-node-port",
+        "timeoutSeconds: 2}",
+        "timeoutSeconds: 300}",
+        {"the timeout is over and another is ready: the crowd belongs to nobody"},
+    ),
 ]

@@ -12,6 +12,7 @@ from forgetting import FORGETTING
 from mutated_labs import MutatedLabs, notices
 from mutation import Mutation
 from sandboxed import ROOT
+from stepping import STEPPING
 from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
 
 SCENARIOS = ROOT / "scenarios"
@@ -26,7 +27,7 @@ def red_in(labs: MutatedLabs, files: list[Path], below: Path, mutation: Mutation
     return found
 
 
-@pytest.mark.parametrize("breakage", [*BREAKAGES, *FORGETTING], ids=lambda breakage: breakage.name)
+@pytest.mark.parametrize("breakage", [*BREAKAGES, *FORGETTING, *STEPPING], ids=lambda breakage: breakage.name)
 def test_what_needs_a_rule_turns_red_without_it(breakage: Breakage, mutated_labs: MutatedLabs) -> None:
     files = [SCENARIOS / (name + SUFFIX) for name in breakage.red]
     mutation = Mutation(breakage.module, breakage.attribute, breakage.becomes)
@@ -45,7 +46,7 @@ def test_what_needs_a_setting_turns_red_without_it(edit: Edit, mutated_labs: Mut
 
 def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken = {mutant.scenario.removeprefix("scenarios/").removesuffix(SUFFIX) for mutant in MUTANTS}
-    broken |= {name for breakage in (*BREAKAGES, *FORGETTING) for name, red in breakage.red.items() if red}
+    broken |= {name for breakage in (*BREAKAGES, *FORGETTING, *STEPPING) for name, red in breakage.red.items() if red}
     broken |= {edit.file for edit in EDITS if edit.red}
     for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # by mutants with tests of their own
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))

@@ -1,13 +1,17 @@
 """``repro.sh`` of a failed probe's bundle shows the failure again, without proxylab, as root and as an ordinary user.
 
-The labs are broken in different ways: a packet goes to the wrong pod, has the wrong source, is dropped, is rejected, or
-is shared unevenly. Each script runs where nothing of proxylab can be imported, with the system's own python3.
+The labs are broken in different ways: a packet goes to the wrong pod, has the wrong source, is dropped, is rejected, is
+shared unevenly, or is answered by HTTP as it should not be. Each script runs where nothing of proxylab can be imported,
+with the system's own python3.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +115,39 @@ BROKEN = [
         edits=(("backends: [echo-2], source: preserved", "backends: [echo-1], source: preserved"),),
     ),
     Broken(
+        "associations from a node",
+        "a node reaches it as well[ipv6]",
+        ("node-b", "expected from fd00:10:244::99, seen from fd00:10:244:1::1 at echo-2", "reply"),
+        scenario="scenarios/sctp/associations.lab.yaml",
+        edits=(("source: {node: node-b, device: pods}", 'source: "fd00:10:244::99"'),),
+    ),
+    Broken(
+        "an echo request from a node",
+        "a pod answers a node[ipv4]",
+        ("node-a", "expected rejected, seen delivered"),
+        scenario="scenarios/icmp/echo-requests.lab.yaml",
+        edits=(
+            (
+                "{outcome: delivered, backends: [echo], source: {node: node-a, device: uplink}}",
+                "{outcome: rejected}",
+            ),
+        ),
+    ),
+    Broken(
+        "another answer by HTTP",
+        "a node without endpoint is not[ipv4]",
+        ("expected HTTP 200 with 1 local endpoint, seen 503 with 0 local endpoints", "reply"),
+        scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
+        edits=(("{status: 503, localEndpoints: 0}", "{status: 200, localEndpoints: 1}"),),
+    ),
+    Broken(
+        "a node asks itself by HTTP",
+        "a node may ask itself[ipv6]",
+        ("node-b", "expected HTTP 200, seen 503 with 0 local endpoints"),
+        scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
+        edits=(("expect: {http: {status: 503}}", "expect: {http: {status: 200}}"),),
+    ),
+    Broken(
         "what connection tracking has not forgotten",
         "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
         ("expected at new, seen at old",),
@@ -138,75 +175,116 @@ BROKEN = [
 ]
 
 
-def bundle_of(broken: Broken, folder: Path) -> Path:
-    text = (ROOT / broken.scenario).read_text(encoding="utf-8")
-    for old, new in broken.edits:
-        assert old in text
-        text = text.replace(old, new, 1)
-    (folder / "broken.lab.yaml").write_text(text, encoding="utf-8")
-    (folder / "sitecustomize.py").write_text(broken.patch, encoding="utf-8")
-    probes = [word for name in (broken.before, broken.probe) if name for word in ("--probe", name)]
+Played = subprocess.CompletedProcess[str]
+
+
+def scripts_of(together: Sequence[Broken], folder: Path) -> list[Path]:
+    """The script of each of these, which are broken by the same patch if by any, and run at once."""
+    files = []
+    for number, broken in enumerate(together):
+        text = (ROOT / broken.scenario).read_text(encoding="utf-8")
+        for old, new in broken.edits:
+            assert old in text
+            text = text.replace(old, new, 1)
+        files.append(folder / f"broken-{number}.lab.yaml")
+        files[-1].write_text(text, encoding="utf-8")
+    (folder / "sitecustomize.py").write_text(together[0].patch, encoding="utf-8")
+    names = dict.fromkeys(name for broken in together for name in (broken.before, broken.probe) if name)
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "run", "broken.lab.yaml", *probes, "--bundle-dir", "kept"],
+        [sys.executable, "-m", "lab", "run", *(file.name for file in files),
+         *(word for name in names for word in ("--probe", name)), "--bundle-dir", "kept"],
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
-    )
+    )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
-    (script,) = folder.rglob("repro.sh")
-    return script
+    found = [list((folder / "kept").glob(f"*/broken-{number}/*/repro.sh")) for number in range(len(together))]
+    assert all(len(each) == 1 for each in found), done.stdout + done.stderr
+    return [script for each in found for script in each]
 
 
-def played(script: Path, *, ordinary: bool) -> subprocess.CompletedProcess[str]:
+def played(script: Path, *, ordinary: bool) -> Played:
     """The script, run in an empty directory where python3 finds nothing but its standard library."""
-    folder = Path("/tmp") / f"repro-{os.getpid()}"
-    folder.mkdir(mode=0o755)
-    try:
-        there = folder / "repro.sh"
-        shutil.copy(script, there)
+    with tempfile.TemporaryDirectory(prefix="repro-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        shutil.copy(script, Path(folder, "repro.sh"))
         become = ["setpriv", "--reuid", str(ORDINARY), "--regid", str(ORDINARY), "--clear-groups"]
         return subprocess.run(
             [*(become if ordinary and os.geteuid() == 0 else []), "sh", "repro.sh"],
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONNOUSERSITE": "1"},
         )
-    finally:
-        shutil.rmtree(folder)
+
+
+def played_by_all(together: Sequence[Broken], folder: Path) -> dict[str, dict[str, Played]]:
+    """What the script of each said to each user. Most of a script's time is silence, so they are run at once."""
+    scripts = scripts_of(together, folder)
+    with ThreadPoolExecutor(4) as pool:
+        said = {
+            broken.name: {who: pool.submit(played, script, ordinary=ordinary) for who, ordinary in USERS.items()}
+            for broken, script in zip(together, scripts, strict=True)
+        }
+        return {name: {who: each.result() for who, each in by.items()} for name, by in said.items()}
+
+
+@pytest.fixture(scope="module")
+def said(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Future[dict[str, dict[str, Played]]]]]:
+    """What the scripts of all that are asked for will have said, by the name of what is broken."""
+    asked = [
+        item.callspec.params["broken"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.path == Path(__file__) and hasattr(item, "callspec")
+    ]
+    by_patch: dict[tuple[str, str], list[Broken]] = {}
+    for broken in asked:
+        by_patch.setdefault((broken.patch, broken.before), []).append(broken)
+    with ThreadPoolExecutor(2) as pool:
+        told = {}
+        for together in by_patch.values():
+            future = pool.submit(played_by_all, together, tmp_path_factory.mktemp("broken"))
+            told |= dict.fromkeys((each.name for each in together), future)
+        yield told
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
-def test_the_script_of_a_bundle_shows_the_failure_without_proxylab(broken: Broken, tmp_path: Path) -> None:
-    script = bundle_of(broken, tmp_path)
-    for who, ordinary in USERS.items():
-        done = played(script, ordinary=ordinary)
+def test_the_script_of_a_bundle_shows_the_failure_without_proxylab(
+    broken: Broken, said: Mapping[str, Future[dict[str, dict[str, Played]]]]
+) -> None:
+    for who, done in said[broken.name].result()[broken.name].items():
         assert done.returncode == 1, f"{who}:\n{done.stdout}{done.stderr}"
         for words in (*broken.says, "The failure shows again."):
             assert words in done.stdout, f"{who}:\n{done.stdout}{done.stderr}"
 
 
-def test_the_script_sees_when_its_rules_are_mended(tmp_path: Path) -> None:
-    script = bundle_of(BROKEN[0], tmp_path)
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    (found,) = scripts_of(BROKEN[:1], tmp_path_factory.mktemp("script"))
+    return found
+
+
+def test_the_script_sees_when_its_rules_are_mended(script: Path, tmp_path: Path) -> None:
     mended = script.read_text().replace(
         "\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n",
         "\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A KUBE-POSTROUTING -j MASQUERADE\n",
     )
     assert mended != script.read_text()
-    script.write_text(mended)
-    done = played(script, ordinary=False)
+    (tmp_path / "mended.sh").write_text(mended)
+    done = played(tmp_path / "mended.sh", ordinary=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All is as it was expected" in done.stdout
 
 
-def test_a_script_that_cannot_rebuild_its_case_says_so(tmp_path: Path) -> None:
-    script = bundle_of(BROKEN[0], tmp_path)
-    script.write_text(script.read_text().replace("-restore <<", "-restore --nonsense <<"))
-    done = played(script, ordinary=False)
+def test_a_script_that_cannot_rebuild_its_case_says_so(script: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.sh").write_text(script.read_text().replace("-restore <<", "-restore --nonsense <<"))
+    done = played(tmp_path / "broken.sh", ordinary=False)
     assert done.returncode == 2
     assert done.stderr.endswith("the case could not be rebuilt\n")

@@ -3,30 +3,46 @@
 The forbidden cases are written out a second time in ``forbidden``.
 """
 
+from dataclasses import replace
+from itertools import product
+
 import pytest
 from forbidden import DIALLED, FORBIDDEN, NO_OUTCOME, PODS, at_pods, heard, untrustworthy
 from hypothesis import event, given, settings
-from random_evidence import PLACES, cases, expected_story
+from random_evidence import CONNTRACK, HTTP, PLACES, answered, cases, entry, expected_story, tables
 from recorded import World
 from thoroughness import examples
 
-from lab.scenario.model import Manner, Outcome
-from lab.verdict.evidence import (
-    Evidence,
-    KernelCount,
-    Packet,
-)
+from lab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome
+from lab.verdict.evidence import Evidence, HttpReport, KernelCount, Packet
 from lab.verdict.explain import explain
 from lab.verdict.judge import judge
-from lab.verdict.model import Judgement
+from lab.verdict.model import Judgement, ProbeVerdict
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_no_pass_that_the_definition_forbids(case: tuple[World, Evidence]) -> None:
-    world, evidence = case
+    event(f"{case[0].outcome}: {hold(*case).overall}")
+
+
+@pytest.mark.parametrize("flows", [1, 2])
+def test_no_answer_by_http_and_no_table_passes_that_the_definition_forbids(flows: int) -> None:
+    """All is well with the packets. There are few enough of the rest to try them all."""
+    plain = World(pods=PODS, flows=flows, manner=Manner.CONNECT)
+    whole = plain.evidence(
+        [each for flow in range(flows) for each in plain.round_trip(flow, "echo-1")],
+        connects=tuple(plain.report(flow, "echo-1") for flow in range(flows)),
+    )
+    for wanted, told in product(HTTP, answered(plain)):
+        hold(replace(plain, http=wanted), replace(whole, http=told))
+    for kept, entries in product(CONNTRACK, tables(plain)):
+        hold(replace(plain, conntrack=kept), replace(whole, entries=entries))
+
+
+def hold(world: World, evidence: Evidence) -> ProbeVerdict:
+    """The verdict, which passes nothing that is forbidden, and says why of all that it does not pass."""
     verdict = judge(world.probe, world.errand, None, evidence)
-    event(f"{world.outcome}: {verdict.overall}")
     for each in verdict.verdicts:
         if each.judgement is not Judgement.PASS:
             assert each.reasons, f"{each.expectation} is {each.judgement} without a reason"
@@ -34,6 +50,7 @@ def test_no_pass_that_the_definition_forbids(case: tuple[World, Evidence]) -> No
         forbidden = NO_OUTCOME[world.outcome] if each.expectation == "outcome" else FORBIDDEN[each.expectation]
         lies = [*untrustworthy(world, evidence), *forbidden(world, evidence)]
         assert not lies, f"{each.expectation} passed, but: {lies}"
+    return verdict
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -67,7 +84,15 @@ def test_every_verdict_can_be_explained_in_80_columns(case: tuple[World, Evidenc
 def test_the_expected_stories_pass_when_nothing_goes_wrong(outcome: Outcome, manner: Manner) -> None:
     """The property above would hold for a judge that passes nothing."""
     for at in PLACES.get(outcome, (None,)):
-        world = World(pods=PODS, flows=2, outcome=outcome, manner=manner, at=at)
+        world = World(
+            pods=PODS,
+            flows=2,
+            outcome=outcome,
+            manner=manner,
+            at=at,
+            http=HttpExpect(status=200, local_endpoints=1),
+            conntrack=ConntrackExpect(some=Entries(reply_from="echo-1"), none=Entries(masqueraded=True)),
+        )
         told = [expected_story(world, flow) for flow in range(2)]
         said = [
             world.failed(flow, error) if error else world.report(flow, "echo-1") for flow, (_, error) in enumerate(told)
@@ -79,5 +104,7 @@ def test_the_expected_stories_pass_when_nothing_goes_wrong(outcome: Outcome, man
             counts=() if outcome is Outcome.UNTRANSLATED or at == "echo-1" else counted,
             counted=("node-a",),
             kernel=(KernelCount("echo-1", "IpInReceives", 2),) if at == "echo-1" else (),
+            http=tuple(HttpReport(flow, 200, 1) for flow in range(2)),
+            entries=tuple(entry(world, flow) for flow in range(2)),
         )
         assert judge(world.probe, world.errand, None, evidence).overall is Judgement.PASS

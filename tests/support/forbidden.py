@@ -9,13 +9,14 @@ from ipaddress import ip_address
 
 from recorded import World
 
-from lab.scenario.model import Manner, Outcome
+from lab.scenario.model import Entries, Manner, Outcome
 from lab.verdict.evidence import (
     Direction,
     Evidence,
     KernelCount,
     Observation,
     Packet,
+    TableEntry,
 )
 
 PODS = ("echo-1", "echo-2")
@@ -95,6 +96,15 @@ def leading_to(evidence: Evidence, arrival: Observation) -> int:
     return sum(count.packets for count in evidence.counts if count.text.endswith(ours))
 
 
+def remembered(world: World, evidence: Evidence, arrival: Observation) -> bool:
+    """Whether an entry that the author says must stand leads there: then no rule is asked."""
+    wanted = world.conntrack.some if world.conntrack else None
+    there = (arrival.destination, arrival.destination_port)
+    return wanted is not None and any(
+        (e.reply_source, e.reply_source_port) == there and fits(e, wanted) for e in in_tables(world, evidence)
+    )
+
+
 def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
     yield from mistracked(evidence)
     for flow in range(world.flows):
@@ -105,7 +115,8 @@ def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
             yield "more arrived than left"
         if heard(evidence, flow, Packet.RESET, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
             yield "turned away"
-        if evidence.counted and any(leading_to(evidence, o) < 1 for o in arrivals):
+        awaited = [o for o in arrivals if not remembered(world, evidence, o)]
+        if evidence.counted and any(leading_to(evidence, o) < 1 for o in awaited):
             yield "no rule translated it"
         for report in reports(evidence, flow) if world.manner is Manner.CONNECT else ():
             if not report.error and report.backend not in {o.place for o in arrivals}:
@@ -301,12 +312,59 @@ def not_on_node_a(world: World, evidence: Evidence) -> Iterator[str]:
             yield "it did not go on from node-a first"
 
 
+def another_answer(world: World, evidence: Evidence) -> Iterator[str]:
+    """By HTTP: each flow was told once, by that status, and of that number of local endpoints if one is wanted."""
+    assert world.http is not None
+    for flow in range(world.flows):
+        answers = [r for r in evidence.http if r.flow == flow]
+        if len(answers) != 1:
+            yield "not answered once"
+        for answer in answers:
+            if answer.error or answer.status != world.http.status:
+                yield "no answer, or another status"
+            if world.http.local_endpoints is not None and answer.local_endpoints != world.http.local_endpoints:
+                yield "another number of local endpoints"
+    if any(r.flow not in range(world.flows) for r in evidence.http):
+        yield "an answer to nobody"
+
+
+def in_tables(world: World, evidence: Evidence) -> list[TableEntry]:
+    assert world.conntrack is not None
+    return [e for e in evidence.entries or () if world.conntrack.node is None or e.node == world.conntrack.node]
+
+
+def fits(entry: TableEntry, wanted: Entries) -> bool:
+    """Whether an entry is of the kind that an author describes, where names are those of ``POD_ADDRESS``."""
+    changed = (entry.source, entry.source_port) != (entry.reply_destination, entry.reply_destination_port)
+    named = {**{str(a): a for a in POD_ADDRESS.values()}, **POD_ADDRESS}
+    if wanted.reply_from is not None and named[wanted.reply_from] != entry.reply_source:
+        return False
+    if wanted.original_from is not None and named[wanted.original_from] != entry.source:
+        return False
+    if wanted.port is not None and wanted.port != entry.destination_port:
+        return False
+    return wanted.masqueraded is None or wanted.masqueraded == changed
+
+
+def other_tables(world: World, evidence: Evidence) -> Iterator[str]:
+    assert world.conntrack is not None
+    if evidence.entries is None:
+        yield "tables that nobody read"
+    some, none = world.conntrack.some, world.conntrack.none
+    if some is not None and not any(fits(e, some) for e in in_tables(world, evidence)):
+        yield "an entry that is not there"
+    if none is not None and any(fits(e, none) for e in in_tables(world, evidence)):
+        yield "an entry that must not be there"
+
+
 FORBIDDEN: dict[str, Callable[[World, Evidence], Iterator[str]]] = {
     "reply": no_reply,
     "source": wrong_source,
     "backends": wrong_backend,
     "spread": too_few,
     "at": elsewhere,
+    "http": another_answer,
+    "conntrack": other_tables,
 }
 NO_OUTCOME = {
     Outcome.DELIVERED: no_delivery,

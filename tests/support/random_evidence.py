@@ -1,20 +1,23 @@
 """Random evidence: each flow has a story that is likely to be what was expected, and then things go wrong."""
 
 from dataclasses import replace
+from itertools import combinations, product
 
 from forbidden import FILTER, NO_OUTCOME, NODE, NODES, POD_ADDRESS, PODS
 from hypothesis import strategies as st
 from recorded import World
 
 from lab.ip import IPAddress
-from lab.scenario.model import Manner, Outcome, Preserved, Spread
+from lab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome, Preserved, Spread
 from lab.verdict.evidence import (
     Direction,
     Evidence,
     FenceReport,
+    HttpReport,
     KernelCount,
     Observation,
     RuleCount,
+    TableEntry,
     TapLoss,
     TrackedFlow,
 )
@@ -23,6 +26,21 @@ PLACES: dict[Outcome, tuple[str | None, ...]] = {
     Outcome.DROPPED: (None, "node-a", "echo-1"),
     Outcome.UNTRANSLATED: (None, "node-a"),
 }
+
+
+HTTP = (HttpExpect(status=200), HttpExpect(status=200, local_endpoints=1))
+SOME = (
+    Entries(reply_from="echo-1"),
+    Entries(reply_from=str(POD_ADDRESS["echo-1"]), port=80),
+    Entries(original_from="debug", masqueraded=False),
+    Entries(masqueraded=True),
+)
+NONE = (Entries(reply_from="echo-2"), Entries(masqueraded=True), Entries(original_from="debug", port=81))
+CONNTRACK = tuple(
+    ConntrackExpect(node=node, some=some, none=none)
+    for node, some, none in product((None, "node-a"), (None, *SOME), (None, *NONE))
+    if some or none
+)
 
 
 @st.composite
@@ -38,6 +56,8 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         backends=("echo-1",) if about_pods and draw(st.booleans()) else None,
         spread=Spread.EVEN if about_pods and draw(st.integers(0, 5)) == 5 else None,
         at=draw(st.sampled_from(PLACES.get(outcome, (None,)))),
+        http=draw(st.sampled_from((None, None, None, *HTTP))),
+        conntrack=draw(st.sampled_from(CONNTRACK)) if draw(st.integers(0, 5)) == 5 else None,
     )
     seen: list[Observation] = []
     connects = []
@@ -58,6 +78,8 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         counts=draw(counts(world)),
         counted=draw(st.sampled_from([(), ("node-a", "node-b")])),
         tracked=draw(tracked(world)),
+        http=draw(st.sampled_from(answered(world))) if world.http else (),
+        entries=draw(st.sampled_from(tables(world))) if world.conntrack else None,
     )
     if world.at == "echo-1" and draw(st.booleans()):
         evidence = replace(evidence, kernel=(KernelCount("echo-1", "IpInReceives", world.flows),))
@@ -131,15 +153,46 @@ def intruders(world: World) -> st.SearchStrategy[Observation]:
 def tracked(world: World) -> st.SearchStrategy[tuple[TrackedFlow, ...] | None]:
     """Nobody looked; conntrack knows every flow as it has likely gone; or it knows something else, or nothing."""
 
-    def entry(flow: int, pod: str = "echo-1", source: IPAddress | None = None) -> TrackedFlow:
+    def known(flow: int, pod: str = "echo-1", source: IPAddress | None = None) -> TrackedFlow:
         return TrackedFlow(flow, "node-a", POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
 
     flows = range(world.flows)
-    right = st.just(tuple(entry(flow) for flow in flows))
+    right = st.just(tuple(known(flow) for flow in flows))
     wrong = st.lists(
-        st.builds(entry, st.integers(0, world.flows), st.sampled_from(PODS), st.sampled_from([None, NODE])), max_size=3
+        st.builds(known, st.integers(0, world.flows), st.sampled_from(PODS), st.sampled_from([None, NODE])), max_size=3
     ).map(tuple)
     return st.one_of(st.none(), right, right, wrong)
+
+
+def answered(world: World) -> list[tuple[HttpReport, ...]]:
+    """Every flow was told what is wanted; or one of them, or nobody, is told something else, nothing, or two things."""
+    right = tuple(HttpReport(flow, 200, 1) for flow in range(world.flows))
+    flows = range(world.flows + 1)
+    odd = [HttpReport(flow, status, told) for flow, status, told in product(flows, (200, 503), (1, 0, None))]
+    odd += [HttpReport(flow, 0, error=error) for flow, error in product(flows, ("timeout", "ECONNRESET"))]
+    instead = [tuple(one if one.flow == each.flow else each for each in right) for one in odd]
+    return [right, right[1:], *instead, *((one, *right) for one in odd), *((*right, one) for one in odd)]
+
+
+def entry(world: World, flow: int, pod: str = "echo-1", source: IPAddress | None = None, port: int = 80) -> TableEntry:
+    """What a flow to a pod leaves in the tables of node-a."""
+    there = (world.dialled[0], port)
+    return TableEntry("node-a", *world.client(flow), *there, POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
+
+
+def tables(world: World) -> list[tuple[TableEntry, ...] | None]:
+    """Nobody read them; they hold what a flow to echo-1 leaves behind; or up to two others, besides or instead."""
+    own = entry(world, 0)
+    kinds = (
+        own,
+        entry(world, 0, "echo-2"),
+        entry(world, 0, source=NODE),
+        entry(world, 0, port=81),
+        replace(own, source=NODE, reply_destination=NODE),
+        replace(own, node="node-b"),
+    )
+    right = tuple(entry(world, flow) for flow in range(world.flows))
+    return [None, right, (), *((each,) for each in kinds), *combinations(kinds, 2), *((*right, each) for each in kinds)]
 
 
 def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:

@@ -12,8 +12,10 @@ from ipaddress import ip_address
 from lab.ip import IPAddress, Transport
 from lab.plan.errand import Errand, Fence, Receiver, Sender
 from lab.scenario.model import (
+    ConntrackExpect,
     Expect,
     Front,
+    HttpExpect,
     Manner,
     Outcome,
     Position,
@@ -56,6 +58,9 @@ class World:
     source: SourceExpectation | None = None
     spread: Spread | Shares | None = None
     at: str | None = None
+    http: HttpExpect | None = None
+    conntrack: ConntrackExpect | None = None
+    others: tuple[IPAddress, ...] = ()
     name: str = "a pod reaches echo through its cluster IP"
     addresses: dict[str, IPAddress] = field(default_factory=dict)
 
@@ -64,7 +69,7 @@ class World:
 
     @property
     def probe(self) -> Probe:
-        keys = ("outcome", "backends", "source", "spread", "at")
+        keys = ("outcome", "backends", "source", "spread", "at", "http", "conntrack")
         return Probe(
             name=self.name,
             source=Source(name="debug"),
@@ -76,6 +81,8 @@ class World:
                 source=self.source,
                 spread=self.spread,
                 at=self.at,
+                http=self.http,
+                conntrack=self.conntrack,
                 position=Position(FILE, 21, 13),
                 positions={key: Position(FILE, 21 + line, 15) for line, key in enumerate(keys)},
             ),
@@ -94,6 +101,7 @@ class World:
                 address=self.address("debug"),
                 mac="02:00:00:00:00:01",
                 next_hop_mac="02:00:00:00:00:02",
+                others=self.others,
             ),
             destination=self.address("service"),
             port=80,
@@ -109,6 +117,9 @@ class World:
             fences=tuple(Fence(name=name, address=self.address(name)) for name in ("node-a", *self.pods)),
             nodes=("node-a", "node-b"),
             watched=tuple({(self.at or "").partition("/")[0]} & set(self.pods)),
+            http=self.http is not None,
+            tables=self.conntrack is not None,
+            addresses={name: (self.address(name),) for name in ("debug", "node-a", "node-b", *self.pods)},
         )
 
     @property
@@ -147,7 +158,8 @@ class World:
         )
 
     def client(self, flow: int) -> tuple[IPAddress, int]:
-        return self.address("debug"), SENDER_PORT + flow
+        senders = (self.address("debug"), *self.others)
+        return senders[flow % len(senders)], SENDER_PORT + flow
 
     @property
     def dialled(self) -> tuple[IPAddress, int]:

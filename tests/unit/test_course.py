@@ -105,6 +105,20 @@ def test_nodes_are_labelled_and_leave_and_come_back() -> None:
     assert [each.get("node-b") for each in seen] == [{}, {"zone": "b"}, None, {}]
 
 
+def test_nodes_are_tainted_and_deleted_and_what_is_not_said_stays() -> None:
+    assembly = after(
+        "{nodes: {node-b: {taints: [a, b]}}}",
+        "{nodes: {node-b: {terminating: true}}}",
+        "{nodes: {node-b: {taints: [], labels: {zone: b}}}}",
+    )
+    nodes = [
+        next(thing for thing in assembly.course[step].objects if isinstance(thing, Node) and thing.name == "node-b")
+        for step in range(4)
+    ]
+    assert [each.taints for each in nodes] == [(), ("a", "b"), ("a", "b"), ()]
+    assert [each.deleting for each in nodes] == [False, False, True, True]
+
+
 def test_errands_are_numbered_through_and_named_by_their_step() -> None:
     assembly = after("{pods: {echo-1: null}}", "{pods: {echo-1: {present: true}}}")
     assert [(errand.number, errand.name) for errand in assembly.errands] == [

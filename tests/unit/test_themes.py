@@ -117,6 +117,16 @@ THEMES = {
     "affinity in spite of other endpoints (25314, 55603)": "steps/clients-who-stick::another goes",
     "one bad object and all others (36652, 73157)": "bugs/73157-an-address-of-the-wrong-family"
     "::another Service changes",
+    "UDP flows of a Service that is deleted (139628)": "bugs/139628-a-service-is-deleted"
+    "::the Service is deleted and its pods serve to their end",
+    "a node that is about to go": "steps/a-node-is-about-to-go::the autoscaler is about to remove it",
+    "types that change": "steps/a-type-changes::from a node port to a name",
+    "who is published while it terminates": "steps/unready-and-terminating::published again",
+    "a Service that another proxy takes over": "steps/left-to-another-proxy::the labels are put on",
+    "the last one terminates, by four policies": "steps/the-last-one-terminates::it terminates and serves",
+    "a protocol goes": "steps/a-protocol-goes::UDP goes",
+    "source ranges that change": "steps/a-balancer-changes::only from another network",
+    "endpoints that move": "steps/endpoints-move::the first comes back",
     "a policy that changes, on three nodes": "steps/a-policy-on-three-nodes::Cluster",
     "links that are cut and mended": "steps/a-cable-is-cut::its link is mended",
     "a Service by its name": "dns/cluster-ip-by-name",

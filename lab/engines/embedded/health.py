@@ -8,15 +8,11 @@ sync period. It is healthy before its first synchronisation.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from lab.cluster.objects import Node
 from lab.ip import Family
 
 __all__ = ["Health"]
-
-TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
-"""The taint of a node that the cluster autoscaler is about to remove."""
 
 
 class Health:
@@ -34,8 +30,8 @@ class Health:
         self.last_synced: dict[Family, float | None] = dict.fromkeys(families)
 
     def look_at(self, node: Node | None) -> None:
-        """Take note of the Node object. A node that is about to go shall get no new connections (KEP-3836)."""
-        self.node_eligible = node is not None and not node.deleting and TO_BE_DELETED not in node.taints
+        """Take note of the Node object."""
+        self.node_eligible = node is not None and not node.is_leaving
 
     def queued(self, now: float) -> None:
         """A change waits, in every family; one that waits already counts from its own time."""

@@ -36,6 +36,8 @@ class Station:
         reached: how far the rules of a family have come (``lab.engines.barrier.reached``).
         state: what kube-proxy says of its synchronisations; ``None`` while it says nothing.
         zone: where the API says that the node is, empty if it does not say; ``None`` if it does not know the node.
+        serves: whether kube-proxy has health-check node ports to open.
+        agrees: whether kube-proxy's health says of the node what the API does: that it stays, or is about to go.
         dump: the rules.
     """
 
@@ -44,6 +46,8 @@ class Station:
     reached: Callable[[Family], int]
     state: Callable[[], Awaitable[SyncState | None]]
     zone: Callable[[], str | None]
+    serves: Callable[[], bool]
+    agrees: Callable[[], Awaitable[bool]]
     dump: Callable[[], Awaitable[str]]
 
 
@@ -84,14 +88,14 @@ class KubeProxyEngine:
 
         kube-proxy runs one synchronisation after the other. Rules are not the last thing that one does: it then opens
         and closes health-check node ports and deletes the conntrack entries of UDP flows that have lost their endpoint.
-        So when there are flows that this may concern, which is after the first time, the barrier is raised once more:
-        rules for its second name mean that the synchronisation before is over. At the beginning that holds for a node
-        with a zone: the Node comes by a third stream, before the others by all that is seen.
+        So when there are such ports, or flows that this may concern, which is after the first time, the barrier is
+        raised once more: rules for its second name mean that the synchronisation before is over. At the beginning that
+        holds for a node with a zone: the Node comes by a third stream, before the others by all that is seen.
 
-        Of a Node kube-proxy takes up its zone, and then it synchronises fully; that a Node is gone is nothing to it. So
-        it does when rules are missing: in mode iptables its monitor finds that out within the sync period, in mode
-        nftables the next synchronisation fails and is made up for after that time; the barrier sees to it that there
-        is one.
+        Of a Node kube-proxy takes up its zone, and then it synchronises fully; that it is about to go shows in its
+        health alone; that it is gone is nothing to it. Fully it synchronises as well when rules are missing: in mode
+        iptables its monitor finds that out within the sync period, in mode nftables the next synchronisation fails and
+        is made up for after that time; the barrier sees to it that there is one.
 
         Raises:
             EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
@@ -104,8 +108,10 @@ class KubeProxyEngine:
         known, self._zone = self._zone, self._zone if (zone := self._station.zone()) is None else zone
         if nodes is not None and self._zone != known:
             await self._wait_for_full(nodes, deadline)
+        if nodes is not None:
+            await self._wait_for_health(deadline)
         await self._wait_for(number, deadline)
-        if self._synced or self._zone:
+        if self._synced or self._zone or self._station.serves():
             await self._wait_for(self._barrier.again(), deadline)
         self._synced = True
 
@@ -168,6 +174,17 @@ class KubeProxyEngine:
 
         try:
             await wait_until_seen(look, deadline, "kube-proxy to look at all rules anew")
+        except DeadlineExceededError as late:
+            raise EngineError(self._node, str(late), self._last_lines()) from late
+
+    async def _wait_for_health(self, deadline: Deadline) -> None:
+        running = self._running
+
+        async def look() -> bool:
+            return running is None or running.has_ended or await self._station.agrees()
+
+        try:
+            await wait_until_seen(look, deadline, "kube-proxy's health to say of its node what the API says")
         except DeadlineExceededError as late:
             raise EngineError(self._node, str(late), self._last_lines()) from late
 

@@ -8,18 +8,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from lab.cluster.objects import ZONE_LABEL, Key, Node
+from lab.cluster.configuration import SocketAddress
+from lab.cluster.objects import ZONE_LABEL, Key, Node, Service
+from lab.cluster.store import Store
 from lab.control.apiserver import API_ADDRESS, API_PORT
 from lab.control.ask import fetch
 from lab.engines.barrier import reached
 from lab.engines.ground import Cluster, Place
 from lab.engines.kubeproxy.configuration import configuration, script
 from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
-from lab.engines.kubeproxy.metrics import SyncState, read_metrics
+from lab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from lab.engines.names import NFT_TABLE, mode_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import InternalError
 from lab.ip import Family
+from lab.kernel.netns import NetNs
 from lab.kernel.nft import NftTool
 from lab.kernel.programmed import iptables_nft_rules, nft_chains, xtables_rules
 from lab.kernel.running import Running
@@ -27,7 +30,7 @@ from lab.timing import Deadline
 
 __all__ = ["make_kube_proxy"]
 
-_METRICS_SECONDS: Final = 5.0
+_ASK_SECONDS: Final = 5.0
 
 
 def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Cluster) -> KubeProxyEngine:
@@ -48,7 +51,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
         return await place.launcher.start(place.netns, argv, place=place.name, heard=heard, stdin=told)
 
     async def state() -> SyncState | None:
-        deadline = Deadline.after(_METRICS_SECONDS)
+        deadline = Deadline.after(_ASK_SECONDS)
         try:
             status, page = await fetch(place.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
         except (OSError, TimeoutError):
@@ -71,9 +74,22 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
         reached=lambda family: reached(rules(place, family)),
         state=state,
         zone=zone,
+        serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
+        agrees=partial(_agrees, node, place.netns, cluster.store, proxy.healthz),
         dump=partial(dump, place, choice.families),
     )
     return KubeProxyEngine(node, cluster.barrier, choice.families, station)
+
+
+async def _agrees(node: str, netns: NetNs, store: Store, healthz: SocketAddress) -> bool:
+    known = store.get(Key("Node", "", node))
+    if not isinstance(known, Node):
+        return True
+    try:
+        _, page = await fetch(netns, healthz.address, healthz.port, "/healthz", Deadline.after(_ASK_SECONDS))
+    except (OSError, TimeoutError):
+        return True  # nobody can hear of it
+    return says_of_node(page) in (None, not known.is_leaving)
 
 
 def _iptables(place: Place, family: Family) -> list[bytes]:

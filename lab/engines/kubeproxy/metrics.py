@@ -1,15 +1,16 @@
-"""What kube-proxy says of its synchronisations at ``/metrics``.
+"""What kube-proxy says of its synchronisations at ``/metrics``, and of its node at ``/healthz``.
 
-Owns: ``SyncState``.
-Must not: fetch the page.
+Owns: ``SyncState``, and how both pages are read.
+Must not: fetch a page.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["SyncState", "read_metrics"]
+__all__ = ["SyncState", "read_metrics", "says_of_node"]
 
 _PREFIX: Final = "kubeproxy_sync_proxy_rules_"
 _FAILURES: Final = (
@@ -50,3 +51,13 @@ def read_metrics(page: bytes) -> SyncState:
             elif sample.name == _FULL:
                 full[sample.labels.get("ip_family", "")] += int(sample.value)
     return SyncState(int(failures), full)
+
+
+def says_of_node(page: bytes) -> bool | None:
+    """Whether its node may get new connections; ``None`` where a version does not say, as none did before 1.28."""
+    try:
+        said = json.loads(page)
+    except ValueError:
+        return None
+    eligible = said.get("nodeEligible") if isinstance(said, dict) else None
+    return eligible if isinstance(eligible, bool) else None

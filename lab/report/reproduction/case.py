@@ -8,14 +8,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lab.ip import Transport
+from lab.ip import Protocol, Transport
 from lab.plan.errand import STACK, Errand
 from lab.plan.model import Namespace, Plan, Role
+from lab.plan.places import own_addresses_of
 from lab.plan.sysctls import device_of
-from lab.scenario.model import Expect, Manner, Outcome, Reply, Shares, Spread
+from lab.scenario.model import Expect, HttpExpect, Manner, Outcome, Reply, Shares, Spread
 from lab.spread import flows_to_hit_all
 from lab.verdict.evidence import Capture, Direction, Observation, Packet
-from lab.verdict.model import ProbeVerdict
+from lab.verdict.model import ProbeVerdict, expectations
 from lab.verdict.naming import led_nowhere
 from lab.verdict.rules import translations
 
@@ -26,14 +27,8 @@ MOST_FRAMES = 4096
 
 
 def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether somebody in the script can answer it: no health-checking proxy stands in one, and no name server.
-
-    What a node itself sends is sent by its kernel's sockets, of which there are none for SCTP and ICMP.
-    """
-    errand = verdict.errand
-    if errand.http or led_nowhere(errand, verdict.evidence.lookups):
-        return False
-    return _is_crafted(errand) or errand.protocol in (Transport.TCP, Transport.UDP)
+    """Whether somebody in the script can answer it: no name server stands in one."""
+    return not led_nowhere(verdict.errand, verdict.evidence.lookups)
 
 
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
@@ -81,6 +76,7 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
     """The document. ``plan`` is what is rebuilt."""
     errand, expect = verdict.errand, verdict.probe.expect
     here = {namespace.name for namespace in plan.namespaces}
+    own = {each.name: frozenset(address.interface.ip for address in each.addresses) for each in plan.namespaces}
     flows = min(errand.flows, MOST_FRAMES) if _is_crafted(errand) else errand.flows
     delivered = expect.outcome is Outcome.DELIVERED
     return {
@@ -95,13 +91,16 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
         "pods": [
             _place(pod.name, pod.namespace, pod.device, pod.address)
             for pod in errand.receivers
-            if pod.namespace in here and pod.address.version == errand.destination.version
+            if pod.namespace in here
+            and pod.address.version == errand.destination.version
+            and (pod.device != STACK or pod.address.is_loopback or pod.address in own[pod.namespace])
         ],
-        "listeners": list(_listeners(errand, plan)),
+        "listeners": [*_listeners(errand, plan), *_health_server(verdict, plan)],
+        "http": _http(expect.http),
         "nodes": list(errand.nodes) if expect.outcome is Outcome.UNTRANSLATED else [],
         "remembered": list(remembered(verdict)),
         "expect": {
-            "outcome": str(expect.outcome),
+            "outcome": str(expect.outcome) if "outcome" in expectations(expect) else "",
             "backends": sorted(set(expect.backends or ())) if delivered else [],
             "source": str(verdict.source) if delivered and verdict.source else "",
             "hit all": delivered and _must_hit_all(verdict, flows),
@@ -133,7 +132,39 @@ def _listeners(errand: Errand, plan: Plan) -> Iterator[dict[str, Any]]:
                     "protocol": str(each.protocol),
                     "address": str(each.address) if each.address else "",
                     "port": each.port,
+                    "says": [],
                 }
+
+
+def _http(wanted: HttpExpect | None) -> dict[str, Any] | None:
+    if wanted is None:
+        return None
+    return {"status": wanted.status, "local endpoints": wanted.local_endpoints}
+
+
+def _health_server(verdict: ProbeVerdict, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Who answered by HTTP for a node, which is the proxy under test: it says again what it said to each flow.
+
+    A pod that answered says its name, and answers again by itself.
+    """
+    errand, evidence = verdict.errand, verdict.evidence
+    pods = {pod.name for pod in plan.pods}
+    by_pods = {report.flow for report in evidence.connects if report.backend in pods}
+    answered = {
+        each.flow: (each.status, each.local_endpoints)
+        for each in evidence.http
+        if not each.error and each.flow not in by_pods
+    }
+    for namespace in plan.namespaces:
+        if answered and errand.destination in own_addresses_of(namespace):
+            yield {
+                "namespace": namespace.name,
+                "name": namespace.name,
+                "protocol": str(Protocol.TCP),
+                "address": str(errand.destination),
+                "port": errand.port,
+                "says": [answered.get(flow) for flow in range(errand.flows)],
+            }
 
 
 def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
@@ -172,14 +203,17 @@ def frames_of(errand: Errand, capture: Capture) -> tuple[str, ...]:
     sent = [
         frame.data
         for frame in capture.frames
-        if frame.place == errand.sender.name and frame.direction is Direction.OUT and frame.packet is Packet.REQUEST
+        if (frame.place, frame.device) == (errand.sender.name, errand.sender.device)
+        and frame.direction is Direction.OUT
+        and frame.packet is Packet.REQUEST
     ]
     return tuple(sent[:MOST_FRAMES])
 
 
 def _is_crafted(errand: Errand) -> bool:
-    """Whether frames are sent. What a node sends has none before its rules have seen it: its sockets send instead."""
-    return errand.manner is Manner.PACKET and errand.sender.device != STACK
+    """Whether packets are sent as they were made. Of a node's own its sockets send all for which there are any."""
+    own = errand.sender.device == STACK and errand.protocol in (Transport.TCP, Transport.UDP)
+    return errand.manner is Manner.PACKET and not own
 
 
 def _place(name: str, namespace: str, device: str, address: object) -> dict[str, str]:

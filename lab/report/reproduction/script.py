@@ -211,10 +211,14 @@ def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
 
 
 def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
-    """What the script runs: two of the programs are for few probes."""
-    spared = set()
-    if verdict.errand.protocol is not Transport.SCTP:
+    """What the script runs: some of the programs are for few probes."""
+    spared, protocol = set(), verdict.errand.protocol
+    if protocol is not Transport.SCTP:
         spared.add("associations.py")
+    if protocol not in (Transport.SCTP, Transport.ICMP):
+        spared.add("raw.py")
+    if not verdict.errand.http:
+        spared.add("hypertext.py")
     if not any(remembered(verdict)):
         spared.add("memory.py")
     yield from (program for program in sorted(_PROGRAMS.glob("*.py")) if program.name not in spared)

@@ -13,7 +13,7 @@ from lab.scenario.course import DEADLINE, EngineAction, EngineState, RulesState
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import ScenarioShape, refused, word_of
 from lab.scenario.schema.expect import ConntrackShape
-from lab.scenario.schema.syntax import Duration, Sysctls, distinct, label_key_fault, label_value_fault
+from lab.scenario.schema.syntax import Duration, Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
 
 __all__ = ["ChangeShape", "LinkState", "NodeChangeShape", "PodChangeShape", "UntilShape"]
 
@@ -73,6 +73,14 @@ class NodeChangeShape(ScenarioShape):
         default_factory=dict,
         description="Labels that it gets; null takes one off.",
         examples=[{"topology.kubernetes.io/zone": "zone-b"}],
+    )
+    taints: Annotated[list[TaintKey], AfterValidator(distinct)] | None = Field(
+        default=None,
+        description="Keys of all taints that it has from now on; an empty list takes them off.",
+        examples=[["ToBeDeletedByClusterAutoscaler"]],
+    )
+    terminating: bool | None = Field(
+        default=None, description="Whether the Node object is being deleted.", examples=[True]
     )
     sysctls: Sysctls = Field(
         default_factory=dict,

@@ -10,7 +10,7 @@ from lab.cluster.objects import Service
 from lab.cluster.store import Store
 from lab.engines.barrier import Barrier, reached
 from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
-from lab.engines.kubeproxy.metrics import SyncState, read_metrics
+from lab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from lab.errors import EngineError
 from lab.ip import Family
 from lab.kernel.running import Running
@@ -41,6 +41,8 @@ class Proxy:
     full: int = 1
     failures: int = 0
     zone: str | None = ""
+    agrees: bool = True
+    serves: bool = False
     seen: list[int] = field(default_factory=list)
 
     def engine(self) -> KubeProxyEngine:
@@ -53,6 +55,9 @@ class Proxy:
         async def state() -> SyncState:
             return SyncState(self.failures, {"IPv4": self.full})
 
+        async def agrees() -> bool:
+            return self.agrees
+
         async def dump() -> str:
             return ""
 
@@ -62,6 +67,8 @@ class Proxy:
             reached=lambda _family: self.programmed,
             state=state,
             zone=lambda: self.zone,
+            serves=lambda: self.serves,
+            agrees=agrees,
             dump=dump,
         )
         return KubeProxyEngine("node-a", self.barrier, (Family.IPV4,), station)
@@ -112,6 +119,18 @@ def test_one_that_goes_from_a_name_to_the_next_but_one_has_caught_up_with_the_fi
     tell(story)
 
 
+def test_the_first_synchronisation_must_be_over_where_it_opens_ports() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        proxy.serves = True
+        proxy.programmed = 2
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting), "rules stand, and ports are opened behind them"
+        proxy.programmed = proxy.wanted
+        await waiting
+
+    tell(story)
+
+
 def test_after_the_first_time_the_synchronisation_must_be_over_too() -> None:
     async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
         proxy.programmed = 2
@@ -147,7 +166,7 @@ def test_some_changes_are_taken_up_by_a_full_synchronisation_only(noted: str) ->
 
 
 @pytest.mark.parametrize("zone", ["", None], ids=["other labels", "no Node"])
-def test_of_a_node_only_its_zone_matters(zone: str | None) -> None:
+def test_of_a_nodes_labels_only_its_zone_matters(zone: str | None) -> None:
     async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
         following = asyncio.create_task(follow(proxy))
         await synced(engine, proxy)
@@ -157,6 +176,40 @@ def test_of_a_node_only_its_zone_matters(zone: str | None) -> None:
         following.cancel()
 
     tell(story)
+
+
+def test_a_node_that_is_about_to_go_must_show_in_the_proxys_health() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        following = asyncio.create_task(follow(proxy))
+        await synced(engine, proxy)
+        await engine.note(flush=False)
+        proxy.agrees = False
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting)
+        proxy.agrees = True
+        await waiting
+        proxy.agrees = False  # which is asked after Nodes have changed, and at no other time
+        await synced(engine, proxy)
+        await engine.note(flush=False)
+        with pytest.raises(EngineError, match="gave up waiting: kube-proxy's health to say of its node"):
+            await synced(engine, proxy, 0.02)
+        following.cancel()
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (b'{"lastUpdated": "now","currentTime": "now", "nodeEligible": false}', False),
+        (b'{"nodeEligible": true, "healthy": false}', True),
+        (b'{"lastUpdated": "now"}', None),
+        (b"no JSON", None),
+        (b"[1]", None),
+    ],
+)
+def test_health_says_whether_a_node_is_about_to_go_in_versions_that_know(page: bytes, says: bool | None) -> None:
+    assert says_of_node(page) is says
 
 
 def test_a_full_synchronisation_that_does_not_come_is_told() -> None:

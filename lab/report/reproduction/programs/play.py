@@ -11,12 +11,9 @@ not, and 2 if nothing could be sent.
 
 import collections
 import contextlib
-import ctypes
 import errno
 import functools
-import ipaddress
 import json
-import os
 import resource
 import selectors
 import socket
@@ -24,29 +21,19 @@ import struct
 import sys
 import time
 
+from listeners import Listeners
+from netns import enter
 from outcome import is_heard, judge
 from packets import Matcher, Packet, end, token
 
-NEWNET = 0x40000000  # CLONE_NEWNET of sched.h
 ALL = 0x0003  # ETH_P_ALL of if_ether.h
 OUTGOING = 4  # PACKET_OUTGOING of if_packet.h
 RCVBUFFORCE, TIMESTAMP = 33, 35  # SO_RCVBUFFORCE, SO_TIMESTAMPNS of asm-generic/socket.h
-PKTINFO = {4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, 50)}  # IP_PKTINFO; IPV6_PKTINFO
-ASK_PKTINFO = {4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, 49)}  # IP_PKTINFO; IPV6_RECVPKTINFO
 AT_ONCE = 16  # flows that are sent before everybody is heard: no tap may overflow
 BUFFER = 8 << 20
 PATIENCE, SILENCE = 5.0, 1.0  # seconds: in all, and without any packet
 
 Seen = collections.namedtuple("Seen", "at flow place outgoing what source destination")
-
-
-def enter(namespace):
-    """Let this process be in a namespace; a socket made there stays there."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
-    if libc.setns(fd, NEWNET):
-        raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
-    os.close(fd)
 
 
 # The run.
@@ -66,9 +53,13 @@ class Run:
         self.own = {each["namespace"] for each in [self.sender, *case["pods"]] if each["device"] == "stack"}
         self.crossed = self.own | set(case["nodes"])
         self.matcher, self.seen, self.flow_of = Matcher(self.own_ports()), [], {}
-        self.finished, self.failed, self.unknown = 0, [], []
+        self.finished, self.failed, self.unknown, self.answers = 0, [], [], {}
         self.waiting = selectors.DefaultSelector()
-        self.sending = self.frames(frames) if frames else self.dial()
+        self.mouths = {}
+        if not frames:
+            self.sending = self.dial()
+        else:
+            self.sending = self.speak_raw(frames) if self.sender["device"] == "stack" else self.frames(frames)
 
     def own_ports(self):
         """The flow of each source port, where a refused SYN is seen in an ICMP error and nowhere else."""
@@ -78,7 +69,8 @@ class Run:
     def play(self):
         """Send everything, answer, and return what was seen, in order."""
         self.watch()
-        self.listen()
+        Listeners(self.case, self.waiting, self.got).listen()
+        self.listen_raw()
         self.remember()
         more, began, last = True, time.monotonic(), time.monotonic()
         while more or (time.monotonic() < min(began + PATIENCE, last + SILENCE) and not self.settled()):
@@ -172,56 +164,29 @@ class Run:
             self.seen.append(Seen(at, matched[0], place, outgoing, matched[1], *packet.ends()))
         return matched
 
-    # Listeners.
+    # Of programs of nodes.
 
-    def listen(self):
-        """Open the sockets of the pods, each of which answers by its name."""
-        for each in self.case["listeners"] if self.case["protocol"] in ("TCP", "UDP") else ():
-            enter(each["namespace"])
-            sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((each["address"] or ("::" if self.family == socket.AF_INET6 else "0.0.0.0"), each["port"]))
-            if self.kind == socket.SOCK_STREAM:
-                sock.listen(1024)
-            else:
-                sock.setsockopt(*ASK_PKTINFO[self.case["version"]], 1)
-            do = self.accept if self.kind == socket.SOCK_STREAM else self.answer
-            self.waiting.register(sock, selectors.EVENT_READ, functools.partial(do, each))
+    def listen_raw(self):
+        """Hear what programs of nodes get of protocols for which there is no socket."""
+        if self.case["protocol"] not in ("SCTP", "ICMP"):
+            return
+        from raw import Mouth  # noqa: PLC0415 - stands in scripts for SCTP and ICMP
 
-    def accept(self, listener, sock):
-        """Take connections; each says its token when it is established, and gets its answer."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                made, peer = sock.accept()
-                made.setblocking(False)
-                heard = functools.partial(self.converse, listener, peer)
-                self.waiting.register(made, selectors.EVENT_READ, heard)
+        ends = {(each["namespace"], each["address"]) for each in [self.sender, *self.case["pods"]]}
+        for namespace, address in sorted(each for each in ends if each[0] in self.own):
+            enter(namespace)
+            mouth = self.mouths[namespace, address] = Mouth(self.case["protocol"], address)
+            for sock in mouth.ears:
+                self.waiting.register(sock, selectors.EVENT_READ, functools.partial(self.hear_raw, namespace, mouth))
 
-    def converse(self, listener, peer, sock):
-        """Answer a token, or close with the other end."""
-        try:
-            data = sock.recv(65535)
-        except OSError:
-            data = b""
-        if data.startswith(b"proxylab probe "):
-            self.got(listener, data, peer, sock.getsockname())
-            sock.send(b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode() + b"\n")
-        elif not data:
-            self.waiting.unregister(sock)
-            sock.close()
-
-    def answer(self, listener, sock):
-        """Answer datagrams, each from the address that was asked."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                data, control, _, peer = sock.recvmsg(65535, 256)
-                if not data.startswith(b"proxylab probe "):
-                    continue
-                asked = control[0][2][:16] if self.case["version"] == 6 else control[0][2][8:12]
-                self.got(listener, data, peer, (str(ipaddress.ip_address(asked)), listener["port"]))
-                back = asked + b"\0" * 4 if self.case["version"] == 6 else b"\0" * 4 + asked + b"\0" * 4
-                about = [(*PKTINFO[self.case["version"]], back)]
-                sock.sendmsg([b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode()], about, 0, peer)
+    def hear_raw(self, namespace, mouth, sock):
+        """Take down what came to a node itself."""
+        ports = {each["port"]: each["name"] for each in self.case["listeners"] if each["namespace"] == namespace}
+        for packet in map(Packet, mouth.read(sock)):
+            flow, what = self.matcher.match(packet, False) or (None, "")
+            place = ports.get(packet.ports[1], namespace) if what == "request" else namespace
+            if what == "request" or (what and namespace == self.sender["namespace"]):
+                self.note(flow, place, False, what, packet.ends())
 
     def got(self, listener, data, peer, asked):
         """Take down what a program of a node got: no device shows it as it came to the program."""
@@ -238,6 +203,18 @@ class Run:
             sock.bind((self.sender["device"], 0))
             for line in lines:
                 yield sock.send(bytes.fromhex(line))
+
+    def speak_raw(self, lines):
+        """Send the packets of a node's own program, which its rules are asked about first."""
+        mouth = self.mouths[self.sender["namespace"], self.sender["address"]]
+        for flow, packet in enumerate(Packet(bytes.fromhex(line)[14:]) for line in lines):
+            self.matcher.match(packet, True)
+            self.note(flow, self.sender["namespace"], True, "request", packet.ends())
+            try:
+                mouth.send(packet)
+            except OSError as error:
+                print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
+            yield True
 
     def dial(self):
         """Dial once from each source port."""
@@ -264,7 +241,7 @@ class Run:
         failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if not failed:
             try:
-                sock.send(token("probe", flow) + b"." * self.case["payload"] + b"\n")
+                sock.send(self.words(flow))
             except OSError as error:
                 failed = error.errno
         if failed:
@@ -274,13 +251,24 @@ class Run:
             self.note(flow, self.sender["namespace"], False, "reply", (there, here))
         self.waiting.modify(sock, selectors.EVENT_READ, self.hear)
 
+    def words(self, flow):
+        """What a flow says: its token, by HTTP where that is asked for."""
+        if self.case["http"]:
+            from hypertext import request  # noqa: PLC0415 - stands in scripts for HTTP
+
+            return request(token("probe", flow))
+        return token("probe", flow) + b"." * self.case["payload"] + b"\n"
+
     def hear(self, sock):
-        """Take what comes back."""
+        """Take what comes back; by HTTP, all of it."""
         flow, (here, there) = self.flow_of[sock]
         try:
-            sock.recv(65535)
+            heard = sock.recv(65535)
         except OSError as error:
             self.fail(sock, error.errno)
+            return
+        self.answers[flow] = self.answers.get(flow, b"") + heard
+        if self.case["http"] and heard:
             return
         if self.kind == socket.SOCK_DGRAM and self.sender["namespace"] in self.own:
             self.note(flow, self.sender["namespace"], False, "reply", (there, here))
@@ -332,11 +320,17 @@ def main():
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     try:
-        seen = Run(case, frames).play()
+        run = Run(case, frames)
+        seen = run.play()
     except OSError as error:
         print(f"the probe could not be sent: {error}", file=sys.stderr)
         return 2
     wrong = list(judge(case, seen))
+    if case["http"]:
+        from hypertext import judge_answer  # noqa: PLC0415 - stands in scripts for HTTP
+
+        for flow in range(case["flows"]):
+            wrong += ((flow, line) for line in judge_answer(case["http"], run.answers.get(flow, b"")))
     tell(case, seen, wrong)
     return 1 if wrong else 0
 

@@ -1,0 +1,93 @@
+"""What is broken in an engine, and which steps of the scenarios turn red by it.
+
+Owns: the rows of ``breakages`` for scenarios that are about a change.
+Must not: run anything.
+"""
+
+from breakages import BODIES, CATEGORIES, PORTS, UDP, Breakage
+
+__all__ = ["STEPPING"]
+
+STEPPING = [
+    Breakage(
+        "no flow of UDP is forgotten after any change",
+        UDP,
+        "UdpReconciler.update",
+        "lambda self, ports: False",
+        {
+            "bugs/139628-a-service-is-deleted": {
+                "the Service is deleted and its pods serve to their end",
+                "the pods are gone and another Service changes",
+            },
+            "steps/in-the-second-family": {"another comes and the first goes"},
+            "steps/pods-cycle-on-a-node": {"another takes its place"},
+        },
+    ),
+    Breakage(
+        "health that looks at no Node",
+        "lab.engines.embedded.health",
+        "Health.look_at",
+        "lambda self, node: setattr(self, 'node_eligible', True)",
+        {
+            "steps/a-node-is-about-to-go": {
+                "the autoscaler is about to remove it: it says so",
+                "its object is being deleted: it says so again",
+            }
+        },
+    ),
+    Breakage(
+        "no source is of any range",
+        BODIES,
+        "source_ranges",
+        "lambda scope: iter(())",
+        {
+            "steps/a-balancer-changes": {
+                "from both halves of the world: a stranger is served",
+                "from both halves of the world: so is a pod",
+            }
+        },
+    ),
+    Breakage(
+        "nobody who terminates is used",
+        CATEGORIES,
+        "_usable",
+        "lambda endpoints: tuple(each for each in endpoints if each.ready)",
+        {
+            "steps/the-last-one-terminates": {
+                f"it terminates and serves: {probe}"
+                for probe in (
+                    "internal policy Cluster beside it",
+                    "internal policy Cluster from elsewhere",
+                    "internal policy Local beside it",
+                    "internal policy Local from elsewhere",
+                    "external policy Cluster by its node",
+                    "external policy Cluster by another one",
+                    "external policy Local by its node",
+                    "external policy Local beside it",
+                    "external policy Local by a pod's own node",
+                    "external policy Local by another one's",
+                )
+            }
+        },
+    ),
+    Breakage(
+        "hints that nobody follows",
+        CATEGORIES,
+        "_hinted",
+        "lambda ready, node: tuple(ready)",
+        {
+            "steps/endpoints-move": {
+                "everywhere: the same node is preferred",
+                "the first goes: the same zone is next",
+                "the first comes back: the same node is preferred again",
+            }
+        },
+    ),
+    Breakage(
+        "labels that take no Service away",
+        PORTS,
+        "SERVICE_PROXY_NAME_LABEL",
+        "'nobody'",
+        {"steps/left-to-another-proxy": {"the labels are put on: it is left alone"}},
+    ),
+]
