@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["pytester"]
@@ -21,3 +22,9 @@ settings.register_profile(
     "proxylab", database=None, deadline=None, print_blob=True, derandomize="LAB_THOROUGH" not in os.environ
 )
 settings.load_profile("proxylab")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers for each core: half of their time they wait, for the kernel, for timers and for what they started."""
+    return 2 * len(os.sched_getaffinity(0))

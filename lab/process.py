@@ -140,9 +140,12 @@ _OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute
 class _Desk:
     """Takes requests, and knows the lab that stands."""
 
-    def __init__(self, launcher: Launcher, origins: Origins | None = None) -> None:
+    def __init__(
+        self, launcher: Launcher, origins: Origins | None = None, *, see_off_seconds: float = _SEE_OFF_SECONDS
+    ) -> None:
         self._launcher = launcher
         self._origins = origins or Origins()
+        self._see_off_seconds = see_off_seconds
         self._variants: dict[str, IptablesVariant] = {}
         self._lab: Lab | None = None
         self._labs = 0
@@ -318,7 +321,9 @@ class _Desk:
     async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
         """Wait until ``look`` finds nothing any more: threads that close sockets, and the killed, take their time."""
         try:
-            await wait_until(lambda: not look(), Deadline.after(_SEE_OFF_SECONDS), f"nothing to be left when {after}")
+            await wait_until(
+                lambda: not look(), Deadline.after(self._see_off_seconds), f"nothing to be left when {after}"
+            )
         except DeadlineExceededError:
             raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
 

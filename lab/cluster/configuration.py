@@ -1,6 +1,6 @@
 """A ``KubeProxyConfiguration`` after defaulting, as far as a proxy on Linux goes by it.
 
-Owns: ``ProxyConfiguration`` with kube-proxy's own defaults (pkg/proxy/apis/config/v1alpha1/defaults.go).
+Owns: ``ProxyConfiguration`` with kube-proxy's own defaults (pkg/proxy/apis/config/v1alpha1/defaults.go), but for one.
 Must not: read documents (``scenario.configuration`` does), or know what an engine makes of it.
 
 Times are in seconds.
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from ipaddress import IPv4Address
+from typing import Final
 
 from lab.frozen import dataclass
 from lab.ip import IPAddress, IPNetwork
@@ -51,6 +52,10 @@ class ConntrackTimeouts:
     tcp_be_liberal: bool = False
 
 
+_LEAST_PERIOD: Final = 0.01
+"""Seconds. kube-proxy's own default is a second, for which every change of a scenario would wait."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NftablesConfiguration:
     """``nftables``: what mode nftables has of its own, where the keys of ``iptables`` do not count."""
@@ -58,7 +63,7 @@ class NftablesConfiguration:
     masquerade_bit: int = 14
     masquerade_all: bool = False
     sync_period: float = 30
-    min_sync_period: float = 1
+    min_sync_period: float = _LEAST_PERIOD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +89,7 @@ class ProxyConfiguration:
     masquerade_all: bool = False
     localhost_node_ports: bool = True
     sync_period: float = 30
-    min_sync_period: float = 1
+    min_sync_period: float = _LEAST_PERIOD
     conntrack: ConntrackTimeouts = ConntrackTimeouts()
     healthz: SocketAddress = SocketAddress(IPv4Address("0.0.0.0"), 10256)  # noqa: S104 - as kube-proxy does
     metrics: SocketAddress = SocketAddress(IPv4Address("127.0.0.1"), 10249)

@@ -18,9 +18,11 @@ from typing import Final
 
 from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
+from lab.kernel.blank_tables import blank_table
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.leftover_tables import delete_table
 from lab.kernel.netns import NetNs, make_netns
+from lab.kernel.xtables import TableReader
 from lab.plan.masquerade import masquerade_text, without_masquerade
 from lab.plan.model import Masquerade
 from lab.timing import Deadline, together
@@ -197,15 +199,27 @@ class IptablesTool:
         Raises:
             EngineError: iptables-save failed.
         """
+        saved = self._blank(family) if self.variant.name == "legacy" else {}
+        asked = [table for table in _TABLES if table not in saved]
         command = self.variant.command(family, "save")
-        saved = await together(
+        answers = await together(
             _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
-            for table in _TABLES
+            for table in asked
         )
-        for done in saved:
+        for table, done in zip(asked, answers, strict=True):
             if done.status != 0:
                 raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _words(done))
-        return "".join(done.stdout.decode() for done in saved)
+            saved[table] = done.stdout.decode()
+        return "".join(saved[table] for table in _TABLES)
+
+    def _blank(self, family: Family) -> dict[str, str]:
+        """What iptables-save would print of the tables that have nothing in them."""
+        reader = TableReader(self._netns, family)
+        try:
+            read = {table: blank_table(table, reader.read(table)) for table in _TABLES}
+        finally:
+            reader.close()
+        return {table: text for table, text in read.items() if text is not None}
 
 
 async def _run(launcher: Launcher, netns: NetNs, place: str, argv: Sequence[str], stdin: bytes) -> Completed:

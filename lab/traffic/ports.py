@@ -35,8 +35,10 @@ class PortDealer:
     def __init__(self, seed: int, taken: Collection[int]) -> None:
         """``taken`` are ports that somebody in the lab listens on: a reply to one would find a listener."""
         self._deck = [port for port in _PORTS if port not in taken]
-        self._deck += [port for port in _EPHEMERAL if port not in taken][: max(0, MOST_FLOWS - len(self._deck))]
-        random.Random(seed).shuffle(self._deck)  # noqa: S311 - an order to repeat, not a secret
+        if (lacking := MOST_FLOWS - len(self._deck)) > 0:
+            self._deck += [port for port in _EPHEMERAL if port not in taken][:lacking]
+        self._random = random.Random(seed)  # noqa: S311 - an order to repeat, not a secret
+        self._shuffled = 0
         self._next: dict[tuple[Sender, Transport], int] = {}
         self._claimed: dict[tuple[Sender, Transport], set[int]] = {}
         self._going_on: set[tuple[Sender, Transport, int]] = set()
@@ -58,12 +60,21 @@ class PortDealer:
         end = self._next.get((sender, protocol), 0)
         dealt: list[int] = []
         while (missing := flows - len(dealt)) and end < self.size:
+            self._shuffle(end + missing)
             dealt += [port for port in self._deck[end : end + missing] if port not in claimed]
             end += missing
         if missing:
             return None
         self._next[sender, protocol] = end
         return tuple(dealt)
+
+    def _shuffle(self, end: int) -> None:
+        """Put the deck in order as far as it is needed: most labs need a few ports of tens of thousands."""
+        deck, last = self._deck, self.size - 1
+        for place in range(self._shuffled, min(end, self.size)):
+            other = self._random.randint(place, last)
+            deck[place], deck[other] = deck[other], deck[place]
+        self._shuffled = max(self._shuffled, end)
 
     def claim(self, sender: Sender, protocol: Transport, port: int) -> bool:
         """Take the port that an author chose. Not if a flow has had it, so that conntrack must be flushed."""

@@ -1,13 +1,9 @@
-"""How long three nodes with the real kube-proxy take to stand and to have caught up, and all scenarios on it.
+"""How long three nodes with the real kube-proxy take to stand and to have caught up.
 
 The floor is what kube-proxy itself needs, measured in the same run: one node's, from its start to its rules.
 """
 
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -21,8 +17,6 @@ pytestmark = pytest.mark.benchmark
 
 ROUNDS = 3
 AT_MOST = 2.5  # seconds, for three nodes on two cores
-ALL_AT_MOST = 90.0  # seconds, for every scenario in one mode, on two cores
-ROOT = Path(__file__).parents[2]
 
 
 def seconds_to_stand(session: Session, nodes: int) -> float:
@@ -50,31 +44,3 @@ def test_three_nodes_stand_and_have_caught_up(mode: str, record_testsuite_proper
     record_testsuite_property(f"kube-proxy {mode}: one node, three nodes, seconds", f"{alone:.2f}, {three:.2f}")  # type: ignore[operator]
     print(f"{mode}: one node {alone:.2f} s, three {three:.2f} s")  # noqa: T201
     assert three <= AT_MOST
-
-
-@pytest.mark.budget
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("mode", ["iptables", "nftables"])
-def test_all_scenarios_run(mode: str, tmp_path: Path, record_testsuite_property: object) -> None:
-    if not Cache.of_user().binaries():
-        pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
-    # A kube-proxy that starts waits most of the time: with a worker a core, the cores would do so, too.
-    shared = [
-        f"--numprocesses={2 * (os.cpu_count() or 1)}",
-        "--dist=loadfile",
-        f"--lab-bundle-dir={tmp_path}",
-        f"--lab-engine=kube-proxy/{mode}",
-    ]
-    began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *shared, "scenarios"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    took = time.perf_counter() - began
-    record_testsuite_property(f"kube-proxy {mode}: all scenarios, seconds", f"{took:.1f}")  # type: ignore[operator]
-    print(f"{mode}: all scenarios in {took:.1f} s")  # noqa: T201
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert took <= ALL_AT_MOST

@@ -27,6 +27,8 @@ from lab.scenario.cases import cases
 from lab.scenario.load import load_scenario
 
 ENGINES = ("embedded/iptables", "kube-proxy/iptables")
+AT_MOST = 45
+AT_ONCE = 4  # groups of clusters, each of which waits for its own engines
 
 Told = tuple[tuple[IPNetwork, ...], ProxyConfiguration]
 Clusters = dict[str, tuple[KubeObject, ...]]
@@ -42,28 +44,50 @@ def clusters() -> Iterator[tuple[str, Told, tuple[KubeObject, ...]]]:
 
 
 def by_configuration() -> list[tuple[Told, Clusters]]:
+    """The clusters by what engines are told. Of equal ones, which differ in their wires, only the first."""
     groups: dict[str, tuple[Told, Clusters]] = {}
+    known = set()
     for name, told, objects in clusters():
-        groups.setdefault(repr(told), (told, {}))[1][name] = objects
-    return list(groups.values())
+        if (repr(told), repr(objects)) not in known:
+            known.add((repr(told), repr(objects)))
+            groups.setdefault(repr(told), (told, {}))[1][name] = objects
+    return [(told, dict(part)) for told, group in groups.values() for part in parts(list(group.items()))]
+
+
+def parts(clusters: list[Any]) -> Iterator[list[Any]]:
+    """No more of them than one set of engines shall go through, while others go through the rest."""
+    for first in range(0, len(clusters), AT_MOST):
+        yield clusters[first : first + AT_MOST]
 
 
 async def compared(launcher: Launcher) -> dict[str, Any]:
     """How rules differ, by cluster and node; and how many were compared."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def in_its_turn(told: Told, group: Clusters) -> tuple[dict[str, list[str]], int]:
+        async with room:
+            return await compared_in(launcher, told, group)
+
+    found = await asyncio.gather(*(in_its_turn(told, group) for told, group in by_configuration()))
+    differences = {where: lines for each, _ in found for where, lines in each.items()}
+    return {"differences": differences, "compared": sum(count for _, count in found)}
+
+
+async def compared_in(launcher: Launcher, told: Told, group: Clusters) -> tuple[dict[str, list[str]], int]:
+    """The same for clusters whose engines are told the same at their start."""
     found: dict[str, list[str]] = {}
     count = 0
-    for told, group in by_configuration():
-        async with AsyncExitStack() as stack:
-            stages = await on_both_nodes(launcher, stack, told)
-            for name, objects in group.items():
-                for stage in (each for pair in stages.values() for each in pair):
-                    stage.hold(*objects)
-                written = await asyncio.gather(*(rules_of(pair) for pair in stages.values()))
-                for node, (ours, theirs) in zip(stages, written, strict=True):
-                    count += 1
-                    if lines := rule_differences("iptables", ours, theirs):
-                        found[f"{name} on {node}"] = list(lines)
-    return {"differences": found, "compared": count}
+    async with AsyncExitStack() as stack:
+        stages = await on_both_nodes(launcher, stack, told)
+        for name, objects in group.items():
+            for stage in (each for pair in stages.values() for each in pair):
+                stage.hold(*objects)
+            written = await asyncio.gather(*(rules_of(pair) for pair in stages.values()))
+            for node, (ours, theirs) in zip(stages, written, strict=True):
+                count += 1
+                if lines := rule_differences("iptables", ours, theirs):
+                    found[f"{name} on {node}"] = list(lines)
+    return found, count
 
 
 async def rules_of(pair: list[Stage]) -> list[str]:

@@ -3,9 +3,9 @@
 Owns: the table that takes a rule out of the renderer, or changes how it chooses; ``edits`` has what changes in a file.
 Must not: run anything.
 
-One run breaks one thing for all the files that are about it, since to start a lab process costs more than a scenario.
-Most files dial over both families, and what is broken is rendered for each by the same code; so a probe that turns red
-does so over both, and those that do not are named with the reason.
+One test breaks one thing for all the files that are about it. Most files dial over both families, and what is broken is
+rendered for each by the same code; so a probe that turns red does so over both, and those that do not are named with
+the reason.
 """
 
 from dataclasses import dataclass, field

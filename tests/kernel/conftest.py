@@ -1,10 +1,12 @@
-"""What kernel tests of the desk share."""
+"""What kernel tests share."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from desk import Desk
+from mutated_labs import MutatedLabs
 
 
 @pytest.fixture
@@ -15,3 +17,10 @@ def desk(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
     yield found
     found.type("down", "--all")
     assert list(found.doors.folder.iterdir()) == [], "something is left where doors are"
+
+
+@pytest.fixture(scope="session")
+def mutated_labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedLabs]:
+    """Scenarios on an engine of which something is replaced; one lab process for all that this worker tries."""
+    with closing(MutatedLabs(tmp_path_factory.mktemp("mutated"))) as labs:
+        yield labs

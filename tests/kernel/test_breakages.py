@@ -12,9 +12,13 @@ import pytest
 from breakages import BREAKAGES, Breakage
 from edits import EDITS, Edit
 from forgetting import FORGETTING
+from mutated_labs import MutatedLabs, name_of, title
+from mutation import Mutation
 from sandboxed import ROOT
 from stepping import STEPPING
-from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED, name_of, run
+from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
+
+from lab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
@@ -29,41 +33,35 @@ class Seen:
     over_one_family: set[str]
 
 
-def seen_in(files: list[Path], below: Path, mutation: Path | None) -> Seen:
+def seen_in(labs: MutatedLabs, files: list[Path], below: Path, mutation: Mutation | None = None) -> Seen:
     found: dict[str, set[str]] = {file.relative_to(below).as_posix().removesuffix(SUFFIX): set() for file in files}
     dialled, failed = defaultdict(set), defaultdict(set)
-    _, cases = run([str(file) for file in files], mutation)
-    for probe in (probe for probes in cases for probe in probes):
-        name, family = name_of(probe), FAMILY.findall(probe["name"])[-1:]
-        file = (ROOT / probe["position"]["file"]).relative_to(below).as_posix().removesuffix(SUFFIX)
-        dialled[file, name].update(family)
-        if probe["judgement"] != "pass":
-            found[file].add(name)
-            failed[file, name].update(family)
+    for path, verdicts in labs.run(files, mutation):
+        file = path.relative_to(below).as_posix().removesuffix(SUFFIX)
+        for each in verdicts:
+            name, family = name_of(each), FAMILY.findall(title(each))[-1:]
+            dialled[file, name].update(family)
+            if each.overall is not Judgement.PASS:
+                found[file].add(name)
+                failed[file, name].update(family)
     return Seen(found, {name for (file, name), families in failed.items() if families != dialled[file, name]})
 
 
 @pytest.mark.parametrize("breakage", [*BREAKAGES, *FORGETTING, *STEPPING], ids=lambda breakage: breakage.name)
-def test_what_needs_a_rule_turns_red_without_it(breakage: Breakage, tmp_path: Path) -> None:
-    patch = f"import {breakage.module} as module\nmodule.{breakage.attribute}\n"
-    patch += f"module.{breakage.attribute} = {breakage.becomes}\n"
-    (tmp_path / "sitecustomize.py").write_text(patch, encoding="utf-8")
+def test_what_needs_a_rule_turns_red_without_it(breakage: Breakage, mutated_labs: MutatedLabs) -> None:
     files = [SCENARIOS / (name + SUFFIX) for name in breakage.red]
-    assert seen_in(files, SCENARIOS, tmp_path) == Seen(breakage.red, breakage.over_one_family)
+    mutation = Mutation(breakage.module, breakage.attribute, breakage.becomes)
+    assert seen_in(mutated_labs, files, SCENARIOS, mutation) == Seen(breakage.red, breakage.over_one_family)
 
 
-@pytest.mark.parametrize("edits", [EDITS[0::3], EDITS[1::3], EDITS[2::3]], ids=["one third", "another", "the last"])
-def test_what_needs_a_setting_turns_red_without_it(edits: list[Edit], tmp_path: Path) -> None:
-    files = []
-    for edit in edits:
-        text = (SCENARIOS / (edit.file + SUFFIX)).read_text(encoding="utf-8")
-        assert edit.text in text
-        edited = tmp_path / (edit.file + SUFFIX)
-        edited.parent.mkdir(exist_ok=True)
-        edited.write_text(text.replace(edit.text, edit.becomes), encoding="utf-8")
-        files.append(edited)
-    over_one_family = {name for edit in edits for name in edit.over_one_family}
-    assert seen_in(files, tmp_path, None) == Seen({edit.file: edit.red for edit in edits}, over_one_family)
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.file)
+def test_what_needs_a_setting_turns_red_without_it(edit: Edit, mutated_labs: MutatedLabs, tmp_path: Path) -> None:
+    text = (SCENARIOS / (edit.file + SUFFIX)).read_text(encoding="utf-8")
+    assert edit.text in text
+    edited = tmp_path / (edit.file + SUFFIX)
+    edited.parent.mkdir()
+    edited.write_text(text.replace(edit.text, edit.becomes), encoding="utf-8")
+    assert seen_in(mutated_labs, [edited], tmp_path) == Seen({edit.file: edit.red}, edit.over_one_family)
 
 
 def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:

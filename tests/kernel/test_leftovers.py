@@ -94,7 +94,7 @@ async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
     """A lab closed, and a lab ended to make its wire as new, each with something left; and one that leaves no trace."""
     origins = Origins()
     origins.watch()
-    desk = _Desk(launcher, origins)
+    desk = _Desk(launcher, origins, see_off_seconds=1)  # what is left on purpose is waited for in vain
     request, _ = build()
     assert isinstance(await desk.answer(request), Built)
     for command in ("sleep 1000 >/dev/null 2>&1 &", ELSEWHERE):

@@ -1,6 +1,6 @@
 """The scenarios can fail: each rule that they are about is taken out of the renderer, and what it is for turns red.
 
-The mutation is made by a ``sitecustomize`` module that every interpreter of the run imports at its start.
+That they hold as they stand, their own items show.
 """
 
 import json
@@ -9,9 +9,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from mutated_labs import MutatedLabs, name_of, notices, title
+from mutation import Mutation
 from sandboxed import ROOT
 
 from lab.errors import ExitCode
@@ -305,36 +306,6 @@ MUTANTS = [
 ]
 
 
-def report_of(scenarios: list[str], mutation: Path | None) -> subprocess.CompletedProcess[str]:
-    path = [str(mutation)] if mutation else []
-    return subprocess.run(
-        [sys.executable, "-m", "lab", "run", "--no-bundles", "-o", "json", *(str(ROOT / each) for each in scenarios)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)])},
-    )
-
-
-def run(scenarios: list[str], mutation: Path | None) -> tuple[int, list[list[dict[str, Any]]]]:
-    """The exit code, and the probes and steps of each case in the report."""
-    done = report_of(scenarios, mutation)
-    assert done.stdout, done.stderr
-    ran = json.loads(done.stdout)["scenarios"]
-    assert [case["fault"] for case in ran] == [None] * len(ran)
-    return done.returncode, [[*case["probes"], *case["steps"]] for case in ran]
-
-
-def failing(probe: dict[str, Any]) -> set[str]:
-    return {verdict["expectation"] for verdict in probe["verdicts"] if verdict["judgement"] == "fail"}
-
-
-def name_of(probe: dict[str, Any]) -> str:
-    """As the author wrote it, without the case of the matrix."""
-    return str(probe["name"]).partition("[")[0]
-
-
 def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import lab.engines.embedded.sync as module\n"
@@ -344,7 +315,14 @@ def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path:
         "module.EmbeddedEngine._is_flushed = trusting\n",
         encoding="utf-8",
     )
-    done = report_of([RULES_ARE_FLUSHED], tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "run", "--no-bundles", "-o", "json", str(ROOT / RULES_ARE_FLUSHED)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+    )
     (case,) = json.loads(done.stdout)["scenarios"]
     assert [probe["judgement"] for probe in case["probes"]] == ["pass", "pass"]  # over each family
     assert "step 'its rules are flushed[iptables]': gave up waiting: the rules of the engine are present" in str(
@@ -353,22 +331,9 @@ def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path:
     assert done.returncode == ExitCode.FAILED
 
 
-@pytest.mark.parametrize(
-    "scenario", sorted({mutant.scenario for mutant in MUTANTS} | {PROXY_IS_GONE, RULES_ARE_FLUSHED})
-)
-def test_the_scenario_holds_as_it_stands(scenario: str) -> None:
-    status, cases = run([scenario], None)
-    assert [probe["name"] for probes in cases for probe in probes if probe["judgement"] != "pass"] == []
-    assert status == 0
-
-
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_just_what_a_rule_is_for_turns_red_without_it(mutant: Mutant, tmp_path: Path) -> None:
-    patch = f"import {mutant.module} as module\nmodule.{mutant.function}\nmodule.{mutant.function} = {mutant.becomes}\n"
-    (tmp_path / "sitecustomize.py").write_text(patch, encoding="utf-8")
-    status, cases = run([mutant.scenario], tmp_path)
-    assert status == 1
-    for probes in cases:
-        notices = {probe["name"]: failing(probe) for probe in probes if probe["judgement"] != "pass"}
-        due = {probe["name"]: mutant.fails[name_of(probe)] for probe in probes if name_of(probe) in mutant.fails}
-        assert notices == due
+def test_just_what_a_rule_is_for_turns_red_without_it(mutant: Mutant, mutated_labs: MutatedLabs) -> None:
+    mutation = Mutation(mutant.module, mutant.function, mutant.becomes)
+    for _, verdicts in mutated_labs.run([ROOT / mutant.scenario], mutation):
+        due = {title(each): mutant.fails[name_of(each)] for each in verdicts if name_of(each) in mutant.fails}
+        assert notices(verdicts) == due

@@ -72,8 +72,8 @@ async def staged(
     **choice: Any,
 ) -> AsyncIterator[Stage]:
     """An engine that has been started. A kube-proxy is the file that TEST_KUBE_PROXY names."""
-    name = f"{node}-{engine}".replace("/", "-").replace("@", "-")
     netns = make_netns(node)
+    name = f"{node}-{engine}-{netns.fd}".replace("/", "-").replace("@", "-")  # of each its own /run
     await launcher.run(netns, ["ip", "link", "set", "lo", "up"], place=name, deadline=Deadline.after(10))
     place = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
     store = Store() if store is None else store

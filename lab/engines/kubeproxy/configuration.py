@@ -19,9 +19,6 @@ __all__ = ["configuration", "script"]
 _CONFIG: Final = "/run/kube-proxy/config.json"
 _TOOLS: Final = "/run/kube-proxy/bin"
 
-_QUICK_SYNC: Final = 0.01
-"""Seconds. kube-proxy takes 0 for its default, a second, which every change would wait for."""
-
 _SCRIPT: Final = """\
 mkdir -p {tools} || exit
 cat > {config} || exit
@@ -107,12 +104,11 @@ def _conntrack(conntrack: ConntrackTimeouts) -> dict[str, Any]:
 
 
 def _of_mode(proxy: ProxyConfiguration | NftablesConfiguration) -> dict[str, Any]:
-    default = proxy.min_sync_period == ProxyConfiguration().min_sync_period
     return {
         "masqueradeBit": proxy.masquerade_bit,
         "masqueradeAll": proxy.masquerade_all,
         "syncPeriod": _duration(proxy.sync_period),
-        "minSyncPeriod": _duration(_QUICK_SYNC if default else proxy.min_sync_period),
+        "minSyncPeriod": _duration(proxy.min_sync_period),
     }
 
 

@@ -1,0 +1,87 @@
+"""Scenarios run on an engine of which something is replaced, one mutation after the other in one lab process.
+
+To start an interpreter for each mutation, and a lab process in it, would cost more than most of their scenarios.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mutation import Mutation
+from sandboxed import ROOT
+
+from lab.engines.names import version_of
+from lab.scenario.cases import cases
+from lab.scenario.load import load_scenario
+from lab.scenario.model import Scenario, Step
+from lab.session import Session
+from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict
+
+__all__ = ["MutatedLabs", "name_of", "notices", "title"]
+
+ENGINE = "embedded/iptables"
+
+Judged = ProbeVerdict | StepVerdict
+
+
+class MutatedLabs:
+    """A session whose lab process reads before each lab what is to be replaced."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "mutation.json"
+        start = f"import mutation\nmutation.follow({str(self._file)!r})\n"
+        (folder / "sitecustomize.py").write_text(start, encoding="utf-8")
+        self._path = os.pathsep.join([str(folder), str(ROOT / "tests/kernel"), os.environ.get("PYTHONPATH", "")])
+        self._session = Session()
+
+    def close(self) -> None:
+        self._session.close()
+
+    def run(self, files: Iterable[Path], mutation: Mutation | None) -> Iterator[tuple[Path, list[Judged]]]:
+        """Every case of every file, with all of its verdicts."""
+        with self._made(mutation):
+            for file in files:
+                for case in cases(load_scenario(file), "iptables", version_of(ENGINE)):
+                    yield file, self._judged(case)
+
+    @contextmanager
+    def _made(self, mutation: Mutation | None) -> Iterator[None]:
+        """In the lab process, and here too, where plans are made and verdicts found."""
+        self._file.write_text(mutation.written() if mutation else "", encoding="utf-8")
+        undo = mutation.make() if mutation else None
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("PYTHONPATH", self._path)  # of a lab process that starts meanwhile
+                self._session.begin()
+            yield
+        finally:
+            if undo is not None:
+                undo()
+
+    def _judged(self, case: Scenario) -> list[Judged]:
+        lab = self._session.open(case)
+        try:
+            return [lab.conclude(each) if isinstance(each, Step) else lab.probe(each) for each in case.judged]
+        finally:
+            lab.close()
+
+
+def title(judged: Judged) -> str:
+    """With the case of the matrix."""
+    return judged.step.name if isinstance(judged, StepVerdict) else judged.probe.name
+
+
+def name_of(judged: Judged) -> str:
+    """As the author wrote it, without the case of the matrix."""
+    return title(judged).partition("[")[0]
+
+
+def notices(verdicts: Iterable[Judged]) -> dict[str, set[str]]:
+    """What does not pass, with the expectations that fail."""
+    return {
+        title(each): {one.expectation for one in each.verdicts if one.judgement is Judgement.FAIL}
+        for each in verdicts
+        if each.overall is not Judgement.PASS
+    }

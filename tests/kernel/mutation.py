@@ -1,0 +1,71 @@
+"""Something of the engine that is replaced by something else, while a lab process lives.
+
+Owns: ``Mutation``, and ``follow``, by which a lab process builds each lab with the one that a file names.
+Must not: know scenarios, or import a lab's rooms but where it is used: ``sitecustomize`` imports it.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import partial, reduce
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Mutation", "follow"]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """What is replaced by what; ``becomes`` is an expression that may speak of its ``module``."""
+
+    module: str
+    attribute: str
+    becomes: str
+
+    def make(self) -> Callable[[], None]:
+        """Make it in this interpreter, wherever it was imported to; what is returned undoes it."""
+        module = import_module(self.module)
+        *owners, name = self.attribute.split(".")
+        owner: Any = reduce(getattr, owners, module)
+        before, becomes = vars(owner)[name], eval(self.becomes, {"module": module})
+        places = [partial(setattr, owner, name), *(put for put, there in _held(name) if there is before)]
+        for put in places:
+            put(becomes)
+
+        def undo() -> None:
+            for put in places:
+                put(before)
+
+        return undo
+
+    def written(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
+    """Whatever modules of the lab have under a name, and the fields of their records, each with a way to replace it."""
+    modules = [module for known, module in sys.modules.items() if known.startswith("lab.")]
+    for module in modules:
+        if name in vars(module):
+            yield partial(setattr, module, name), vars(module)[name]
+        for record in [each for each in vars(module).values() if is_dataclass(each) and not isinstance(each, type)]:
+            for field in fields(record):
+                yield partial(object.__setattr__, record, field.name), getattr(record, field.name)
+
+
+def follow(file: str) -> None:
+    """Build each lab of this process with the mutation that stands in a file by then, and with no other."""
+    from lab.process import _Desk
+
+    whole, undo = _Desk._build, list[Callable[[], None]]()
+
+    async def build(desk: Any, request: Any) -> Any:
+        while undo:
+            undo.pop()()
+        if text := Path(file).read_text(encoding="utf-8"):
+            undo.append(Mutation(**json.loads(text)).make())
+        return await whole(desk, request)
+
+    _Desk._build = build  # type: ignore[method-assign]
