@@ -158,6 +158,7 @@ class StepVerdict:
     plan: Plan | None = None
     options: tuple[str, ...] = ()
     bundle: str = ""
+    again: str = ""
 
     def __post_init__(self) -> None:
         judged = {verdict.expectation for verdict in self.verdicts}
