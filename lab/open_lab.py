@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from lab.asking import advance_to, as_found, circumstances_of, memory_of
-from lab.assembly import Assembly, lead
+from lab.assembly import Assembly, assemble, lead
 from lab.client import LabProcess
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
@@ -190,6 +190,19 @@ class OpenLab:
             ScenarioError: it names what is not there.
         """
         self._assembly = self._assembly.with_probe(probe, self._made)
+
+    @property
+    def made(self) -> int:
+        """How many steps of the scenario have been made."""
+        return self._made
+
+    def go_on_as(self, scenario: Scenario) -> None:
+        """Take another scenario for its own, with the same wire and the same steps as far as they are made.
+
+        Raises:
+            ScenarioError: it names what is not there.
+        """
+        self._assembly = assemble(scenario)
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> Spoken:
         """Hold a dialogue by crafted TCP segments.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pytest
 
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from lab.scenario.model import Probe
     from lab.session import Session
     from lab.verdict.evidence import Lookup
-    from lab.verdict.model import ProbeVerdict
+    from lab.verdict.model import ProbeVerdict, StepVerdict
     from lab.verdict.segments import Spoken
+
+_Verdict = TypeVar("_Verdict", "ProbeVerdict", "StepVerdict")
 
 __all__ = ["MARKER", "Lab", "LabFactory", "lab", "lab_engine", "lab_factory", "parametrize_engines"]
 
@@ -74,6 +76,8 @@ class Lab:
         self._shelf = shelf
         self._case = case
         self._probes = 0
+        self._kept = 0
+        self._written: list[tuple[object, Position]] = []
 
     @property
     def scenario(self) -> Scenario:
@@ -106,7 +110,7 @@ class Lab:
         probe = self._probe(_caller(), {"from": sender, "to": to, "expect": expect, "send": send}, name)
         with in_its_own_words(""):
             self._stands.add(probe)
-            verdict = self._settled(self._stands.probe(probe))
+            verdict = self._kept_evidence(self._stands.probe(probe))
         record(self._item, self._stands, self._engine, verdict)
         if has_pcap(self._item.config):
             leave_pcap(self._item, self._stands, verdict, self._probes)
@@ -215,10 +219,64 @@ class Lab:
             lookups = self._stands.lookups
             return lookups.query(place, name.rstrip("."), kind, asked, port=port, by_tcp=by_tcp, size=size)
 
-    def step(self) -> None:
-        """Make the next step of the scenario, and wait as it says."""
+    def step(
+        self,
+        name: str = "",
+        *,
+        change: Mapping[str, object] | None = None,
+        until: Mapping[str, object] | None = None,
+        expect: Mapping[str, object] | None = None,
+    ) -> None:
+        """Make the next step of the scenario, and wait as it says; or one that is written here, as in YAML.
+
+        Streams of the scenario begin with the first step and go on through all. Behind a step that is written here come
+        no more of the file's own.
+
+        Args:
+            name: what the report calls it; by default, its number.
+            change: what changes.
+            until: what is waited for; without it, until every engine that runs has taken the change up.
+            expect: what streams and connection tracking must show, for ``conclude``.
+        """
+        place = Position(*_caller(), 1)
+        said = {"change": change, "until": until, "expect": expect}
+        written: dict[str, object] = {key: value for key, value in said.items() if value is not None}
         with in_its_own_words(""):
+            if written or name:
+                self._write({"name": name or f"step {self._stands.made + 1}", **written}, place)
             self._stands.step()
+
+    def _write(self, entry: Mapping[str, object], position: Position) -> None:
+        """Put a step behind those that are made."""
+        from lab.scenario.load import parse_with_steps  # noqa: PLC0415 - pydantic, for those who have scenarios
+
+        if not self._written:
+            self._kept = self._stands.made
+        self._written.append((entry, position))
+        whole = parse_with_steps(self._text, self.scenario.file, self._kept, self._written)
+        self._stands.go_on_as(_case(whole, self._stands.engine, self._case))
+
+    def conclude(self, *, check: bool = True) -> "StepVerdict":
+        """End the step that was made last: let its streams come to rest, and judge what they show.
+
+        Args:
+            check: as in ``probe``.
+
+        Raises:
+            pytest.fail.Exception: no step was made, or it does not hold.
+        """
+        from lab.verdict.model import Judgement  # noqa: PLC0415 - a run's own room
+
+        if not self._stands.made:
+            pytest.fail("no step was made: lab.step() comes before lab.conclude()", pytrace=False)
+        with in_its_own_words(""):
+            verdict = self._kept_evidence(self._stands.conclude(self.scenario.steps[self._stands.made - 1]))
+        record(self._item, self._stands, self._engine, verdict)
+        if check and verdict.overall is Judgement.SKIP:
+            pytest.skip(why_skipped(verdict))
+        if check and verdict.overall is not Judgement.PASS:
+            pytest.fail(explanation(verdict), pytrace=False)
+        return verdict
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel holds them: what iptables-save(8) or nft(8) prints."""
@@ -237,7 +295,7 @@ class Lab:
             whole = parse_with_probes(self._text, self.scenario.file, [entry], Position(file, line, 1))
         return _case(whole, self._stands.engine, self._case).probes[0]
 
-    def _settled(self, verdict: "ProbeVerdict") -> "ProbeVerdict":
+    def _kept_evidence(self, verdict: _Verdict) -> _Verdict:
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
         verdict = replace(verdict, again=f"pytest {shlex.quote(self._item.nodeid)}{options}")
         if self._shelf is None:

@@ -13,9 +13,10 @@ A bundle is a directory::
     logs/NODE.txt      what the engine said on each node
     versions.txt       of everything that took part, and the seed
     plan.json          namespaces, links, addresses, routes and sysctls of the lab
+    repro.sh           rebuilds the wire and these rules without proxylab, and says what it cannot
     scenario.lab.yaml  the scenario as it was
 
-There is no script that plays it again: what a step shows is made of all the steps before it, and of time.
+No script plays a step again: what it shows is made of all the steps before it, and of time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,8 @@ from lab.errors import ScenarioError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, text_file
+from lab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, text_file, variant_of
+from lab.report.reproduction import reconstruction
 from lab.scenario.model import Step
 from lab.verdict.explain import explain
 from lab.verdict.model import StepVerdict, Verdict
@@ -89,6 +91,9 @@ def step_bundle(
         PLAN: dumps(plan, Plan),
         "scenario.lab.yaml": scenario,
         **{f"pulses/{each.stream}.txt": text_file(chronicle(evidence, each)) for each in evidence.streams},
+        "repro.sh": reconstruction(
+            verdict, plan, {name: each.rules for name, each in nodes.items()}, variant_of(circumstances.iptables)
+        ).encode(),
         **files_of_nodes(nodes),
     }
     if evidence.entries is not None:

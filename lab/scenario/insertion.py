@@ -1,6 +1,6 @@
-"""Probes that stand in a Python test, among what a scenario's file says.
+"""Probes and steps that stand in a Python test, among what a scenario's file says.
 
-Owns: ``with_probes``: plain data of Python as if it stood in the document, at the place of the call.
+Owns: ``with_probes`` and ``with_steps``: plain data of Python as if it stood in the document, at the place of the call.
 Must not: check anything. What is inserted is read like the rest, and its mistakes are told in the same words.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from lab.scenario.document import Document, Marks, Place
 from lab.scenario.model import Position
 
-__all__ = ["with_probes"]
+__all__ = ["with_probes", "with_steps"]
 
 
 def with_probes(place: Place, probes: Sequence[object], position: Position) -> Place:
@@ -32,6 +32,31 @@ def with_probes(place: Place, probes: Sequence[object], position: Position) -> P
     marks[id(whole_of := {**whole, "spec": spec})] = {"spec": here, **marks.get(id(document.value), {})}
     spec["probes"] = _marked(list(probes), here, marks)
     marks[id(spec)] = {**of_spec, "probes": here}
+    return Place(Document(whole_of, document.start, marks, document.within))
+
+
+def with_steps(place: Place, kept: int, steps: Sequence[tuple[object, Position]]) -> Place:
+    """The Scenario document with other steps behind its first ones.
+
+    Args:
+        place: the document.
+        kept: how many of its own steps stay.
+        steps: the others, each as YAML would give it, with where it stands.
+    """
+    document = place.document
+    marks = dict(document.marks)
+    whole = dict(document.value) if isinstance(document.value, Mapping) else {}
+    spec = dict(whole["spec"]) if isinstance(whole.get("spec"), Mapping) else {}
+    own = spec.get("steps")
+    before = own[:kept] if isinstance(own, list) else []
+    places = [Marks(position, position) for _, position in steps]
+    made = [*before, *(_marked(step, here, marks) for (step, _), here in zip(steps, places, strict=True))]
+    known = dict(marks.get(id(own), {}))
+    marks[id(made)] = {**known, **dict(enumerate(places, len(before)))}
+    of_spec = dict(marks.get(id(whole.get("spec")), {}))
+    spec["steps"] = made
+    marks[id(spec)] = {**of_spec, "steps": of_spec.get("steps", places[0])}
+    marks[id(whole_of := {**whole, "spec": spec})] = marks.get(id(document.value), {})
     return Place(Document(whole_of, document.start, marks, document.within))
 
 

@@ -19,7 +19,7 @@ from lab.scenario.build import build_scenario
 from lab.scenario.conditions import check_conditions
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Document, Place, Spot
-from lab.scenario.insertion import with_probes
+from lab.scenario.insertion import with_probes, with_steps
 from lab.scenario.inventory import Inventory, take_inventory
 from lab.scenario.manifests import Manifests, read_manifests
 from lab.scenario.missing import refuse_missing
@@ -85,6 +85,17 @@ def parse_with_probes(text: str, file: str, probes: Sequence[object], position: 
     """
     return _scenario(
         text, file, Problems(), to_run=True, strict=None, amend=lambda place: with_probes(place, probes, position)
+    )
+
+
+def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[object, Position]]) -> Scenario:
+    """Read a scenario with other steps behind its first ones (``insertion.with_steps``), to be run.
+
+    Raises:
+        ScenarioError: with a line for each mistake; those in a step at its own position.
+    """
+    return _scenario(
+        text, file, Problems(), to_run=True, strict=None, amend=lambda place: with_steps(place, kept, steps)
     )
 
 

@@ -85,7 +85,7 @@ def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:
 
     A probe of a Python test is run by its test, and has no option.
     """
-    if isinstance(verdict, ProbeVerdict) and verdict.again:
+    if verdict.again:
         return verdict.again, ""
     judged = verdict.step if isinstance(verdict, StepVerdict) else verdict.probe
     told = "".join(f" {shlex.quote(option)}" for option in verdict.options)

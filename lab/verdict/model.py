@@ -90,12 +90,14 @@ class _Judged:
         plan: how the lab was laid out, for the explanation.
         options: what the run was told besides file and probe, as its command line spells it.
         bundle: the directory in which the evidence is kept; empty if it is not.
+        again: the command that runs it again, where it stands in no scenario file.
     """
 
     verdicts: tuple[Verdict, ...]
     plan: Plan | None = None
     options: tuple[str, ...] = ()
     bundle: str = ""
+    again: str = ""
 
     @property
     def overall(self) -> Judgement:
@@ -121,7 +123,6 @@ class ProbeVerdict(_Judged):
         source: the address that ``expect.source`` comes to; ``None`` without that expectation.
         traced: what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
             rests on it, only the explanation of one. ``None`` where nobody asked for it, or the machine cannot.
-        again: the command that runs it again, where it stands in no scenario file.
 
     Raises:
         InternalError: if an expectation of the probe has no verdict.
@@ -132,7 +133,6 @@ class ProbeVerdict(_Judged):
     evidence: Evidence
     source: IPAddress | None = None
     traced: Evidence | None = None
-    again: str = ""
 
     def __post_init__(self) -> None:
         self._hold(expectations(self.probe.expect), f"{self.probe.position}: probe {self.probe.name!r}")

@@ -1,4 +1,4 @@
-"""A probe as a script that needs no proxylab: ``repro.sh`` of a bundle.
+"""A probe, or what a step has led to, as a script that needs no proxylab: ``repro.sh`` of a bundle.
 
 Owns: the text of that script, made of plan, rules and errand alone.
 Must not: run anything, or read what a lab might still hold.
@@ -8,6 +8,6 @@ and what to expect, and ``script`` puts them together. ``programs`` is no packag
 proxylab but copied into scripts, and uses python3's standard library alone.
 """
 
-from lab.report.reproduction.script import reproduction
+from lab.report.reproduction.script import reconstruction, reproduction
 
-__all__ = ["reproduction"]
+__all__ = ["reconstruction", "reproduction"]

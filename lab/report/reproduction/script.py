@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.ip import Family, Transport
+from lab.plan.errand import Detour
 from lab.plan.masquerade import masquerade_text
 from lab.plan.model import Plan
 from lab.report.reproduction import wire
@@ -21,9 +22,9 @@ from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, fr
 from lab.scenario.model import Manner
 from lab.verdict.evidence import Capture
 from lab.verdict.explain import explain
-from lab.verdict.model import ProbeVerdict
+from lab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["reproduction"]
+__all__ = ["reconstruction", "reproduction"]
 
 _PROGRAMS: Final = Path(__file__).parent / "programs"
 
@@ -40,6 +41,25 @@ _USAGE: Final = """\
 #
 # Needs unshare and nsenter (util-linux), ip and bridge (iproute2), {tools}
 # and python3; root, or the right to make user namespaces.
+"""
+
+_REBUILT: Final = """\
+#
+# This script rebuilds what the step has led to without proxylab: the wire, and the
+# rules of every node as they stood when the step ended, in namespaces of its own.
+# Nothing outside is touched, and with the script everything is gone.
+#
+# It cannot rebuild what is made of time and of the steps before: the streams, what
+# connection tracking held (conntrack.txt has it where it was read), links that were
+# cut, and what a proxy would do next. Pods are there, and nobody listens in them.
+#
+#   sh repro.sh          rebuild, and tell what stands; exit 0, or 2 if it could not
+#                        be rebuilt
+#   sh repro.sh shell    the same, then a shell inside, for a look around:
+#                        nsenter --net=/run/netns/NAME COMMAND …
+#
+# Needs unshare and nsenter (util-linux), ip and bridge (iproute2), {tools};
+# root, or the right to make user namespaces.
 """
 
 _SANDBOX: Final = """\
@@ -99,6 +119,12 @@ exit "$status"
 """
 
 
+_LOOK: Final = """\
+echo "rebuilt: $names, with the rules as they stood when the step ended"
+[ "${1-}" != shell ] || PS1='repro# ' sh -i || true
+"""
+
+
 def reproduction(
     verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Mapping[str, str], tool: str
 ) -> str | None:
@@ -117,11 +143,10 @@ def reproduction(
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
     loads += _masquerades(wanted, tool)
     frames = frames_of(verdict.errand, capture)
-    tools = sorted({command.split()[0] for _, command, _ in loads}) or ["sh"]
     parts = [
-        _head(verdict, tools),
+        _head(verdict, _tools(loads), _USAGE),
         _SANDBOX,
-        _wire(verdict, wanted),
+        _wire(wanted, verdict.errand.detour),
         _rules(loads),
         _CARRYING,
         _files(json.dumps(case_of(verdict, wanted), indent=1), frames, verdict),
@@ -130,12 +155,32 @@ def reproduction(
     return "\n".join(parts)
 
 
-def _head(verdict: ProbeVerdict, tools: Iterable[str]) -> str:
+def reconstruction(verdict: StepVerdict, plan: Plan, rules: Mapping[str, str], tool: str) -> str:
+    """The text of the script that rebuilds what a step has led to, as far as files can tell it.
+
+    Args:
+        verdict: of the step.
+        plan: of the lab.
+        rules: of each node when the step ended.
+        tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
+    """
+    loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
+    loads += _masquerades(plan, tool)
+    way = next((each.detour for each in verdict.streams if each.detour is not None), None)
+    parts = [_head(verdict, _tools(loads), _REBUILT), _SANDBOX, _wire(plan, way), _rules(loads), _CARRYING, _LOOK]
+    return "\n".join(parts)
+
+
+def _tools(loads: Iterable[tuple[str, str, tuple[str, ...]]]) -> list[str]:
+    return sorted({command.split()[0] for _, command, _ in loads}) or ["sh"]
+
+
+def _head(verdict: ProbeVerdict | StepVerdict, tools: Iterable[str], usage: str) -> str:
     lines = (f"# {line}".rstrip() for line in explain(verdict))
-    return "\n".join(["#!/bin/sh", *lines, _USAGE.format(tools=" and ".join(tools))])
+    return "\n".join(["#!/bin/sh", *lines, usage.format(tools=" and ".join(tools))])
 
 
-def _wire(verdict: ProbeVerdict, plan: Plan) -> str:
+def _wire(plan: Plan, way: Detour | None) -> str:
     lines = ["# --- The wire: namespaces, their sysctls before any link, links, addresses, routes.", ""]
     lines += [f"names='{' '.join(wire.names(plan))}'", 'for name in $names; do ip netns add "$name"; done']
     for namespaces, values in wire.sysctls(plan):
@@ -147,7 +192,6 @@ def _wire(verdict: ProbeVerdict, plan: Plan) -> str:
             if batch:
                 of = f"sysctls {namespace.name}" if command == "sysctls" else f"inside {namespace.name} {command}"
                 lines += _heredoc(of, batch)
-    way = verdict.errand.detour
     if way is not None:
         lines += ["", "# so that the probe enters by the node that is meant"]
         lines.append(f"inside {way.namespace} ip {wire.detour(way)}")
