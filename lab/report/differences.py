@@ -20,15 +20,17 @@ _BY_CHANCE: Final = frozenset({"backends", "spread"})
 def differing(verdicts: Mapping[str, Judged]) -> bool:
     """Whether engines, by name, differ in what became of a probe, or in how that is judged.
 
-    Of steps only judgements are compared: how many pulses a change takes differs from run to run.
+    How many pulses a change takes differs from run to run. So of steps it is compared what is expected of each engine,
+    which differs where an exception holds, and how that is judged.
     """
     return len({_essence(verdict) for verdict in verdicts.values()}) > 1
 
 
 def _essence(verdict: Judged) -> frozenset[tuple[str, ...]]:
-    by_chance = isinstance(verdict, StepVerdict)
+    if isinstance(verdict, StepVerdict):
+        return frozenset((each.expectation, each.judgement, each.expected) for each in verdict.verdicts)
     return frozenset(
-        (each.expectation, each.judgement, "" if by_chance or each.expectation in _BY_CHANCE else each.observed)
+        (each.expectation, each.judgement, "" if each.expectation in _BY_CHANCE else each.observed)
         for each in verdict.verdicts
     )
 

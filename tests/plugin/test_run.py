@@ -82,13 +82,14 @@ def test_an_engine_that_fails_as_foreseen_fails_as_expected(project: Project, na
     path = project.scenario("x.lab.yaml", "one", "two", name=name)
     foreseen = '  except: [{when: {mode: iptables}, engineFails: "line 7 failed", because: a bug}]\n  probes:\n'
     path.write_text(path.read_text().replace("  probes:\n", foreseen))
-    result = project.run("-rx")
+    result = project.run("-rx", "--lab-required")
     result.assert_outcomes(**{outcome: 2})
     words = {
         "refused": "XFAIL * x.lab.yaml::two - the engine fails as x.lab.yaml:9:12 foresees: a bug; it said *line 7 *",
         "fine": "*engine on node-a: has programmed what x.lab.yaml:9:12 says it cannot (a bug)*",
     }
     result.stdout.fnmatch_lines([words[name]])
+    result.stdout.no_fnmatch_line("*could run none*")
 
 
 @pytest.mark.parametrize("name", ["broken", "buggy"])

@@ -22,10 +22,12 @@ def test_a_probe_differs_by_what_became_of_it() -> None:
     assert differing({"a": CASES["dropped"](), "b": CASES["delivered-instead-of-dropped"]()})
 
 
-def test_a_step_differs_by_its_judgements_only() -> None:
+def test_a_step_differs_by_what_is_expected_and_how_that_is_judged() -> None:
     well = all_well()
     assert not differing({"a": well, "b": seen_otherwise(well, Judgement.PASS)})
     assert differing({"a": well, "b": seen_otherwise(well, Judgement.FAIL)})
+    first, *others = well.verdicts
+    assert differing({"a": well, "b": replace(well, verdicts=(replace(first, expected="5 at least"), *others))})
 
 
 def test_of_a_step_what_happened_is_told() -> None:
