@@ -69,14 +69,21 @@ def is_from_itself(rule: Rule, client: IPAddress) -> bool:
 
 
 def short(chain: str) -> str:
-    """A chain's name without the end of its hash: eight characters tell the chains of a scenario apart."""
+    """A chain's name without the end of its hash, or what follows the hash: a few characters tell chains apart.
+
+    Mode nftables writes all of a port, or endpoint, behind the hash (``endpoint-5OJB2KTY-default/echo/tcp/http__…``).
+    """
     parts = chain.split("-")
+    if "/" in chain and len(parts) > 2 and len(parts[1]) == 8 and parts[1].isalnum() and parts[1].isupper():
+        return f"{parts[0]}-{parts[1]}-…"
     hashed = len(parts) > 2 and len(parts[-1]) == 16 and parts[-1].isalnum() and parts[-1].isupper()
     return f"{'-'.join(parts[:-1])}-{parts[-1][:6]}…" if hashed else chain
 
 
 def _because(rule: Rule) -> str:
-    return f': "{rule.comment}"' if rule.comment else ""
+    if rule.comment:
+        return f': "{rule.comment}"'
+    return f": the map {rule.looked_up} says so" if rule.looked_up else ""
 
 
 def _translated(rule: Rule) -> str:

@@ -35,8 +35,11 @@ def by_rule(case: Case, target: str, participle: str) -> str:
 
 
 def the_rule(rule: Rule) -> str:
-    """A rule, named so that it can be found: what its writer said about it, and its chain."""
-    return f'its rule "{rule.comment}" in {rule.count.chain}' if rule.comment else f"its rule in {rule.count.chain}"
+    """A rule, named so that it can be found: what its writer said about it, and its chain; or the map that it asks."""
+    if rule.comment:
+        return f'its rule "{rule.comment}" in {rule.count.chain}'
+    asking = f", which asks the map {rule.looked_up}" if rule.looked_up else ""
+    return f"its rule in {rule.count.chain}{asking}"
 
 
 def translation(case: Case, address: IPAddress) -> Rule | None:

@@ -8,6 +8,7 @@ A counter is a witness of a flow's end only if its rule names what was dialled: 
 does not say so.
 """
 
+import re
 import shlex
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from lab.plan.errand import Errand
 from lab.verdict.evidence import RuleCount
 
 __all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
+
+
+_MAP = re.compile(r" vmap @(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,12 @@ class Rule:
     def comment(self) -> str:
         """What its writer said about it."""
         return self.value("--comment")
+
+    @property
+    def looked_up(self) -> str:
+        """The verdict map of nftables that decided, by its name; empty for a rule that decides by itself."""
+        found = _MAP.search(self.count.text)
+        return found[1] if found else ""
 
     @property
     def translates_to(self) -> tuple[IPAddress, int] | None:

@@ -20,7 +20,16 @@ from lab.scenario.model import (
     Shares,
     Spread,
 )
-from lab.verdict.evidence import Direction, Evidence, FenceReport, HttpReport, TableEntry, TapLoss, TrackedFlow
+from lab.verdict.evidence import (
+    Direction,
+    Evidence,
+    FenceReport,
+    HttpReport,
+    RuleCount,
+    TableEntry,
+    TapLoss,
+    TrackedFlow,
+)
 from lab.verdict.judge import judge
 from lab.verdict.model import Fault, Foreseen, ProbeVerdict, ScenarioResult, Skip
 
@@ -76,6 +85,31 @@ def strayed() -> ProbeVerdict:
 def dead_backend() -> ProbeVerdict:
     """Translated to a pod that never sees it."""
     counts = (PLAIN.balanced(), PLAIN.translated("echo-2"))
+    return judged(PLAIN, PLAIN.evidence([PLAIN.leaves(0)], counts=counts))
+
+
+def wrong_pod_in_nftables() -> ProbeVerdict:
+    """Mode nftables counts nothing; the kernel has told what each rule did with the packet."""
+    world = replace(PLAIN, backends=("echo-2",))
+    counts = (
+        RuleCount("node-a", "kube-proxy", "services", "ip daddr . meta l4proto . th dport vmap @service-ips", 1),
+        RuleCount(
+            "node-a",
+            "kube-proxy",
+            "endpoint-5OJB2KTY-default/echo/tcp/http__10.244.2.3/8080",
+            "meta l4proto tcp dnat to 10.244.2.3:8080",
+            1,
+            "DNAT",
+            world.address("echo-1"),
+            8080,
+        ),
+    )
+    return judged(world, world.evidence(world.round_trip(0, "echo-1"), counts=counts))
+
+
+def dropped_in_nftables() -> ProbeVerdict:
+    asked = "ip daddr . meta l4proto . th dport vmap @no-endpoint-services"
+    counts = (RuleCount("node-a", "kube-proxy", "service-endpoints-check", asked, 1, "DROP"),)
     return judged(PLAIN, PLAIN.evidence([PLAIN.leaves(0)], counts=counts))
 
 
@@ -257,6 +291,8 @@ CASES: dict[str, Callable[[], ProbeVerdict]] = {
         forgotten_too_late,
         translated_instead,
         dropped_before_the_pod,
+        wrong_pod_in_nftables,
+        dropped_in_nftables,
     )
 }
 

@@ -7,7 +7,9 @@ import pytest
 from recorded import World
 
 from lab.ip import Transport
+from lab.verdict.deeds import deed, short
 from lab.verdict.evidence import RuleCount
+from lab.verdict.phrases import the_rule
 from lab.verdict.rules import ending, read, translations
 
 WORLD = World()
@@ -142,3 +144,25 @@ def test_a_drop_by_mark_speaks_for_what_set_the_mark() -> None:
 )
 def test_a_drop_by_mark_speaks_for_nothing_else(changes: Mapping[int, str], nodes: str) -> None:
     assert drops(changes, nodes) == ()
+
+
+@pytest.mark.parametrize(
+    ("chain", "shown"),
+    [
+        ("KUBE-SVC-HV6DMF63W6MGLRDE", "KUBE-SVC-HV6DMF…"),
+        ("KUBE-SERVICES", "KUBE-SERVICES"),
+        ("service-NOJZO4L6-default/solo/tcp/", "service-NOJZO4L6-…"),
+        ("endpoint-5OJB2KTY-default/echo/tcp/http__10.244.1.10/8080", "endpoint-5OJB2KTY-…"),
+        ("nodeport-endpoints-check", "nodeport-endpoints-check"),
+    ],
+)
+def test_a_chain_is_shown_by_what_tells_it_apart(chain: str, shown: str) -> None:
+    assert short(chain) == shown
+
+
+def test_a_rule_without_comment_names_the_map_that_it_asks() -> None:
+    text = "ip daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports"
+    rule = read(RuleCount("node-a", "kube-proxy", "nodeport-endpoints-check", text, 1, "DROP"))
+    assert rule is not None
+    assert the_rule(rule) == "its rule in nodeport-endpoints-check, which asks the map no-endpoint-nodeports"
+    assert deed(rule, WORLD.errand) == "drops it: the map no-endpoint-nodeports says so"
