@@ -166,8 +166,8 @@ class Round:
         return self._node or next(of_sender, None)
 
     def _asker(self) -> str:
-        """Who asks for names: the sender, or the first pod that can, else a node."""
-        if self._sender is not None:
+        """Who asks for names: the sender, if it is of the cluster, or the first pod that can, else a node."""
+        if self._sender is not None and self._sender not in {host.name for host in self._lab.scenario.hosts}:
             return self._sender
         pods = [each.name for each in self._everybody if each.kind is Kind.POD]
         return (pods or [each.name for each in self._everybody if each.kind is Kind.NODE])[0]
