@@ -91,7 +91,7 @@ class Round:
         if subject.no_rules and not subject.service.headless:
             yield nothing(Station.ENDPOINTS, subject.no_rules)
             return
-        yield without_backing(subject, self._asked_node) or judge_endpoints(subject, tuple(self._dials(subject)))
+        yield without_backing(subject, self._node, self._home) or judge_endpoints(subject, tuple(self._dials(subject)))
         yield judge_engines([each for each in self._lab.proxies() if each.node in self._nodes])
         if subject.no_rules:
             yield nothing(Station.ENTRY, subject.no_rules)
@@ -160,14 +160,14 @@ class Round:
         return {(node, family): _READERS[mode](text) for node, parts in dumps.items() for family, text in parts.items()}
 
     @property
-    def _asked_node(self) -> str | None:
-        """The node that is asked about: the one that was named, or that of the pod that shall dial."""
-        of_sender = (each.node for each in self._everybody if each.name == self._sender and each.kind is Kind.POD)
-        return self._node or next(of_sender, None)
+    def _home(self) -> str | None:
+        """The node of the pod that shall dial, if a pod shall."""
+        pods = (each.node for each in self._everybody if each.name == self._sender and each.kind is Kind.POD)
+        return next(pods, None)
 
     def _asker(self) -> str:
-        """Who asks for names: the sender, or the first pod that can, else a node."""
-        if self._sender is not None:
+        """Who asks for names: the sender, if it is of the cluster, or the first pod that can, else a node."""
+        if self._sender is not None and self._sender not in {host.name for host in self._lab.scenario.hosts}:
             return self._sender
         pods = [each.name for each in self._everybody if each.kind is Kind.POD]
         return (pods or [each.name for each in self._everybody if each.kind is Kind.NODE])[0]

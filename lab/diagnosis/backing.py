@@ -51,8 +51,14 @@ def _usable(subject: Subject) -> Iterator[tuple[Endpoint, int]]:
         yield from ready or [each for each in own if each[0].serving and each[0].terminating]
 
 
-def without_backing(subject: Subject, node: str | None) -> Finding | None:
-    """The finding that nobody is behind the Service, or behind what ``node`` is due to use; ``None`` otherwise."""
+def without_backing(subject: Subject, node: str | None, home: str | None = None) -> Finding | None:
+    """The finding that nobody is behind the Service; ``None`` where somebody is.
+
+    Args:
+        subject: the Service.
+        node: the one that is asked about, if one is: then policy Local needs an endpoint there.
+        home: the node of the pod that is to dial, if one is: of that, ``internalTrafficPolicy`` needs one.
+    """
     service = subject.service
     about = f"describe service {service.name}"
     if not service.ports and not service.headless:
@@ -66,7 +72,7 @@ def without_backing(subject: Subject, node: str | None) -> Finding | None:
         seen = "no selector, and no EndpointSlice has an endpoint"
         cause = f"{service.name} has no selector, and no EndpointSlice names an endpoint for it."
         return breaks(Station.ENDPOINTS, (seen,), cause, about, "get endpointslices")
-    return _without_port(subject, chosen) or _none_ready(subject, chosen) or _none_local(subject, node)
+    return _without_port(subject, chosen) or _none_ready(subject, chosen) or _none_local(subject, node, home)
 
 
 def _without_port(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
@@ -98,11 +104,12 @@ def _are(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-def _none_local(subject: Subject, node: str | None) -> Finding | None:
+def _none_local(subject: Subject, asked: str | None, home: str | None) -> Finding | None:
     """A policy Local that leaves the node which is asked about, or all of them, without an endpoint."""
     nodes = [each.name for each in subject.nodes]
     for front in subject.fronts:
         key, policy = _policy(subject.service, front)
+        node = asked or (home if front.is_internal else None)
         without = [each for each in nodes if not subject.local(front, each)]
         if policy is not TrafficPolicy.LOCAL or (node not in without and len(without) < len(nodes)):
             continue

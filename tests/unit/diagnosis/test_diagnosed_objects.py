@@ -123,6 +123,12 @@ def test_a_node_without_an_endpoint_breaks_only_where_it_is_asked_about() -> Non
     assert found is not None
     assert "no endpoint is on node-b" in found.cause
     assert found.cause.endswith("those with one: node-a.")
+    assert without_backing(about, None, "node-b") is None, "a pod is sent to all endpoints"
+    inner = subject(replace(ECHO, internal_traffic_policy=TrafficPolicy.LOCAL), pod(1))
+    assert without_backing(inner, None, "node-a") is None
+    dropped = without_backing(inner, None, "node-b")
+    assert dropped is not None
+    assert dropped.cause.startswith("internalTrafficPolicy is Local and no endpoint is on node-b")
     held = judge_endpoints(about, [dial("10.244.0.1")])
     assert held.seen[-1] == "externalTrafficPolicy Local: node-b drops what comes from outside"
 
