@@ -141,7 +141,7 @@ def feature_gates(config: pytest.Config) -> Mapping[str, bool]:
         return {}
     from lab.binaries.upstream import read_gates  # noqa: PLC0415 - a run's own room
 
-    _needs_kube_proxy(config, "--lab-feature-gates")
+    _needs_kube_proxy(config, "feature_gates")
     try:
         return read_gates(given)
     except ValueError as error:
@@ -150,17 +150,16 @@ def feature_gates(config: pytest.Config) -> Mapping[str, bool]:
 
 def kube_proxy_flags(config: pytest.Config) -> tuple[str, ...]:
     """Further flags for kube-proxy. Raises ``UsageError`` where none runs."""
-    given = _several(config, "kube_proxy_flag")
-    if given:
-        _needs_kube_proxy(config, "--lab-kube-proxy-flag")
-    return tuple(given)
+    _needs_kube_proxy(config, "kube_proxy_flag")
+    return tuple(_several(config, "kube_proxy_flag"))
 
 
-def _needs_kube_proxy(config: pytest.Config, option: str) -> None:
+def _needs_kube_proxy(config: pytest.Config, name: str) -> None:
+    """Refuse what is said on the command line for nobody; environment and ini file speak of whatever may run."""
     chosen = engines(config)
-    if not any(read_engine(name).is_upstream for name in chosen):
-        named = ", ".join(chosen)
-        raise pytest.UsageError(f"{option} is for kube-proxy, and --lab-engine says {named}; add kube-proxy/iptables")
+    if config.getoption(f"lab_{name}") and not any(read_engine(each).is_upstream for each in chosen):
+        said = f"--lab-{name.replace('_', '-')} is for kube-proxy, and --lab-engine says {', '.join(chosen)}"
+        raise pytest.UsageError(f"{said}; add kube-proxy/iptables")
 
 
 def repeats(config: pytest.Config) -> int:

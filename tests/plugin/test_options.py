@@ -152,6 +152,15 @@ def test_kube_proxy_gets_its_flags_and_feature_gates(
     result.stdout.fnmatch_lines([f"*--engine kube-proxy/nftables --kube-proxy {file} {options} {gates}"])
 
 
+def test_what_environment_and_ini_file_say_of_kube_proxy_is_no_matter_of_other_engines(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.scenario("x.lab.yaml", "one")
+    project.pytester.makeini("[pytest]\nlab_kube_proxy_flag = --v=4\n")
+    monkeypatch.setenv("LAB_FEATURE_GATES", "A=true")
+    project.run().assert_outcomes(passed=1)
+
+
 def test_what_is_no_feature_gate_is_a_usage_error(project: Project) -> None:
     result = project.run("--lab-engine=kube-proxy/iptables", "--lab-feature-gates=A=maybe")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
