@@ -39,7 +39,7 @@ def upstream_for(
     if not name.is_upstream:
         return None
     binary = obtain(name, where, sources or Sources.of_user(), tell)
-    return Upstream(str(binary.path), binary.version, tuple(flags), dict(gates or {}))
+    return Upstream(str(binary.path), binary.version, tuple(flags), dict(gates or {}), where)
 
 
 def read_gates(text: str) -> dict[str, bool]:

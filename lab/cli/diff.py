@@ -7,11 +7,12 @@ Must not: say what is a difference (``lab.report.differences`` does).
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import click
 
 from lab.cli.case import CASE, FILE
-from lab.cli.engine import choice_of
+from lab.cli.engine import choices_of, given_options
 from lab.cli.files import load_all
 from lab.cli.run import SessionMaker
 from lab.cli.width import terminal_width
@@ -19,11 +20,13 @@ from lab.engines.names import mode_of, read_engine
 from lab.engines.rulesets import rule_differences
 from lab.errors import ExitCode
 from lab.open_lab import OpenLab
-from lab.report.differences import INDENT, differing, told
+from lab.report.differences import INDENT, Judged, differing, told
 from lab.scenario.cases import cases
-from lab.scenario.model import Scenario
+from lab.scenario.model import Scenario, Step
 from lab.session import Session
 from lab.verdict.journey import journey
+from lab.verdict.model import StepVerdict
+from lab.verdict.timeline import timeline
 from lab.verdict.words import amount
 
 __all__ = ["command"]
@@ -39,21 +42,29 @@ __all__ = ["command"]
     help="The engines, such as embedded/iptables,kube-proxy/iptables,kube-proxy@v1.34/nftables.",
 )
 @click.option("--rules", is_flag=True, help="Compare the rules of every node, too, by what they mean.")
-@click.option("--kube-proxy", metavar="WHERE", default="", envvar="LAB_KUBE_PROXY", help="As for `proxylab run`.")
+@given_options
 @CASE
 @click.pass_obj
 def command(
-    make_session: SessionMaker | None, /, *, file: Path, named: str, rules: bool, kube_proxy: str, case_id: str | None
+    make_session: SessionMaker | None,
+    /,
+    *,
+    file: Path,
+    named: str,
+    rules: bool,
+    case_id: str | None,
+    **of_engine: Any,
 ) -> ExitCode:
-    """Run the probes of FILE on several engines side by side, and say what differs, with the packet's way on each.
+    """Run the probes and steps of FILE on several engines side by side, and say what differs.
 
-    The exit code is 1 if something differs.
+    Of a probe, the packet's way on each engine is told; of a step, what happened in it. With --rules, the rules are
+    compared as they stand before the first step. The exit code is 1 if something differs.
 
     Example: proxylab diff scenarios/clusterip/from-a-pod.lab.yaml --engines embedded/iptables,kube-proxy/nftables
     """
     engines = _engines(named)
     (written,) = load_all((file,))
-    choices = {engine: choice_of(engine, kube_proxy=kube_proxy) for engine in engines}
+    choices = choices_of(engines, **of_engine)
     by_engine = {
         engine: {case.case.id: case for case in cases(written, mode_of(engine), choice.version)}
         for engine, choice in choices.items()
@@ -76,8 +87,8 @@ def command(
                 opened = {
                     engine: labs.enter_context(closing(sessions[engine].open(scenarios[engine]))) for engine in engines
                 }
-                differences += _compare_probes(scenarios, opened)
                 differences += _compare_rules(opened) if rules else 0
+                differences += _compare(scenarios, opened)
     if not differences:
         click.echo(f"{written.file}: no difference between {', '.join(engines)}")
     return ExitCode.FAILED if differences else ExitCode.OK
@@ -93,24 +104,32 @@ def _engines(named: str) -> tuple[str, ...]:
     return engines
 
 
-def _compare_probes(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) -> int:
-    """Print each probe that the engines treat differently, and count them."""
+def _compare(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) -> int:
+    """Print each probe and step that the engines treat differently, and count them."""
     found = 0
     first = next(iter(scenarios.values()))
-    case = first.case.id and f" [{first.case.id}]"
-    click.echo(f"{first.file}: {amount(len(first.probes), 'probe')}{case}", err=True)
-    for probes in zip(*(scenario.probes for scenario in scenarios.values()), strict=True):
-        verdicts = {engine: lab.probe(probe) for (engine, lab), probe in zip(labs.items(), probes, strict=True)}
+    said = amount(len(first.all_probes), "probe") + (f" and {amount(len(first.steps), 'step')}" if first.steps else "")
+    click.echo(f"{first.file}: {said}{first.case.id and f' [{first.case.id}]'}", err=True)
+    by_name = {engine: {each.name: each for each in scenario.judged} for engine, scenario in scenarios.items()}
+    for name in (each.name for each in first.judged):
+        verdicts: dict[str, Judged] = {}
+        for engine, lab in labs.items():
+            judged = by_name[engine][name]
+            verdicts[engine] = lab.conclude(judged) if isinstance(judged, Step) else lab.probe(judged)
         if not differing(verdicts):
             continue
         found += 1
         width = terminal_width()
-        ways = {
-            engine: journey(*lab.trace(probe), width - len(INDENT))
-            for (engine, lab), probe in zip(labs.items(), probes, strict=True)
-        }
+        ways = {engine: _way(labs[engine], verdict, width - len(INDENT)) for engine, verdict in verdicts.items()}
         click.echo("\n".join(told(verdicts, ways, width)))
     return found
+
+
+def _way(lab: OpenLab, verdict: Judged, width: int) -> Sequence[str]:
+    """What happened in a step, or the way of one more packet of a probe."""
+    if isinstance(verdict, StepVerdict):
+        return timeline(verdict, width)[1:]
+    return journey(*lab.trace(verdict.probe), width)
 
 
 def _compare_rules(labs: dict[str, OpenLab]) -> int:

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from lab.engines.names import ENGINES, IPTABLES, read_engine
 from lab.engines.protocol import EngineChoice
 
-__all__ = ["choice_of", "choices_of", "engine_options", "engines_options"]
+__all__ = ["choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -93,6 +93,11 @@ def engine_options(command: Command) -> Command:
 def engines_options(command: Command) -> Command:
     """Give a command the options: ``engines``, and those that it passes on to ``choices_of``."""
     return _given((_SEVERAL, *_OPTIONS), command)
+
+
+def given_options(command: Command) -> Command:
+    """Give a command the options that say how engines run, which it names itself and passes on to ``choices_of``."""
+    return _given(_OPTIONS, command)
 
 
 def _given(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:

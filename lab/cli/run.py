@@ -23,6 +23,7 @@ from lab.doors import Door
 from lab.engines.names import mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
+from lab.foreseen import open_or_foresee
 from lab.keeping import Keeping
 from lab.open_lab import OpenLab
 from lab.pages import Begun, write_page
@@ -30,8 +31,9 @@ from lab.report import closing_lines, exit_code, to_json
 from lab.report.html import entries_of
 from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario, Step
+from lab.scenario.versions import Version
 from lab.session import Session
-from lab.verdict.model import UNRESOLVED, Fault, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
+from lab.verdict.model import UNRESOLVED, Fault, Foreseen, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
 
 __all__ = ["command", "paint"]
 
@@ -157,7 +159,7 @@ class _Run:
     scenario: Scenario
 
 
-def _runs(written: Iterable[Scenario], engines: Mapping[str, tuple[int, int]]) -> list[_Run]:
+def _runs(written: Iterable[Scenario], engines: Mapping[str, Version]) -> list[_Run]:
     """Every case of every scenario on every engine, by the engine's version: what `except` and the matrix go by."""
     return [
         _Run(engine, case)
@@ -228,14 +230,18 @@ def _run(
     begin = time.monotonic()
     probes: list[ProbeVerdict] = []
     steps: list[StepVerdict] = []
-    skipped, fault = None, None
+    skipped, fault, foreseen = None, None, None
     try:
         with ExitStack() as stack:
             lab: OpenLab | None = None
             for each in chosen:
                 progress.at(f"{scenario.file} [{run.engine}] {each.name}")
                 if lab is None or not lab.stands:
-                    lab = stack.enter_context(closing(session.open(scenario)))
+                    opened = open_or_foresee(session.open, scenario)
+                    if isinstance(opened, Foreseen):
+                        foreseen = opened
+                        break
+                    lab = stack.enter_context(closing(opened))
                 if isinstance(each, Step):
                     steps.append(_settled(lab, lab.conclude(each), run, shelf, progress))
                 else:
@@ -248,15 +254,29 @@ def _run(
         skipped = Skip(error.missing, error.cure)
     except LabError as error:
         fault = Fault(error.exit_code, str(error))
+    return _result(run, begin, tuple(probes), tuple(steps), skipped, fault, foreseen)
+
+
+def _result(
+    run: _Run,
+    begin: float,
+    probes: tuple[ProbeVerdict, ...],
+    steps: tuple[StepVerdict, ...],
+    skipped: Skip | None,
+    fault: Fault | None,
+    foreseen: Foreseen | None,
+) -> ScenarioResult:
+    scenario = run.scenario
     return ScenarioResult(
         file=scenario.file,
         name=scenario.name,
         engine=run.engine,
-        probes=tuple(probes),
-        steps=tuple(steps),
+        probes=probes,
+        steps=steps,
         seconds=time.monotonic() - begin,
         skipped=skipped,
         fault=fault,
+        foreseen=foreseen,
         case=scenario.case.id,
         tags=scenario.tags,
         description=scenario.description,

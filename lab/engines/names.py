@@ -58,6 +58,7 @@ IPTABLES: Final = ("legacy", "nft")
 """The variants of iptables. Where nobody asks for one, the first that works on this machine loads the rules."""
 
 _NAME: Final = re.compile(r"(?P<whose>[a-z-]+)(?:@(?P<version>[^/@]+))?/(?P<mode>[a-z]+)")
+_NUMBERS: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:\.([0-9]+))?")
 _VERSION: Final = re.compile(r"v1\.[1-9][0-9](?:\.[0-9]+)?(?:-[0-9A-Za-z.-]+)?")
 
 
@@ -101,16 +102,19 @@ NEWEST: Final = (1, 37)
 """The version whose behaviour the embedded engine has where no other is asked for."""
 
 
-def version_of(engine: str, found: str = "") -> tuple[int, int]:
-    """Major and minor of the version whose behaviour an engine has, by which exceptions hold or do not.
+def version_of(engine: str, found: str = "") -> tuple[int, ...]:
+    """The version whose behaviour an engine has, by which exceptions hold or do not (``lab.scenario.versions``).
 
     Args:
         engine: its name.
-        found: what the binary that runs says of itself, where the name leaves the version open.
+        found: what the binary that runs says of itself; a name may leave the version open, or its patch.
     """
-    _, _, version = engine.partition("/")[0].partition("@v")
-    major, _, minor = (version or found.removeprefix("v")).partition(".")
-    return (int(major), int(minor.partition(".")[0])) if minor else NEWEST
+    _, _, named = engine.partition("/")[0].partition("@v")
+    numbers = _NUMBERS.match(found.removeprefix("v") or named)
+    if numbers is None:
+        return NEWEST
+    major, minor, patch = (int(each or 0) for each in numbers.groups())
+    return (major, minor, *((patch,) if patch else ()))
 
 
 def mode_of(engine: str) -> str:

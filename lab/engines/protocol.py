@@ -25,12 +25,24 @@ class Upstream:
         version: as it says itself, such as ``v1.34.2``.
         flags: further ones for its command line.
         feature_gates: those that are to be switched, on top of what the scenario's configuration says.
+        where: what the user said of where it comes from, if anything.
     """
 
     binary: str
     version: str
     flags: tuple[str, ...] = ()
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    where: str = ""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What a run must be told to have this one, as ``proxylab run`` spells it."""
+        gates = ",".join(f"{name}={str(value).lower()}" for name, value in self.feature_gates.items())
+        return (
+            *(("--kube-proxy", self.where) if self.where else ()),
+            *(("--feature-gates", gates) if gates else ()),
+            *(f"--kube-proxy-flag={flag}" for flag in self.flags),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +66,16 @@ class EngineChoice:
     upstream: Upstream | None = None
 
     @property
-    def version(self) -> tuple[int, int]:
-        """Major and minor of the version that it behaves like."""
+    def version(self) -> tuple[int, ...]:
+        """The version that it behaves like (``version_of``)."""
         return version_of(self.name, self.upstream.version if self.upstream else "")
 
     @property
     def options(self) -> tuple[str, ...]:
         """What of it a run must be told beyond the defaults, as ``proxylab run`` spells it."""
         named = ("--engine", self.name) if self.name != ENGINES[0] else ()
-        return (*named, "--iptables", self.iptables) if self.iptables else named
+        variant = ("--iptables", self.iptables) if self.iptables else ()
+        return (*named, *variant, *(self.upstream.options if self.upstream else ()))
 
 
 class Engine(Protocol):

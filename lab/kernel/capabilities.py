@@ -21,6 +21,7 @@ from lab.kernel import attributes as nla
 from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.capture import WANTED_BUFFER
 from lab.kernel.carry import kernel_release
+from lab.kernel.drop_reasons import DropReasons
 from lab.kernel.launcher import Launcher
 from lab.kernel.netlink import RouteSocket, ask
 from lab.kernel.netns import NetNs, inside, make_netns
@@ -222,6 +223,12 @@ async def _tracing(scratch: NetNs, _: Launcher) -> str:
     return "made a table and bound a log"
 
 
+async def _drop_reasons(_: NetNs, __: Launcher) -> str:
+    reasons = DropReasons()
+    reasons.close()
+    return f"tells {reasons.known} reasons"
+
+
 async def _stack_tap(scratch: NetNs, _: Launcher) -> str:
     StackTap(scratch, _PLACE, "stack").close()
     return "made a table and bound a log"
@@ -324,6 +331,12 @@ TRIALS: Final = (
         _tracing,
         "no explanation tells which rules a packet met",
         _MODPROBE.format("-a nf_tables nfnetlink_log"),
+    ),
+    Trial(
+        "reasons of drops",
+        _drop_reasons,
+        "no explanation has the kernel's own word for a drop that no rule made",
+        "run as the machine's root, with kernel 5.17 or later and tracefs",
     ),
     Trial(
         "taps on the programs of nodes",

@@ -1,10 +1,12 @@
 """System calls that Python 3.11 does not offer.
 
-Owns: thin, typed wrappers of unshare(2), setns(2), mount(2), umount2(2), pidfd_getfd(2) and prctl(2), by the C library.
+Owns: thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2) and what belongs to it, pidfd_getfd(2), prctl(2)
+and perf_event_open(2), by the C library.
 Must not: hold policy. Each wrapper makes one call and raises ``OSError`` with the errno it failed with.
 """
 
 import ctypes
+import errno
 import os
 import signal
 from typing import Final
@@ -27,6 +29,8 @@ __all__ = [
     "die_with_parent",
     "forgo_machine_capabilities",
     "mount",
+    "mount_detached",
+    "open_own_perf_event",
     "setns",
     "unshare",
 ]
@@ -58,7 +62,23 @@ _CAP_SYS_RAWIO: Final = 17
 _CAP_SYS_BOOT: Final = 22
 _CAP_SYS_TIME: Final = 25
 
-_SYS_PIDFD_GETFD: Final = 438  # on every architecture
+# On every architecture.
+_SYS_FSOPEN: Final = 430
+_SYS_FSCONFIG: Final = 431
+_SYS_FSMOUNT: Final = 432
+_SYS_PIDFD_GETFD: Final = 438
+
+# By the machine's name, as uname(2) has it.
+_SYS_PERF_EVENT_OPEN: Final = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
+
+# include/uapi/linux/mount.h, perf_event.h
+_FSOPEN_CLOEXEC: Final = 1
+_FSCONFIG_CMD_CREATE: Final = 6
+_FSMOUNT_CLOEXEC: Final = 1
+_MOUNT_ATTR_READ_ONLY: Final = 0x1 | 0x2 | 0x4 | 0x8  # and no set-uid, no devices, no execution
+_PERF_FLAG_FD_CLOEXEC: Final = 8
+_ANY_CPU: Final = -1
+_NO_GROUP: Final = -1
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -95,10 +115,40 @@ def borrow_descriptor(process: int, number: int) -> int:
 
     ``process`` is a pidfd of one that the caller might trace.
     """
-    borrowed = int(_libc.syscall(ctypes.c_long(_SYS_PIDFD_GETFD), process, number, 0))
-    if borrowed < 0:
-        _check(borrowed, "pidfd_getfd")
-    return borrowed
+    return _descriptor("pidfd_getfd", _SYS_PIDFD_GETFD, process, number, 0)
+
+
+def mount_detached(kind: str) -> int:
+    """A descriptor of the root of a file system that is mounted nowhere, read-only (fsmount(2), Linux 5.2).
+
+    Nobody else sees it, and it is gone with the descriptor.
+    """
+    context = _descriptor("fsopen", _SYS_FSOPEN, kind.encode(), _FSOPEN_CLOEXEC)
+    try:
+        _check(_libc.syscall(ctypes.c_long(_SYS_FSCONFIG), context, _FSCONFIG_CMD_CREATE, None, None, 0), "fsconfig")
+        return _descriptor("fsmount", _SYS_FSMOUNT, context, _FSMOUNT_CLOEXEC, _MOUNT_ATTR_READ_ONLY)
+    finally:
+        os.close(context)
+
+
+def open_own_perf_event(attributes: bytes) -> int:
+    """A descriptor of an event of the calling thread, on whatever CPU (perf_event_open(2)).
+
+    ``attributes`` are a ``struct perf_event_attr``.
+    """
+    number = _SYS_PERF_EVENT_OPEN.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"perf_event_open: not known for {os.uname().machine}")
+    given = ctypes.create_string_buffer(attributes, len(attributes))
+    return _descriptor("perf_event_open", number, given, 0, _ANY_CPU, _NO_GROUP, _PERF_FLAG_FD_CLOEXEC)
+
+
+def _descriptor(call: str, number: int, *arguments: object) -> int:
+    """The descriptor that a system call by its number returns."""
+    made = int(_libc.syscall(ctypes.c_long(number), *arguments))
+    if made < 0:
+        _check(made, call)
+    return made
 
 
 def die_with_parent() -> None:

@@ -4,10 +4,9 @@ Owns: the files of /proc/net in which the kernel shows its counters (net/ipv4/pr
 net/netfilter/nf_conntrack_standalone.c), held open.
 Must not: judge which counter tells of a drop.
 
-A user namespace may read these. It may not read the reasons that the kernel keeps for each freed packet: tracefs is
-the machine's, and drop monitor (NET_DM) speaks to the first network namespace alone. Nor has every drop a counter: a
-martian source is counted for the whole machine only (rt_cache, ``in_martian_src``). What has none shows as a
-difference, between what was received and what was forwarded, delivered or refused.
+A user namespace may read these; the reasons that the kernel has for each drop (``drop_reasons``) it may not. Nor has
+every drop a counter: a martian source is counted for the whole machine only (rt_cache, ``in_martian_src``). What has
+none shows as a difference, between what was received and what was forwarded, delivered or refused.
 """
 
 import os

@@ -32,7 +32,17 @@ from lab.pytest_plugin.gathering import Gathering, Telling
 from lab.pytest_plugin.in_python import Lab, LabFactory, lab, lab_engine, lab_factory, parametrize_engines
 from lab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
 from lab.pytest_plugin.markers import register
-from lab.pytest_plugin.options import add_options, engines, iptables, is_required, repeats, report, seed
+from lab.pytest_plugin.options import (
+    add_options,
+    engines,
+    feature_gates,
+    iptables,
+    is_required,
+    kube_proxy_flags,
+    repeats,
+    report,
+    seed,
+)
 from lab.pytest_plugin.required import Required
 
 __all__ = [
@@ -77,7 +87,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse options that cannot be, make markers known, and listen where all probes are heard of."""
-    for option in (engines, iptables, repeats, seed):
+    for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed):
         option(config)
     register(config)
     if any((is_kept(config), is_paused(config), shell_place(config))):

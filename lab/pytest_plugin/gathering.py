@@ -52,11 +52,14 @@ class Telling:
 
 
 def _unjudged(item: ProbeItem, made: pytest.TestReport) -> "Entry":
-    """What there is to say of a probe that has no verdict: what the machine lacks, or the error."""
+    """What there is to say of a probe without a verdict: what the machine lacks, or an error, which may be foreseen."""
     from lab.report.html import message  # noqa: PLC0415 - a run's own rooms
     from lab.verdict.model import Judgement  # noqa: PLC0415
 
     heading = heading_in_file(item.scenario, item.run.engine)
+    if hasattr(made, "wasxfail"):
+        words = made.wasxfail.removeprefix("reason: ")
+        return message(heading, item.judged.name, Judgement.PASS, words, made.duration)
     words = made.longrepr[2].removeprefix("Skipped: ") if isinstance(made.longrepr, tuple) else made.longreprtext
     judgement = Judgement.SKIP if made.skipped else Judgement.FAIL
     return message(heading, item.judged.name, judgement, words, made.duration)

@@ -22,6 +22,7 @@ from lab.pytest_plugin.fixtures import hold
 from lab.pytest_plugin.markers import markers_of
 from lab.pytest_plugin.options import engines, repeats
 from lab.scenario.model import Probe, Scenario, Step
+from lab.scenario.versions import Version
 
 __all__ = ["SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
 
@@ -69,7 +70,7 @@ class Run:
         self._version = version_of(engine)
         self._marks: Final = marks
 
-    def settle(self, version: tuple[int, int]) -> None:
+    def settle(self, version: Version) -> None:
         """Let exceptions hold for the version that is found to run, of which collection knows no more than its name."""
         from lab.scenario.cases import cases  # noqa: PLC0415 - a scenario's own room
 

@@ -19,10 +19,12 @@ __all__ = [
     "add_options",
     "bundle_directory",
     "engines",
+    "feature_gates",
     "flag",
     "iptables",
     "is_required",
     "kube_proxy",
+    "kube_proxy_flags",
     "one",
     "repeats",
     "report",
@@ -33,6 +35,7 @@ _BUNDLES: Final = ".proxylab/bundles"
 _INI: Final[Mapping[str, Literal["string", "bool"]]] = {
     "iptables": "string",
     "kube_proxy": "string",
+    "feature_gates": "string",
     "repeat": "string",
     "seed": "string",
     "bundle_dir": "string",
@@ -59,12 +62,7 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="VARIANT",
         help=f"the variant of iptables that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
     )
-    group.addoption(
-        "--lab-kube-proxy",
-        metavar="WHERE",
-        help="where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
-        "module:VERSION (default: what `proxylab engines` lists)",
-    )
+    _add_kube_proxy_options(group)
     group.addoption(
         "--lab-repeat", metavar="N", help="run every probe so many times, each time in a lab of its own (default: 1)"
     )
@@ -89,13 +87,32 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
+    parser.addini("lab_kube_proxy_flag", "the flags of --lab-kube-proxy-flag, separated by spaces", type="args")
     for name, kind in _INI.items():
         parser.addini(f"lab_{name}", f"as --lab-{name.replace('_', '-')}", type=kind)
 
 
+def _add_kube_proxy_options(group: pytest.OptionGroup) -> None:
+    group.addoption(
+        "--lab-kube-proxy",
+        metavar="WHERE",
+        help="where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
+        "module:VERSION (default: what `proxylab engines` lists)",
+    )
+    group.addoption(
+        "--lab-feature-gates", metavar="NAME=BOOL,…", help="feature gates to be switched in kube-proxy (default: none)"
+    )
+    group.addoption(
+        "--lab-kube-proxy-flag",
+        action="append",
+        metavar="FLAG",
+        help="one more flag for kube-proxy, such as --lab-kube-proxy-flag=--v=4; may be repeated",
+    )
+
+
 def engines(config: pytest.Config) -> tuple[str, ...]:
     """The engines that were asked for, each once. Raises ``UsageError`` for a name that is none."""
-    given = config.getoption("lab_engine") or os.environ.get("LAB_ENGINE", "").split() or config.getini("lab_engine")
+    given = _several(config, "engine")
     for name in given:
         try:
             read_engine(name)
@@ -115,6 +132,34 @@ def iptables(config: pytest.Config) -> str:
 def kube_proxy(config: pytest.Config) -> str:
     """Where the real kube-proxy is to be taken from, or nothing."""
     return one(config, "kube_proxy")
+
+
+def feature_gates(config: pytest.Config) -> Mapping[str, bool]:
+    """The feature gates to be switched in kube-proxy. Raises ``UsageError`` for what is none."""
+    given = one(config, "feature_gates")
+    if not given:
+        return {}
+    from lab.binaries.upstream import read_gates  # noqa: PLC0415 - a run's own room
+
+    _needs_kube_proxy(config, "--lab-feature-gates")
+    try:
+        return read_gates(given)
+    except ValueError as error:
+        raise pytest.UsageError(f"--lab-feature-gates: {error}") from None
+
+
+def kube_proxy_flags(config: pytest.Config) -> tuple[str, ...]:
+    """Further flags for kube-proxy. Raises ``UsageError`` where none runs."""
+    given = _several(config, "kube_proxy_flag")
+    if given:
+        _needs_kube_proxy(config, "--lab-kube-proxy-flag")
+    return tuple(given)
+
+
+def _needs_kube_proxy(config: pytest.Config, option: str) -> None:
+    chosen = engines(config)
+    if not any(read_engine(name).is_upstream for name in chosen):
+        raise pytest.UsageError(f"{option} is for kube-proxy, and --lab-engine says {', '.join(chosen)}; leave it out")
 
 
 def repeats(config: pytest.Config) -> int:
@@ -159,6 +204,12 @@ def flag(config: pytest.Config, name: str) -> bool:
     if given is None and variable in os.environ:
         return os.environ[variable] not in ("", "0")
     return bool(given or config.getini(f"lab_{name}"))
+
+
+def _several(config: pytest.Config, name: str) -> list[str]:
+    """The values of an option that may be repeated, in whichever way they are given."""
+    said = config.getoption(f"lab_{name}") or os.environ.get(f"LAB_{name.upper()}", "").split()
+    return list(said or config.getini(f"lab_{name}"))
 
 
 def one(config: pytest.Config, name: str) -> str:

@@ -19,6 +19,8 @@ The document (every key is always there; ``null`` where there is nothing to say)
       seconds: 0.31
       skipped: {missing: …, cure: …}   # or null
       fault: {exitCode: 1, message: …} # or null
+      foreseen:                        # an engine that fails as spec.except says; or null
+        {because: …, said: …, position: {file: scenarios/prefix.lab.yaml, line: 14, column: 5}}
       probes:
       - name: an outside client keeps its address
         position: {file: scenarios/cluster-ip.lab.yaml, line: 18, column: 5}
@@ -83,7 +85,7 @@ def to_json(results: Sequence[ScenarioResult]) -> str:
 
 
 def _scenario(result: ScenarioResult) -> dict[str, object]:
-    skipped, fault = result.skipped, result.fault
+    skipped, fault, foreseen = result.skipped, result.fault, result.foreseen
     return {
         "file": result.file,
         "name": result.name,
@@ -94,6 +96,8 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         "seconds": round(result.seconds, 6),
         "skipped": {"missing": skipped.missing, "cure": skipped.cure} if skipped else None,
         "fault": {"exitCode": int(fault.exit_code), "message": fault.message} if fault else None,
+        "foreseen": foreseen
+        and {"because": foreseen.because, "said": foreseen.said, "position": _position(foreseen.position)},
         "probes": [_probe(probe) for probe in result.probes],
         "steps": [_step(step) for step in result.steps],
     }

@@ -34,14 +34,16 @@ def exit_code(results: Sequence[ScenarioResult]) -> ExitCode:
     engines = dict.fromkeys(result.engine for result in results)
     if any(_is_skipped([result for result in results if result.engine == engine]) for engine in engines):
         return ExitCode.CAPABILITY
-    return ExitCode.OK if Judgement.PASS in judgements else ExitCode.NOTHING_SELECTED
+    passed = Judgement.PASS in judgements or any(result.foreseen is not None for result in results)
+    return ExitCode.OK if passed else ExitCode.NOTHING_SELECTED
 
 
 def _is_skipped(results: Sequence[ScenarioResult]) -> bool:
     """Whether something was skipped, and nothing judged."""
-    judgements = {probe.overall for result in results for probe in result.probes}
+    judgements = {each.overall for result in results for each in result.judged}
     lacking = any(
         result.skipped is not None or (result.fault is not None and result.fault.exit_code is ExitCode.CAPABILITY)
         for result in results
     )
-    return Judgement.PASS not in judgements and (lacking or Judgement.SKIP in judgements)
+    passed = Judgement.PASS in judgements or any(result.foreseen is not None for result in results)
+    return not passed and (lacking or Judgement.SKIP in judgements)

@@ -88,6 +88,8 @@ def _scenario(result: ScenarioResult, paint: Painter, width: int) -> list[str]:
     label = paint(judgement.ljust(_LABEL), judgement) if judgement else "nothing".ljust(_LABEL)
     probes, steps = amount(len(result.probes), "probe"), amount(len(result.steps), "step")
     judged = f"{probes} and {steps}" if result.probes and result.steps else steps if result.steps else probes
+    if result.foreseen is not None:
+        judged = "fails as foreseen"
     name, took = named(result), f"{result.seconds:.2f} s"
     room = width - _LABEL - len(f"  {name}")
     whole = f" {judged} in {took}"
@@ -97,6 +99,8 @@ def _scenario(result: ScenarioResult, paint: Painter, width: int) -> list[str]:
 
 
 def _probes(result: ScenarioResult, paint: Painter, width: int) -> Iterator[str]:
+    if result.foreseen is not None:
+        yield from wrapped(str(result.foreseen), " " * (_LABEL + 4), " " * (_LABEL + 6), width)
     for probe in result.judged:
         label = paint(probe.overall.ljust(_LABEL), probe.overall)
         yield f"  {label}  {_name(probe)}"
@@ -167,6 +171,9 @@ def _summary(results: Sequence[ScenarioResult]) -> str:
     skipped = sum(result.skipped is not None for result in results)
     if skipped:
         parts.append(f"{amount(skipped, 'scenario')} skipped")
+    foreseen = sum(result.foreseen is not None for result in results)
+    if foreseen:
+        parts.append(f"{amount(foreseen, 'scenario')} failing as foreseen")
     faults = sum(result.fault is not None for result in results)
     if faults:
         parts.append(amount(faults, "error"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lab.cluster.objects import PodPort, Service
 from lab.errors import InternalError
 from lab.scenario.build_intent import Known, build_probe, build_stream
-from lab.scenario.conditions import axes_of
+from lab.scenario.conditions import axes_of, conditions_of
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
 from lab.scenario.inventory import pod_names
@@ -18,6 +18,7 @@ from lab.scenario.manifests import Manifests, ServiceId
 from lab.scenario.model import (
     Axis,
     Daemon,
+    EngineFailure,
     Host,
     LoadBalancer,
     Network,
@@ -32,6 +33,7 @@ from lab.scenario.model import (
 )
 from lab.scenario.networks import families_of, networks_of
 from lab.scenario.parts import Parts
+from lab.scenario.schema.expect import EngineFailureShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
@@ -85,6 +87,7 @@ def build_scenario(
         probes=tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes)),
         streams=streams,
         steps=steps,
+        failures=tuple(_failure(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
         dns=spec.dns,
         matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
         notes=_notes(manifests, configured),
@@ -109,6 +112,16 @@ def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[t
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:
     return {key: service for key, service in manifests.services.items() if service is not None}
+
+
+def _failure(shape: EngineFailureShape, place: Place) -> EngineFailure:
+    return EngineFailure(
+        when=conditions_of(shape.when),
+        version=shape.when.version,
+        says=shape.engine_fails,
+        because=shape.because,
+        position=place.key.position,
+    )
 
 
 def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:

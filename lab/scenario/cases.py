@@ -10,14 +10,15 @@ from itertools import product
 from typing import TypeVar
 
 from lab.ip import Family, IPAddress, IPNetwork
-from lab.scenario.model import Case, Exceptional, Network, Node, Probe, Scenario, Step, StepException
+from lab.scenario.model import Case, EngineFailure, Exceptional, Network, Node, Probe, Scenario, Step, StepException
+from lab.scenario.versions import Version
 
 __all__ = ["cases"]
 
 Located = TypeVar("Located", IPAddress, IPNetwork)
 
 
-def cases(scenario: Scenario, mode: str, version: tuple[int, int] | None = None) -> tuple[Scenario, ...]:
+def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tuple[Scenario, ...]:
     """The scenario once for each combination of its axes, with what is expected in a proxy of that mode and version.
 
     An exception for versions holds in no proxy whose version is not known.
@@ -37,7 +38,7 @@ def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:
             yield axes
 
 
-def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str, version: tuple[int, int] | None) -> Scenario:
+def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str, version: Version | None) -> Scenario:
     case = Case(id="-".join(_label(axis, value) for axis, value in axes.items()), axes=axes)
     network = _network(scenario.network, axes)
     sysctls = {axis: value for axis, value in axes.items() if axis.startswith("net.")}
@@ -50,7 +51,7 @@ def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str, version: tu
         "mode": mode,
     }
 
-    def holds(exception: Exceptional | StepException) -> bool:
+    def holds(exception: EngineFailure | Exceptional | StepException) -> bool:
         if exception.version is not None and (version is None or version not in exception.version):
             return False
         return exception.when.items() <= axes_and_mode.items()
@@ -63,6 +64,7 @@ def _in_case(scenario: Scenario, axes: Mapping[str, str], mode: str, version: tu
         load_balancers=tuple(replace(each, pool=_of(network.families, each.pool)) for each in scenario.load_balancers),
         probes=tuple(_probe(probe, holds, case) for probe in scenario.probes),
         steps=tuple(_step(step, holds, case) for step in scenario.steps),
+        failures=tuple(filter(holds, scenario.failures)),
         matrix=(),
         case=case,
     )

@@ -1,4 +1,4 @@
-"""The matrix of a scenario, and the exceptions of its probes, against each other.
+"""The matrix of a scenario, and the exceptions of it, of its probes and steps, against each other.
 
 Owns: the checks of axes and of ``except``, and the values of axes as they are compared and shown.
 Must not: expand a matrix (``lab.scenario.cases`` does, once all is well).
@@ -12,7 +12,7 @@ from lab.scenario.document import Place
 from lab.scenario.model import Mode
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
-from lab.scenario.schema.expect import ExceptionShape
+from lab.scenario.schema.expect import EngineFailureShape, ExceptionShape
 from lab.scenario.schema.matrix import AXES, ConditionShape, MatrixShape
 from lab.scenario.schema.syntax import sysctl_fault
 from lab.scenario.versions import VersionRange
@@ -67,6 +67,7 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         count = prod(map(len, axes.values()))
         if count > MOST_CASES:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
+    _check_exceptions(parts, parts.failures, spec["except"], problems)
     for index, probe in enumerate(parts.probes):
         _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
     for number, step in enumerate(parts.steps):
@@ -84,7 +85,10 @@ def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
 
 
 def _check_exceptions(
-    parts: Parts, exceptions: "Iterable[ExceptionShape | StepExceptionShape | None]", place: Place, problems: Problems
+    parts: Parts,
+    exceptions: "Iterable[EngineFailureShape | ExceptionShape | StepExceptionShape | None]",
+    place: Place,
+    problems: Problems,
 ) -> None:
     possible = None if parts.matrix is None or parts.network is None else _values(parts)
     told: list[tuple[Place, dict[str, str], VersionRange | None]] = []

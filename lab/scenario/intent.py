@@ -18,6 +18,7 @@ __all__ = [
     "STREAM_EVERY",
     "AddressTarget",
     "ConntrackExpect",
+    "EngineFailure",
     "Entries",
     "Exceptional",
     "Expect",
@@ -202,6 +203,20 @@ class Exceptional:
     when: Mapping[str, str]
     version: VersionRange | None = None
     expect: Expect
+    because: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFailure:
+    """One entry of a scenario's own ``except``: engines that cannot program it (see ``Exceptional``).
+
+    ``says`` is a part of the last lines that such an engine writes.
+    """
+
+    when: Mapping[str, str]
+    version: VersionRange | None = None
+    says: str
     because: str
     position: Position
 

@@ -33,6 +33,7 @@ from lab.scenario.intent import (
     STREAM_EVERY,
     AddressTarget,
     ConntrackExpect,
+    EngineFailure,
     Entries,
     Exceptional,
     Expect,
@@ -64,6 +65,7 @@ __all__ = [
     "Count",
     "Daemon",
     "EngineAction",
+    "EngineFailure",
     "EngineState",
     "Entries",
     "Exceptional",
@@ -312,7 +314,8 @@ class Scenario:
     ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
     a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
     ``service_positions`` say where each Service stands, in the order of ``services``. ``proxy`` is ``None`` where the
-    file configures none. With ``dns`` the lab has a name server, whether or not a probe dials a name.
+    file configures none. With ``dns`` the lab has a name server, whether or not a probe dials a name. ``failures`` name
+    engines that cannot program it; of a case, the one that holds in it, if any.
     """
 
     file: str
@@ -332,6 +335,7 @@ class Scenario:
     load_balancers: tuple[LoadBalancer, ...] = ()
     streams: tuple[Stream, ...] = ()
     steps: tuple[Step, ...] = ()
+    failures: tuple[EngineFailure, ...] = ()
     dns: bool = False
     matrix: tuple[Axis, ...] = ()
     case: Case = field(default_factory=Case)

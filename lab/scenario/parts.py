@@ -15,7 +15,7 @@ from lab.frozen import dataclass
 from lab.scenario.document import Place
 from lab.scenario.manifests import Manifests
 from lab.scenario.problems import Problems
-from lab.scenario.schema.expect import ExceptionShape, ExpectShape
+from lab.scenario.schema.expect import EngineFailureShape, ExceptionShape, ExpectShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
@@ -69,6 +69,7 @@ class Parts:
     hosts: Mapping[str, HostShape | None]
     load_balancers: Mapping[str, BalancerShape | None]
     matrix: MatrixShape | None
+    failures: tuple[EngineFailureShape | None, ...]
     probes: tuple[ProbeParts, ...]
     streams: Mapping[str, ProbeParts]
     steps: tuple[StepParts, ...]
@@ -121,6 +122,7 @@ def _still(place: Place, document: StillDocument) -> Parts:
         hosts=spec.hosts,
         load_balancers=spec.load_balancers,
         matrix=spec.matrix or no_axes(),
+        failures=tuple(spec.exceptions),
         probes=tuple(map(_parts_of, spec.probes)),
         streams={},
         steps=(),
@@ -185,6 +187,7 @@ def _salvaged(place: Place) -> Parts:
         hosts=_entries(HostShape, spec["hosts"]),
         load_balancers=_entries(BalancerShape, spec["loadBalancers"]),
         matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
+        failures=tuple(_part(EngineFailureShape, each) for each in _items(spec["except"])),
         probes=tuple(map(_probe, _items(spec["probes"]))),
         streams={name: _stream(spec["streams"][name]) for name in _entries(StreamShape, spec["streams"])},
         steps=tuple(map(_step, _items(spec["steps"]))),

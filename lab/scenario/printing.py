@@ -10,7 +10,7 @@ import json
 
 from lab.scenario.model import Network, Node, PodGroup, Scenario
 from lab.scenario.printed_course import printed_steps
-from lab.scenario.printed_intent import axis_value, printed_flow, printed_probe
+from lab.scenario.printed_intent import axis_value, printed_flow, printed_probe, printed_when
 from lab.scenario.printed_objects import Data, given, printed_proxy, printed_service, printed_slice, texts
 
 __all__ = ["scenario_text"]
@@ -48,6 +48,10 @@ def _spec(scenario: Scenario) -> Data:
             for each in scenario.load_balancers
         },
         matrix={axis.name: [axis_value(axis.name, value) for value in axis.values] for axis in scenario.matrix},
+        except_=[
+            {"when": printed_when(each.when, each.version), "engineFails": each.says, "because": each.because}
+            for each in scenario.failures
+        ],
         probes=list(map(printed_probe, scenario.probes)),
         streams={each.name: printed_flow(each) for each in scenario.streams},
         dns=scenario.dns,

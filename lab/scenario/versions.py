@@ -9,12 +9,12 @@ from typing import Final
 
 from lab.frozen import dataclass
 
-__all__ = ["VersionRange", "read_range", "read_version"]
+__all__ = ["Version", "VersionRange", "read_range", "read_version"]
 
-Version = tuple[int, int]
-"""Major and minor: proxies of one minor version behave alike."""
+Version = tuple[int, ...]
+"""Major, minor and, but for the first patch of a minor, the patch: so versions compare as they follow each other."""
 
-_VERSION: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,5})?")
+_VERSION: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,5}))?")
 _BOUND: Final = re.compile(r"(>=|<)?\s*([v0-9.]+)")
 
 
@@ -36,11 +36,11 @@ class VersionRange:
 
     def __str__(self) -> str:
         bounds = ((">=", self.since), ("<", self.before))
-        return " ".join(f"{sign}{bound[0]}.{bound[1]}" for sign, bound in bounds if bound is not None)
+        return " ".join(f"{sign}{'.'.join(map(str, bound))}" for sign, bound in bounds if bound is not None)
 
 
 def read_version(text: str) -> Version:
-    """Major and minor of a version such as ``1.34``, ``v1.34`` or ``v1.34.2``.
+    """A version such as ``1.34``, ``v1.34`` or ``v1.34.2``.
 
     Raises:
         ValueError: it is none.
@@ -48,11 +48,12 @@ def read_version(text: str) -> Version:
     found = _VERSION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a version")
-    return int(found[1]), int(found[2])
+    patch = int(found[3] or 0)
+    return (int(found[1]), int(found[2]), *((patch,) if patch else ()))
 
 
 def read_range(text: str) -> VersionRange:
-    """A range such as ``<1.30``, ``>=1.29``, ``>=1.29 <1.33``, or ``1.34`` for that version alone.
+    """A range such as ``<1.30``, ``>=1.29``, ``>=1.29 <1.33.6``, or ``1.34`` for that minor, ``1.34.2`` for that patch.
 
     Raises:
         ValueError: it is none, or an empty one.
@@ -66,7 +67,7 @@ def read_range(text: str) -> VersionRange:
     read = [(each[1] or "", read_version(each[2])) for each in found if each is not None]
     if len(read) == 1 and not read[0][0]:
         (only,) = (version for _, version in read)
-        return VersionRange(since=only, before=(only[0], only[1] + 1))
+        return VersionRange(since=only, before=(*only[:-1], only[-1] + 1))
     ends = dict(read)
     if len(read) < len(bounds) or len(ends) < len(read) or "" in ends:
         raise ValueError(f"{text!r} is not a range of versions")

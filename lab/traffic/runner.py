@@ -267,6 +267,7 @@ class Runner:
             held_at=self._stacks.held_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
+            drops=() if tracing is None else tracing.drops_until(self._stacks.held_at),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )

@@ -1,6 +1,7 @@
 """One packet of a run, followed through the rules of every node.
 
-Owns: how the packet and its answers are recognised in a node, and the steps that the kernel's reports are read as.
+Owns: how the packet and its answers are recognised in a node, the steps that the kernel's reports are read as, and what
+it dropped meanwhile.
 Must not: say what a rule means.
 
 A packet is recognised by its identity and never by its addresses, which rules rewrite: a SYN by its sequence number, an
@@ -9,18 +10,20 @@ answer by the number it acknowledges, a datagram by the end of its token, an ICM
 
 import errno
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Final
 
 from lab.errors import CapabilityError
 from lab.ip import Transport
+from lab.kernel.drop_reasons import Drop, DropReasons
 from lab.kernel.netns import NetNs
 from lab.kernel.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from lab.traffic.identity import TOKEN_BYTES, Identity, Kind
-from lab.verdict.evidence import Packet, TraceStep
+from lab.verdict.evidence import DropReason, Packet, TraceStep
 
 __all__ = ["RuleTexts", "Tracing"]
 
@@ -42,6 +45,7 @@ _ECHOES: Final = {
 }
 _PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
 _TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
+_VERSIONS: Final = {0x0800: 4, 0x86DD: 6}  # by EtherType
 _LOOPBACK: Final = {1: "lo"}  # the first device of every namespace (net/core/dev.c, dev_new_index)
 _NO_LINK_HEADER: Final = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
 
@@ -55,7 +59,9 @@ class Tracing:
         Raises:
             CapabilityError: the kernel cannot trace; what was opened is closed again.
         """
+        self._drops: tuple[Drop, ...] = ()
         self._tracers: dict[str, Tracer] = {}
+        self._reasons: DropReasons | None = None
         self._devices = {
             node: _LOOPBACK
             | {end.index: end.device for link in plan.links for end in link.ends if end.namespace == node}
@@ -64,6 +70,8 @@ class Tracing:
         try:
             for node in self._devices:
                 self._tracers[node] = Tracer(netns_by_name[node])
+            with suppress(CapabilityError):  # rules are told of without
+                self._reasons = DropReasons()
         except BaseException:
             self.close()
             raise
@@ -73,6 +81,8 @@ class Tracing:
         matches = tuple(_matches(errand, identity))
         for tracer in self._tracers.values():
             tracer.arm(matches)
+        if self._reasons is not None:
+            self._reasons.listen()
 
     def finish(self, identity: Identity, texts: Mapping[str, RuleTexts]) -> tuple[TraceStep, ...]:
         """Trace nothing any more, and return every step of the run: the way there, then the way back.
@@ -80,6 +90,7 @@ class Tracing:
         Raises:
             CapabilityError: the kernel's log overflowed, so that steps are missing.
         """
+        self._drops = () if self._reasons is None else self._reasons.heard()
         for tracer in self._tracers.values():
             tracer.disarm()
         passages: list[list[TraceStep]] = []
@@ -98,8 +109,21 @@ class Tracing:
         passages.sort(key=lambda steps: (steps[0].packet is not Packet.REQUEST, steps[0].at))
         return tuple(chain.from_iterable(passages))
 
+    def drops_until(self, held_at: int) -> tuple[DropReason, ...]:
+        """What the kernel dropped in the run that is finished, before its first fence was sent if any was.
+
+        Nothing where the machine does not tell.
+        """
+        return tuple(
+            DropReason(_VERSIONS[protocol], reason, at)
+            for protocol, reason, at in self._drops
+            if protocol in _VERSIONS and (at <= held_at or not held_at)
+        )
+
     def close(self) -> None:
         """Close all tracers."""
+        if self._reasons is not None:
+            self._reasons.close()
         for tracer in self._tracers.values():
             tracer.close()
 

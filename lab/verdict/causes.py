@@ -45,7 +45,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
     causes: dict[str, Callable[[], str]] = {
         "name": lambda: _of_name(case, traced),
         "outcome": lambda: _of_outcome(case, flow, plan, traced),
-        "reply": lambda: of_reply(case, flow, plan),
+        "reply": lambda: of_reply(case, flow, plan, traced),
         "source": lambda: _of_source(case, flow, plan),
         "backends": lambda: _of_backends(case, verdict),
         "spread": lambda: _of_spread(case),

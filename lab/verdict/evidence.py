@@ -16,6 +16,7 @@ __all__ = [
     "Capture",
     "ConnectReport",
     "Direction",
+    "DropReason",
     "Evidence",
     "FenceReport",
     "HttpReport",
@@ -233,6 +234,18 @@ class TraceStep:
 
 
 @dataclass(frozen=True, slots=True)
+class DropReason:
+    """A packet that the kernel dropped while a traced packet was sent, by the kernel's own word for why.
+
+    It does not say which packet that was: only of which IP version, and when.
+    """
+
+    version: int
+    reason: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class NamedRecord:
     """One record of an answer: ``value`` as zone files spell it (RFC 1035, section 5.1), names without the last dot."""
 
@@ -287,7 +300,8 @@ class Evidence:
     connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
     ``http`` is what the flows that asked by HTTP were answered. ``kernel`` is what stacks counted until ``held_at``,
     where some flow was missing; 0 where none was. ``lookups`` are the questions about the name that was dialled, in the
-    order of their asking. ``steps`` are those of a traced packet: the way there through every node, then the way back.
+    order of their asking. ``steps`` are those of a traced packet: the way there through every node, then the way back;
+    ``drops`` what the kernel dropped meanwhile, where it tells.
     """
 
     sent: int
@@ -306,5 +320,6 @@ class Evidence:
     held_at: int = 0
     lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()
+    drops: tuple[DropReason, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0

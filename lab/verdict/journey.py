@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from lab.plan.errand import STACK, Errand
-from lab.verdict.columns import WIDTH, table
+from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.deeds import deed, short
+from lab.verdict.drop_reasons import drop_told, reason_words
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
 from lab.verdict.rules import Rule, read
 from lab.verdict.words import endpoint
@@ -58,6 +59,9 @@ def journey(errand: Errand, evidence: Evidence, width: int = WIDTH) -> tuple[str
             lines.append(_sighting(place))
         else:
             lines += _through(errand, place, width)
+    drop = drop_told(errand, evidence)
+    if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
+        lines += wrapped(f"and there the kernel drops it: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
     return tuple(lines)
 
 
@@ -112,13 +116,20 @@ def _through(errand: Errand, passage: _Passage, width: int) -> Iterator[str]:
         if words and not _came_to_nothing(step, following):
             rows.append((step.table, short(step.chain), words))
     last = passage.steps[-1]
-    ended = _rule(last)
-    if last.kind == "policy" and (last.verdict == "drop" or (last.chain == "FORWARD" and not last.verdict)):
+    if last.kind == "policy" and _ended(last):
         rows.append((last.table, last.chain, "it ends here, by the policy of the chain"))
-    elif last.out_device and last.verdict != "drop" and (ended is None or ended.target not in _ENDINGS):
+    elif last.out_device and not _ended(last):
         rows.append(("", "", f"out by {last.out_device}"))
     if rows:
         yield from table(rows, _INDENT * 2, width=width)
+
+
+def _ended(last: TraceStep) -> bool:
+    """Whether the last step of a passage says that it ended there. Of policies legacy iptables tells no verdict."""
+    if last.kind == "policy":
+        return last.verdict == "drop" or (last.chain == "FORWARD" and not last.verdict)
+    rule = _rule(last)
+    return last.verdict == "drop" or (rule is not None and rule.target in _ENDINGS)
 
 
 def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:

@@ -8,6 +8,7 @@ from lab.ip import IPAddress
 from lab.plan.model import Plan
 from lab.verdict.arrivals import hits
 from lab.verdict.case import Case, packets_until
+from lab.verdict.drop_reasons import drop_told, reason_words
 from lab.verdict.drops import kernel_drop, policy_drop
 from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Flow
@@ -21,9 +22,11 @@ __all__ = ["of_loss", "of_reply"]
 
 def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
     """Why nothing of a flow was seen after it had left."""
-    dropped = _dropped(case, plan)
-    if dropped:
-        return dropped
+    return _dropped(case, plan) or _with_reason(case, _unseen(case, flow, plan, traced), traced)
+
+
+def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
+    """What led up to the loss, where nothing counted it as a drop."""
     translated = translations(case.evidence.counts)
     pods = {pod.address: pod for pod in case.errand.receivers}
     for rule in translated:
@@ -37,6 +40,15 @@ def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
     if translated:
         return ""
     return remembered(case, flow) or (_untranslated(case) if case.evidence.counts else "")
+
+
+def _with_reason(case: Case, sentence: str, traced: Evidence | None) -> str:
+    """A sentence with what the kernel says of one more packet, which was traced."""
+    drop = None if traced is None else drop_told(case.errand, traced)
+    if drop is None:
+        return sentence
+    told = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
+    return f"{sentence.removesuffix('.')}; {told}" if sentence else told
 
 
 def _dropped(case: Case, plan: Plan | None) -> str:
@@ -107,7 +119,7 @@ def _untranslated(case: Case) -> str:
     return f"no rule translated the packet: {left}, and no rule for that address counted on {nodes(case)}."
 
 
-def of_reply(case: Case, flow: Flow, plan: Plan | None) -> str:
+def of_reply(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None = None) -> str:
     """Why the answer to a flow that arrived was not heard, or not from the address that was dialled."""
     pods = {pod.address: pod for pod in case.errand.receivers}
     for reply in flow.replies:
@@ -116,8 +128,11 @@ def of_reply(case: Case, flow: Flow, plan: Plan | None) -> str:
     if flow.answers and not flow.replies:
         answer = flow.answers[-1]
         to = endpoint(answer.destination, answer.destination_port)
-        lost = _refused_on_the_way_back(case, plan) or f"{case.errand.sender.name} heard nothing"
-        return f"the way back is broken: {answer.place} replied to {to}, and {lost}."
+        broken = f"the way back is broken: {answer.place} replied to {to}, and "
+        refused = _refused_on_the_way_back(case, plan)
+        if refused:
+            return f"{broken}{refused}."
+        return _with_reason(case, f"{broken}{case.errand.sender.name} heard nothing.", traced)
     if flow.arrivals and not flow.answers and not flow.replies:
         if flow.arrivals[0].source == flow.arrivals[0].destination:
             return f"{flow.places[0]} got the request from its own address and did not reply: nothing masqueraded it."

@@ -20,6 +20,7 @@ __all__ = [
     "STREAM_KEYS",
     "UNRESOLVED",
     "Fault",
+    "Foreseen",
     "Judgement",
     "ProbeVerdict",
     "ScenarioResult",
@@ -189,6 +190,18 @@ class Fault:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """An engine that cannot program the scenario, as ``spec.except`` says: the reason, the line it said, the place."""
+
+    because: str
+    said: str
+    position: Position
+
+    def __str__(self) -> str:
+        return f"the engine fails as {self.position} foresees: {self.because}; it said {self.said!r}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
     """One scenario on one engine. With ``skipped`` or ``fault``, ``probes`` holds what was judged before, if anything.
@@ -202,6 +215,7 @@ class ScenarioResult:
         seconds: the whole scenario, from the first namespace to the last.
         skipped: what the machine lacks for it.
         fault: the error that ended it.
+        foreseen: why nothing was sent, where that is as the scenario has it; a pass.
         case: the id of its case, where it has a matrix.
         tags: the scenario's.
         description: the scenario's.
@@ -215,6 +229,7 @@ class ScenarioResult:
     seconds: float = 0.0
     skipped: Skip | None = None
     fault: Fault | None = None
+    foreseen: Foreseen | None = None
     case: str = ""
     tags: tuple[str, ...] = ()
     description: str = ""
@@ -232,6 +247,8 @@ class ScenarioResult:
         judgements = {each.overall for each in self.judged}
         if self.skipped is not None:
             judgements.add(Judgement.SKIP)
+        if self.foreseen is not None:
+            judgements.add(Judgement.PASS)
         return worst(frozenset(judgements)) if judgements else None
 
 

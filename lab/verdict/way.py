@@ -5,13 +5,15 @@ Must not: judge. What is expected at a hop follows from the expectations, whatev
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 from lab.ip import IPAddress
 from lab.scenario.model import Outcome, Reply
 from lab.verdict.case import Case
-from lab.verdict.columns import WIDTH, table, width_of
+from lab.verdict.columns import WIDTH, table, width_of, wrapped
 from lab.verdict.counted import telling, work
 from lab.verdict.deeds import short
+from lab.verdict.drop_reasons import drop_told, reason_words
 from lab.verdict.ends import ends_beyond_nodes
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow, hops
@@ -47,7 +49,9 @@ def way(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDT
         _INDENT + _which(case, flow),
         *_aligned(rows, width),
         *_rest(seen, rows),
-        *(f"{_INDENT * 2}{clause}" for clause in testimony(case, flow)),
+        *chain.from_iterable(
+            wrapped(clause, _INDENT * 2, width=width) for clause in testimony(case, flow, probed.traced)
+        ),
     ]
 
 
@@ -151,10 +155,13 @@ def _ends(seen: Observation) -> tuple[str, str]:
     return endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port)
 
 
-def testimony(case: Case, flow: Flow) -> Iterator[str]:
-    """What others than the taps say of a flow: the sockets, and connection tracking."""
+def testimony(case: Case, flow: Flow, traced: Evidence | None) -> Iterator[str]:
+    """What others than the taps say of a flow: the sockets, connection tracking, and the kernel of one more packet."""
     yield from _sockets(flow)
     yield from _tracked(case, flow)
+    drop = None if traced is None else drop_told(case.errand, traced)
+    if drop is not None:
+        yield f"the kernel dropped one more that was sent: {reason_words(drop)}"
 
 
 def _sockets(flow: Flow) -> Iterator[str]:

@@ -3,6 +3,7 @@
 The floor is what kube-proxy itself needs, measured in the same run: one node's, from its start to its rules.
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -57,7 +58,13 @@ def test_three_nodes_stand_and_have_caught_up(mode: str, record_testsuite_proper
 def test_all_scenarios_run(mode: str, tmp_path: Path, record_testsuite_property: object) -> None:
     if not Cache.of_user().binaries():
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
-    shared = ["--numprocesses=2", "--dist=loadfile", f"--lab-bundle-dir={tmp_path}", f"--lab-engine=kube-proxy/{mode}"]
+    # A kube-proxy that starts waits most of the time: with a worker a core, the cores would do so, too.
+    shared = [
+        f"--numprocesses={2 * (os.cpu_count() or 1)}",
+        "--dist=loadfile",
+        f"--lab-bundle-dir={tmp_path}",
+        f"--lab-engine=kube-proxy/{mode}",
+    ]
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *shared, "scenarios"],

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -9,14 +10,24 @@ import pytest
 from sandboxed import sandboxed
 
 from lab.cluster.objects import Namespace, Node, Pod
-from lab.cluster.store import Store
+from lab.cluster.store import Event, Store
 from lab.control.apiserver import API_PORT, ApiServer
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import make_netns
-from lab.timing import Deadline
+from lab.timing import Deadline, wait_until
 
 KUBECTL = ("kubectl", "--server", f"http://127.0.0.1:{API_PORT}", "--cache-dir", "/run/kubectl")
 POD = Pod(name="p", node_name="node-a", addresses=(ip_address("10.244.0.5"),), ready=False)
+
+
+class Watched(Store):
+    """A store that counts who is told of what happens in it."""
+
+    watches = 0
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        self.watches += 1
+        return super().subscribe(listener)
 
 
 async def asked(launcher: Launcher) -> list[str]:
@@ -27,7 +38,7 @@ async def asked(launcher: Launcher) -> list[str]:
         return done.stdout.decode() or done.stderr.decode()
 
     await run("ip", "link", "set", "lo", "up")
-    store = Store()
+    store = Watched()
     for thing in (Namespace(name="default"), Node(name="node-a"), POD):
         store.apply(thing)
     api = ApiServer(store)
@@ -36,7 +47,7 @@ async def asked(launcher: Launcher) -> list[str]:
         said = [await run(*KUBECTL, "get", "nodes,pods", "-A", "-o", "name")]
         waiting = asyncio.create_task(run(*KUBECTL, "wait", "--for=condition=Ready", "pod/p", "--timeout=20s"))
         watching = asyncio.create_task(run("timeout", "5", *KUBECTL, "get", "pods", "-w", "-o", "name"))
-        await asyncio.sleep(1)  # both have listed by then, or list what they then would have been told
+        await wait_until(lambda: store.watches == 2, Deadline.after(20), "two watches of pods")
         store.apply(replace(POD, ready=True))
         said.append(await waiting)
         store.delete(POD.key)

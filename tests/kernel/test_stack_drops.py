@@ -1,7 +1,9 @@
 """A packet that a node's stack drops has a witness: what the kernel counted of it, and of nothing else."""
 
+import re
 from dataclasses import replace
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,16 +13,27 @@ from test_traffic import Stage, stage
 from traffic_plan import NODE, PODS, errand, spread, traffic_plan
 
 from lab.ip import IPAddress, Transport
+from lab.kernel.carry import kernel_release
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import NetNs, inside
 from lab.kernel.stack_counters import StackCounters, counters_in
 from lab.scenario.model import Outcome
 from lab.verdict.case import open_case
+from lab.verdict.drop_reasons import drop_told
+from lab.verdict.journey import journey
 from lab.verdict.judge import judge
 from lab.verdict.losses import of_loss
 
 FLOWS = 7
 STRANGER = PODS["echo-2"][0]
+SYS_ADMIN, PERFMON = 21, 38  # include/uapi/linux/capability.h
+REASONS = {
+    "martian": "IP_LOCAL_SOURCE",
+    "loopback": "IP_LOCALNET",
+    "filtered": "IP_RPFILTER",
+    "not forwarded": "IP_INADDRERRORS",
+    "policy": "NETFILTER_DROP",
+}
 SHUT = "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"
 
 
@@ -31,6 +44,14 @@ def write(netns: NetNs, sysctl: str, value: str) -> None:
         file.write(value)
 
 
+def is_machines_root() -> bool:
+    """Whether this process may ask the kernel for its reasons: root with its capabilities, in no user namespace."""
+    capabilities = re.search(r"CapEff:\t(\w+)", Path("/proc/self/status").read_text())
+    whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+    may = capabilities is not None and all(int(capabilities[1], 16) >> each & 1 for each in (SYS_ADMIN, PERFMON))
+    return may and whole and "tracefs" in Path("/proc/filesystems").read_text() and kernel_release() >= (5, 17)
+
+
 async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddress | None = None) -> dict[str, Any]:
     base = errand(Transport.UDP, flows=FLOWS)
     sent = replace(
@@ -39,6 +60,7 @@ async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddre
         destination=destination or base.destination,
     )
     evidence = await lab.run(sent)
+    followed = await lab.runner.run(replace(sent, flows=1), trace=True)
     world = World(flows=FLOWS, outcome=Outcome.DROPPED, at="node-a")
     verdict = judge(world.probe, sent, None, evidence)
     case = open_case(world.probe, sent, evidence)
@@ -48,6 +70,8 @@ async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddre
         "observed": verdict.verdicts[0].observed,
         "witnesses": [*verdict.verdicts[0].witnesses],
         "why": of_loss(case, case.flows[0], traffic_plan(), None),
+        "reason": getattr(drop_told(sent, followed), "reason", ""),
+        "way": journey(sent, followed)[-1],
         "moved": [count.counter for count in evidence.kernel],
     }
 
@@ -90,6 +114,12 @@ def test_the_stack_that_dropped_a_packet_is_named(ordinary: bool) -> None:
             f"node-a dropped it by its routing, since {why}: IpInReceives counted {FLOWS} packets, and nothing was "
             f"forwarded, delivered or refused."
         )
+    reasons = REASONS if is_machines_root() and not ordinary else dict.fromkeys(REASONS, "")
+    assert {name: found[name]["reason"] for name in REASONS} == reasons, "the kernel tells them to the machine's root"
+    for name, reason in reasons.items():
+        said = reason if name != "policy" else ""  # that, a rule's own words say
+        assert ("there the kernel drops it" in found[name]["way"]) is bool(said), found[name]["way"]
+        assert said in found[name]["way"]
     assert found["policy"]["overall"] == "inconclusive", "a policy names nothing that was dialled"
     assert found["policy"]["why"].startswith("node-a dropped it by the policy of FORWARD, which counted ")
 

@@ -3,6 +3,7 @@
 from xml.etree import ElementTree
 
 import pytest
+from kube_proxies import program
 from plugin_project import Project
 
 from lab.pytest_plugin.markers import MARKERS
@@ -104,12 +105,57 @@ def test_a_lab_may_be_required_by_environment_or_ini_file(project: Project, monk
         ),
         ("--lab-iptables=nftables", "*'nftables' is no variant; there are legacy, nft*"),
         ("--lab-repeat=many", "*'many' is not a number; write one from 1 to *"),
+        (
+            "--lab-feature-gates=A=true",
+            "*--lab-feature-gates is for kube-proxy, and --lab-engine says embedded/iptables*",
+        ),
+        ("--lab-kube-proxy-flag=--v=4", "*--lab-kube-proxy-flag is for kube-proxy, and --lab-engine says embedded/*"),
     ],
 )
 def test_what_cannot_be_asked_for_is_a_usage_error(project: Project, argument: str, words: str) -> None:
     result = project.run(argument)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([words])
+
+
+FOUND = """
+def test_what_runs(lab_sessions):
+    embedded, upstream = lab_sessions("embedded/iptables").engine, lab_sessions("kube-proxy/nftables").engine
+    assert embedded.upstream is None
+    print(*upstream.options, upstream.upstream.feature_gates, upstream.version)
+"""
+
+
+@pytest.mark.parametrize("way", ["command line", "environment", "ini file"])
+def test_kube_proxy_gets_its_flags_and_feature_gates(
+    way: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = program(pytester.path / "mine", "v1.36.3")
+    pytester.makepyfile(FOUND)
+    said = ["--lab-engine=embedded/iptables", "--lab-engine=kube-proxy/nftables"]
+    if way == "command line":
+        said += [f"--lab-kube-proxy={file}", "--lab-feature-gates=A=true,B=False"]
+        said += ["--lab-kube-proxy-flag=--v=4", "--lab-kube-proxy-flag=--profiling"]
+    elif way == "environment":
+        monkeypatch.setenv("LAB_KUBE_PROXY", str(file))
+        monkeypatch.setenv("LAB_FEATURE_GATES", "A=true,B=False")
+        monkeypatch.setenv("LAB_KUBE_PROXY_FLAG", "--v=4 --profiling")
+    else:
+        pytester.makeini(
+            f"[pytest]\nlab_kube_proxy = {file}\nlab_feature_gates = A=true,B=False\n"
+            "lab_kube_proxy_flag = --v=4 --profiling\n"
+        )
+    result = pytester.runpytest("-s", *said)
+    result.assert_outcomes(passed=1)
+    options = "--feature-gates A=true,B=false --kube-proxy-flag=--v=4 --kube-proxy-flag=--profiling"
+    gates = "{'A': True, 'B': False} (1, 36, 3)"
+    result.stdout.fnmatch_lines([f"*--engine kube-proxy/nftables --kube-proxy {file} {options} {gates}"])
+
+
+def test_what_is_no_feature_gate_is_a_usage_error(project: Project) -> None:
+    result = project.run("--lab-engine=kube-proxy/iptables", "--lab-feature-gates=A=maybe")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--lab-feature-gates: 'A=maybe' is no feature gate; write NAME=true or NAME=false*"])
 
 
 def test_markers_choose_by_engine_family_and_tag(project: Project) -> None:

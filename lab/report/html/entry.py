@@ -65,6 +65,8 @@ def entries_of(result: ScenarioResult) -> list[Entry]:
     if result.skipped is not None:
         lack = f"needs {result.skipped.missing}; {result.skipped.cure}"
         found.append(message(heading, "skipped", Judgement.SKIP, lack, result.seconds))
+    if result.foreseen is not None:
+        found.append(message(heading, "the engine fails", Judgement.PASS, str(result.foreseen), result.seconds))
     if result.fault is not None:
         found.append(message(heading, "ended by an error", Judgement.FAIL, result.fault.message, result.seconds))
     return found

@@ -60,7 +60,7 @@ def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
         "figure",
         tag("figcaption", _caption(case, flow)),
         tag("ol", rungs, class_=f"ladder {wide}"),
-        [tag("p", clause, class_="said") for clause in testimony(case, flow)],
+        [tag("p", clause, class_="said") for clause in testimony(case, flow, probed.traced)],
         class_="way",
     )
 

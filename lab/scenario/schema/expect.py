@@ -19,6 +19,7 @@ from lab.scenario.schema.syntax import Address, PortNumber, is_address
 __all__ = [
     "ConntrackShape",
     "Device",
+    "EngineFailureShape",
     "EntriesShape",
     "ExceptionShape",
     "ExpectShape",
@@ -200,6 +201,23 @@ class ExpectShape(ScenarioShape):
         default=None,
         description="What the connection tracking table must hold.",
         examples=[{"none": {"replyFrom": "old"}}],
+    )
+
+
+class EngineFailureShape(ScenarioShape):
+    """Engines that cannot program the scenario, and why: then nothing is sent, and all is as it is said here."""
+
+    when: ConditionShape = Field(
+        description="The cases: those with all these values.", examples=[{"mode": "nftables", "version": "<1.33.6"}]
+    )
+    engine_fails: str = Field(
+        min_length=1,
+        description="What stands in the last lines of an engine that fails so: it ends, or cannot load its rules, "
+        "before the first probe. One that fails in other words, or that does not fail, is told as an error.",
+        examples=["Interface does not exist"],
+    )
+    because: str = Field(
+        min_length=1, description="The reason, for a bug of the engine with its number.", examples=["a known bug"]
     )
 
 

@@ -29,7 +29,7 @@ def _versions(value: object) -> VersionRange:
         raise refused(str(error), allowed=_RANGES) from None
 
 
-_RANGES = "write it as '<1.30', '>=1.29', '>=1.29 <1.33' or '1.34'"
+_RANGES = "write it as '<1.30', '>=1.29', '>=1.29 <1.33.6' or '1.34'"
 _SYSCTL_PATTERN = r"^net\."
 _SYSCTL_VALUE: dict[str, JsonValue] = {"type": ["integer", "string"]}
 
@@ -92,8 +92,9 @@ class ConditionShape(ScenarioShape):
     mode: ModeWord | None = Field(default=None, description="The mode of the proxy.", examples=["ipvs"])
     version: Annotated[VersionRange, BeforeValidator(_versions, json_schema_input_type=str)] | None = Field(
         default=None,
-        description="The versions of the proxy: from one on, before one, between two, or one alone.",
-        examples=["<1.30", ">=1.29", ">=1.29 <1.33", "1.34"],
+        description="The versions of the proxy: from one on, before one, between two, or one alone. A version without "
+        "a patch begins with its first one, and alone is all of them.",
+        examples=["<1.30", ">=1.29", ">=1.29 <1.33.6", "1.34"],
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from lab.scenario.problems import shown
 from lab.scenario.schema.base import ScenarioShape, refused, word_of
+from lab.scenario.schema.expect import EngineFailureShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape
 from lab.scenario.schema.network import NetworkShape
@@ -115,6 +116,21 @@ class StillSpecShape(ScenarioShape):
         default=None,
         description="Axes; the scenario runs once for every combination.",
         examples=[{"families": [["IPv4"], ["IPv6"]]}],
+    )
+    exceptions: list[EngineFailureShape] = Field(
+        default_factory=list,
+        alias="except",
+        description="Engines and versions that cannot program the scenario at all, each with the reason. Where one "
+        "does otherwise than expected, its probes and steps say so themselves.",
+        examples=[
+            [
+                {
+                    "when": {"mode": "nftables", "version": "<1.33.6"},
+                    "engineFails": "Interface does not exist",
+                    "because": "it looks for a device of that name while it loads its rules",
+                }
+            ]
+        ],
     )
     probes: list[ProbeShape] = Field(
         default_factory=list,

@@ -52,6 +52,47 @@ def test_an_error_is_told_with_its_code_and_ends_no_other_scenario(
     assert "probe skips" in caller.events()
 
 
+FORESEEN = '  except: [{when: {mode: iptables}, engineFails: "line 7 failed", because: a bug}]\n  probes:\n'
+
+
+def foreseen(caller: Caller, name: str) -> None:
+    caller.scenario("x.lab.yaml", "one", "two", name=name)
+    path = caller.folder / "x.lab.yaml"
+    path.write_text(path.read_text().replace("  probes:\n", FORESEEN))
+
+
+def test_an_engine_that_fails_as_foreseen_is_green_and_says_so(caller: Caller) -> None:
+    foreseen(caller, "refused")
+    code, output, _ = caller.type("run", "-v", "x.lab.yaml")
+    assert code == ExitCode.OK
+    first, *others = output.splitlines()
+    assert first.startswith("pass ")
+    assert "fails as foreseen" in first
+    assert "x.lab.yaml:9:12 foresees: a bug; it said 'iptables-restore: line 7 failed'" in " ".join(
+        line.strip() for line in others
+    )
+    assert others[-1].startswith("1 scenario failing as foreseen in")
+
+
+def test_an_engine_that_does_not_fail_as_foreseen_is_an_error(caller: Caller) -> None:
+    foreseen(caller, "fine")
+    code, output, _ = caller.type("run", "x.lab.yaml")
+    assert code == ExitCode.FAILED
+    assert "has programmed what x.lab.yaml:9:12 says it cannot (a bug)" in output
+
+
+def test_programs_hear_of_engines_that_fail_as_foreseen(caller: Caller) -> None:
+    foreseen(caller, "refused")
+    _, output, _ = caller.type("run", "-o", "json", "x.lab.yaml")
+    (scenario,) = json.loads(output)["scenarios"]
+    assert (scenario["judgement"], scenario["probes"]) == ("pass", [])
+    assert scenario["foreseen"] == {
+        "because": "a bug",
+        "said": "iptables-restore: line 7 failed",
+        "position": {"file": "x.lab.yaml", "line": 9, "column": 12},
+    }
+
+
 def test_results_go_to_standard_output_and_progress_to_standard_error(caller: Caller) -> None:
     caller.scenario("x.lab.yaml", "holds", "fails to hold")
     _, output, errors = caller.type("run", "x.lab.yaml")

@@ -25,25 +25,26 @@ def test_the_first_is_the_default() -> None:
         ("embedded/iptables", (1, 37)),
         ("embedded@v1.23/iptables", (1, 23)),
         ("embedded@v1.34/iptables", (1, 34)),
-        ("kube-proxy@v1.29.3/nftables", (1, 29)),
+        ("kube-proxy@v1.29.3/nftables", (1, 29, 3)),
         ("kube-proxy/nftables", (1, 37)),
     ],
 )
-def test_every_engine_behaves_like_some_version(engine: str, version: tuple[int, int]) -> None:
+def test_every_engine_behaves_like_some_version(engine: str, version: tuple[int, ...]) -> None:
     assert version_of(engine) == version
 
 
 @pytest.mark.parametrize(
     ("engine", "found", "version"),
     [
-        ("kube-proxy/iptables", "v1.35.4", (1, 35)),
+        ("kube-proxy/iptables", "v1.35.4", (1, 35, 4)),
         ("kube-proxy/iptables", "v1.38.0-alpha.1", (1, 38)),
-        ("kube-proxy@v1.34/iptables", "v1.34.4", (1, 34)),
+        ("kube-proxy@v1.34/iptables", "v1.34.4", (1, 34, 4)),
+        ("kube-proxy/iptables", "v1.0.0-unknown", (1, 0)),
         ("embedded@v1.34/iptables", "", (1, 34)),
     ],
 )
 def test_without_a_version_in_its_name_it_is_the_one_that_was_found(
-    engine: str, found: str, version: tuple[int, int]
+    engine: str, found: str, version: tuple[int, ...]
 ) -> None:
     upstream = Upstream("/kube-proxy", found) if found else None
     assert EngineChoice(engine, upstream=upstream).version == version

@@ -141,6 +141,18 @@ def test_what_steps_wait_for_and_expect() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("mode", "version", "fails"),
+    [("nftables", (1, 33, 5), 1), ("nftables", (1, 33, 6), 0), ("nftables", None, 0), ("iptables", (1, 33), 0)],
+)
+def test_engines_fail_where_that_is_foreseen(mode: str, version: tuple[int, ...] | None, fails: int) -> None:
+    found = [case.failures for case in cases(SCENARIO, mode, version)]
+    assert [len(each) for each in found] == [fails] * len(found)
+    assert {(each.says, each.because) for failures in found for each in failures} == (
+        {("Interface does not exist", "it is an example")} if fails else set()
+    )
+
+
 @pytest.mark.parametrize(("version", "lost"), [(None, 5), ((1, 28), 5), ((1, 29), 0), ((1, 33), 5)])
 def test_an_exception_for_versions_holds_in_these(version: tuple[int, int] | None, lost: int) -> None:
     case = next(iter(cases(SCENARIO, "ipvs", version)))

@@ -16,6 +16,6 @@ _SPLIT: Final = (1, 24)
 """The version in which KUBE-EXT- and KUBE-SVL- took the place of KUBE-XLB-."""
 
 
-def shape_of(version: tuple[int, int]) -> Shape:
-    """The shape of that version (major and minor), or of the one that is nearest to it."""
+def shape_of(version: tuple[int, ...]) -> Shape:
+    """The shape of that version, or of the one that is nearest to it."""
     return V1_23 if version < _SPLIT else CURRENT

@@ -1,0 +1,44 @@
+"""When engines differ, and how that is told."""
+
+from dataclasses import replace
+
+from made_steps import all_well, entry_remains
+from probed import CASES
+
+from lab.report.differences import differing, told
+from lab.verdict.model import Judgement, StepVerdict, Verdict
+from lab.verdict.timeline import timeline
+
+
+def seen_otherwise(verdict: StepVerdict, judgement: Judgement) -> StepVerdict:
+    def other(each: Verdict) -> Verdict:
+        return replace(each, observed="another number", judgement=judgement)
+
+    return replace(verdict, verdicts=tuple(map(other, verdict.verdicts)))
+
+
+def test_a_probe_differs_by_what_became_of_it() -> None:
+    assert not differing({"a": CASES["dropped"](), "b": CASES["dropped"]()})
+    assert differing({"a": CASES["dropped"](), "b": CASES["delivered-instead-of-dropped"]()})
+
+
+def test_a_step_differs_by_what_is_expected_and_how_that_is_judged() -> None:
+    well = all_well()
+    assert not differing({"a": well, "b": seen_otherwise(well, Judgement.PASS)})
+    assert differing({"a": well, "b": seen_otherwise(well, Judgement.FAIL)})
+    first, *others = well.verdicts
+    assert differing({"a": well, "b": replace(well, verdicts=(replace(first, expected="5 at least"), *others))})
+
+
+def test_of_a_step_what_happened_is_told() -> None:
+    verdict = entry_remains()
+    lines = list(told({"one": verdict}, {"one": timeline(verdict)[1:]}))
+    assert lines[0] == f"{verdict.step.position}: {verdict.step.name}"
+    assert lines[1].startswith("  one  fail: ")
+    assert lines[2] == "  what happened on one:"
+    assert lines[3].split() == ["ms"]
+
+
+def test_of_a_probe_that_no_rule_saw_that_is_told() -> None:
+    lines = list(told({"one": CASES["dropped"]()}, {"one": ()}))
+    assert lines[-2:] == ["  the way on one:", "    no rule of any node saw the packet"]

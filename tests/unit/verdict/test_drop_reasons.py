@@ -1,0 +1,71 @@
+"""Which of the drops that the kernel tells of belongs to a traced packet, and where it is said."""
+
+from dataclasses import replace
+
+import pytest
+from recorded import World
+
+from lab.scenario.model import Outcome
+from lab.verdict.case import open_case
+from lab.verdict.causes import cause
+from lab.verdict.drop_reasons import drop_told, reason_words
+from lab.verdict.evidence import DropReason, Evidence
+from lab.verdict.judge import judge
+from lab.verdict.model import Judgement
+
+WORLD = World()
+LEFT = 1_000_000
+HELD = LEFT + 200_000
+TOLD = DropReason(4, "IP_RPFILTER", LEFT + 60_000)
+
+
+def traced(*drops: DropReason, held_at: int = HELD) -> Evidence:
+    return WORLD.evidence([replace(WORLD.leaves(0), at=LEFT)], drops=drops, held_at=held_at)
+
+
+def test_it_is_the_first_after_the_packet_was_seen_last() -> None:
+    before, later = DropReason(4, "NO_SOCKET", LEFT - 50_000), DropReason(4, "OTHERHOST", LEFT + 70_000)
+    assert drop_told(WORLD.errand, traced(before, TOLD, later)) == TOLD
+
+
+@pytest.mark.parametrize(
+    ("drops", "held_at"),
+    [
+        ((), HELD),
+        ((TOLD,), 0),
+        ((replace(TOLD, at=HELD + 1),), HELD),
+        ((replace(TOLD, at=LEFT - 50_000),), HELD),
+        ((replace(TOLD, version=6),), HELD),
+    ],
+    ids=["none is told", "nothing is missing", "after a fence", "before it left", "of IPv6"],
+)
+def test_a_drop_that_cannot_be_the_packets_is_not_told(drops: tuple[DropReason, ...], held_at: int) -> None:
+    assert drop_told(WORLD.errand, traced(*drops, held_at=held_at)) is None
+
+
+def test_a_word_is_explained_where_its_meaning_is_known() -> None:
+    assert reason_words(TOLD) == "IP_RPFILTER (reverse-path filter)"
+    assert reason_words(replace(TOLD, reason="DUALPI2_STEP_DROP")) == "DUALPI2_STEP_DROP"
+
+
+def why(evidence: Evidence, followed: Evidence | None) -> str:
+    verdict = judge(WORLD.probe, WORLD.errand, None, evidence)
+    outcome = verdict.verdicts[0]
+    assert outcome.judgement is Judgement.FAIL
+    return cause(open_case(WORLD.probe, WORLD.errand, evidence), outcome, None, followed)
+
+
+def test_where_nothing_else_names_a_cause_the_kernels_word_does() -> None:
+    lost = WORLD.evidence([WORLD.leaves(0)])
+    assert why(lost, traced()) == ""
+    assert why(lost, traced(TOLD)) == (
+        "the kernel dropped one more packet, which was traced: IP_RPFILTER (reverse-path filter)."
+    )
+
+
+def test_no_verdict_rests_on_it() -> None:
+    """Not even where the author expects a drop, and the kernel told of one while the probe itself was sent."""
+    world = World(outcome=Outcome.DROPPED)
+    verdict = judge(world.probe, world.errand, None, traced(TOLD))
+    assert verdict == replace(judge(world.probe, world.errand, None, traced()), evidence=verdict.evidence)
+    assert verdict.overall is Judgement.INCONCLUSIVE
