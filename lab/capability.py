@@ -1,12 +1,12 @@
 """What a machine can do for a lab, as pure data.
 
-Owns: ``Capability``, which the kernel room finds by trying and ``proxylab doctor`` shows.
+Owns: ``Capability``, which the kernel room finds by trying and ``proxylab doctor`` shows, and the words for a no.
 Must not: try anything.
 """
 
 from dataclasses import dataclass
 
-__all__ = ["Capability"]
+__all__ = ["Capability", "in_words"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +28,10 @@ class Capability:
     cost: str
     cure: str
     required: bool = False
+
+
+def in_words(error: Exception) -> str:
+    """What an error says: of one that the kernel gave, the kernel's words, and the file that it is about."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -91,8 +91,11 @@ def _listen(line: Line, request: Listen, take: Taker) -> tuple[int, int]:
             click.echo(f"listening on {request.place}:{request.device}", err=True)
         while isinstance(heard := line.heard(Deadline.after(_A_DAY)), Frames):
             for each in heard.frames:
-                take(each)
-            frames += len(heard.frames)
+                try:
+                    take(each)
+                except BrokenPipeError:  # Wireshark was closed, or whoever reads the file
+                    return frames, lost
+                frames += 1
             lost += heard.lost
     return frames, lost
 
@@ -130,16 +133,14 @@ def frame_shown(frame: Heard) -> str:
 
 def _writer(stream: BinaryIO, place: str, device: str) -> Taker:
     def write(data: bytes) -> None:
-        try:
-            stream.write(data)
-            stream.flush()
-        except BrokenPipeError:
-            raise KeyboardInterrupt from None  # nobody reads it any more
+        stream.write(data)
+        stream.flush()
 
     def take(frame: Heard) -> None:
         write(packet(bytes.fromhex(frame.data), frame.at, Direction.OUT if frame.outgoing else Direction.IN))
 
-    write(beginning([(place, device)]))
+    with suppress(BrokenPipeError):  # the first frame finds out
+        write(beginning([(place, device)]))
     return take
 
 
@@ -154,5 +155,6 @@ def _wireshark() -> Iterator[BinaryIO]:
     try:
         yield shown.stdin  # type: ignore[misc]  # IO[bytes] is the BinaryIO that is meant
     finally:
-        shown.stdin.close()
+        with suppress(BrokenPipeError):
+            shown.stdin.close()
         shown.wait()

@@ -18,7 +18,7 @@ _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshCompl
 def command(ctx: click.Context, shell: str) -> None:
     """Print the script that makes a shell complete verbs, options, labs, places, kinds, engines and files.
 
-    In bash: eval "$(proxylab completion bash)"
+    In bash: eval "$(proxylab completion bash)"; in zsh, behind compinit: eval "$(proxylab completion zsh)"
 
     Example: proxylab completion bash
     """

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
-from lab.capability import Capability
+from lab.capability import Capability, in_words
 from lab.errors import CapabilityError, InternalError
 from lab.kernel import attributes as nla
 from lab.kernel.buffers import raise_receive_buffer
@@ -89,7 +89,7 @@ async def examine(launcher: Launcher) -> tuple[Capability, ...]:
         except CapabilityError as error:
             answer, works = error.missing, False
         except (InternalError, OSError, TimeoutError) as error:
-            answer, works = _in_words(error), False
+            answer, works = in_words(error), False
         finally:
             scratch.close()
         said = " ".join(answer.split())
@@ -122,13 +122,6 @@ def _veth(scratch: NetNs) -> list[Request]:
 def _vxlan(scratch: NetNs) -> list[Request]:
     vxlan = Vxlan("tunnel", 12, "02:00:00:00:00:03", "one", IPv4Address("192.0.2.1"), 1, 8472)
     return [*_veth(scratch), add_vxlan(vxlan, 10)]
-
-
-def _in_words(error: Exception) -> str:
-    """What an error says: of one that the kernel gave, the kernel's words, and the file that it is about."""
-    if not isinstance(error, OSError) or error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _file(path: str) -> Callable[[NetNs, Launcher], Awaitable[str]]:

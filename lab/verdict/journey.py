@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from lab.plan.errand import STACK, Errand
-from lab.verdict.columns import WIDTH, table
+from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.deeds import deed, short
 from lab.verdict.drop_reasons import drop_told, reason_words
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
@@ -61,7 +61,7 @@ def journey(errand: Errand, evidence: Evidence, width: int = WIDTH) -> tuple[str
             lines += _through(errand, place, width)
     drop = drop_told(errand, evidence)
     if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
-        lines.append(f"{_INDENT}and there the kernel drops it: {reason_words(drop)}")
+        lines += wrapped(f"and there the kernel drops it: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
     return tuple(lines)
 
 

@@ -3,12 +3,14 @@
 Write the files anew with ``pytest tests/golden --update-golden``, then read the difference.
 """
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
+from ruamel.yaml import YAML
 
 from lab.assembly import assemble, lay_out
 from lab.cli import main
@@ -23,6 +25,7 @@ from lab.diagnosis.subject import Subject
 from lab.diagnosis.told import lines_of
 from lab.edit import edit
 from lab.report.desk import labs_table, standing_lines
+from lab.report.listing import KINDS, Kind
 from lab.scenario.load import load_scenario
 from lab.scenario.model import Scenario
 from lab.verdict.progress import Progress, ProxyRecord
@@ -131,6 +134,30 @@ def test_typed(
             main([verb, str(SCENARIO), *words])
         assert ended.value.code == 0
         compare(name, capsys.readouterr().out, update=update_golden)
+
+
+API_KINDS = {"nodes": "Node", "pods": "Pod", "services": "Service"}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_every_kind_is_had_in_every_form(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the API has of endpoints are their slices."""
+
+    def typed(*options: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["get", str(SCENARIO), kind.plural, *options])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    document = json.loads(typed("-o", "json"))
+    assert YAML(typ="safe").load(typed("-o", "yaml")) == document
+    assert document["kind"] == "List"
+    assert {each["kind"] for each in document["items"]} == {API_KINDS.get(kind.plural, "EndpointSlice")}
+    assert all(each["metadata"]["name"] for each in document["items"])
+    plain, wide = typed().splitlines(), typed("-o", "wide").splitlines()
+    assert len(plain) == len(wide) > 1
+    assert [each.split()[0] for each in plain] == [each.split()[0] for each in wide]
+    assert max(map(len, wide)) > max(map(len, plain))
 
 
 def compare(name: str, text: str, *, update: bool) -> None:

@@ -1,12 +1,19 @@
 """What is done in a lab that stands: edited, watched, listened to, and asked for by half a name."""
 
 import json
+import os
+import pty
+import re
+import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
-from desk import Desk
+import pytest
+from desk import Desk, Heard, wait_for
 from sandboxed import ROOT
+from scapy.layers.inet import TCP
 from scapy.utils import PcapNgReader
 
 
@@ -69,6 +76,46 @@ def test_what_crosses_a_device_is_seen_in_every_form(desk: Desk, tmp_path: Path)
     assert desk.type("capture", "client:eth7").errors.count("client has no device 'eth7'") == 1
 
 
+@pytest.fixture
+def wireshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands for Wireshark: keeps how it was called and what it was given, or is closed at once."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "wireshark"
+    program.write_text(f'#!/bin/sh\necho "$@" > {folder}/called\n[ -e {folder}/closed ] || exec cat > {folder}/given\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_wireshark_is_shown_what_crosses_as_it_comes(desk: Desk, wireshark: Path) -> None:
+    desk.up()
+    for closed in (False, True):
+        if closed:
+            (wireshark / "closed").touch()
+        shown = desk.start("capture", "node-a:client", "--wireshark", "-c", "3", stderr=subprocess.PIPE)
+        assert shown.stderr is not None
+        assert shown.stderr.readline() == b"listening on node-a:client\n"
+        desk.type("probe", "client", "echo", "--as", "packet")
+        _, errors = shown.communicate(timeout=30)
+        assert shown.returncode == 0, errors
+        assert re.fullmatch(rb"[0-3] frames\n" if closed else rb"3 frames\n", errors)
+    assert (wireshark / "called").read_text() == "-k -i -\n"
+    with PcapNgReader(str(wireshark / "given")) as frames:
+        flags = [str(frame[TCP].flags) for frame in frames]
+    assert flags == ["S", "SA", "R"]
+
+
+def test_without_wireshark_there_is_a_cure(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.up()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(desk.runtime))
+        done = desk.type("capture", "client", "--wireshark")
+    assert done.status == 4
+    cure = "install it, or write a file with -w and open that where it is"
+    assert done.errors == f"this machine lacks wireshark; {cure}\n"
+
+
 def test_an_engine_s_log_is_printed_and_followed(desk: Desk, tmp_path: Path) -> None:
     desk.up()
     assert "in a full sync" in desk.type("logs", "node-a").output
@@ -82,6 +129,48 @@ def test_an_engine_s_log_is_printed_and_followed(desk: Desk, tmp_path: Path) -> 
     following.send_signal(signal.SIGINT)
     following.communicate(timeout=30)
     assert following.returncode == 0
+
+
+ESCAPE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[=>])")
+SHELLS = {
+    "bash": ("--norc", "--noprofile", "-i"),
+    "zsh": ("-f", "-i"),
+}
+PREPARED = {"bash": "bind 'set enable-bracketed-paste off'", "zsh": "autoload -Uz compinit; compinit -D -u"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_real_shell_completes_the_names_of_a_standing_lab(desk: Desk, tmp_path: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}; Debian's package is {shell}")
+    desk.up("--name", "mine")
+    program = tmp_path / "bin" / "proxylab"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m lab "$@"\n')
+    program.chmod(0o755)
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    subprocess.run(["stty", "cols", "200"], stdin=theirs, check=True)
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PS1": "> ", "TERM": "vt100"}
+    typing = subprocess.Popen(
+        [shell, *SHELLS[shell]], env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs,
+        start_new_session=True,
+    )  # fmt: skip
+    said = Heard(ours)
+
+    def typed(text: str, then: str) -> None:
+        os.write(ours, text.encode())
+        wait_for(lambda: then in ESCAPE.sub("", said.so_far()), f"{then!r} in {shell}", said.so_far)
+
+    typed(f'{PREPARED[shell]}; eval "$(proxylab completion {shell})"; echo taught-$((40 + 2))\r', "taught-42")
+    typed("proxylab exec cl\t", "exec client")
+    typed("-- echo one-$((40 + 2))\r", "one-42")
+    typed("proxylab down --a\t", "down --all")
+    typed("\r", "mine is gone")
+    os.write(ours, b"exit\r")
+    typing.wait(30)
+    for each in (ours, theirs):
+        os.close(each)
 
 
 def test_the_names_of_a_standing_lab_are_completed(desk: Desk) -> None:

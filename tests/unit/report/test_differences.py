@@ -35,8 +35,9 @@ def test_of_a_step_what_happened_is_told() -> None:
     lines = list(told({"one": verdict}, {"one": timeline(verdict)[1:]}))
     assert lines[0] == f"{verdict.step.position}: {verdict.step.name}"
     assert lines[1].startswith("  one  fail: ")
-    what = lines.index("  what happened on one:")
-    assert lines[what + 1].split() == ["ms"]
+    happened = lines.index("  what happened on one:")
+    assert all(line.startswith("       ") for line in lines[2:happened]), "the rest of what was observed"
+    assert lines[happened + 1].split() == ["ms"]
 
 
 def test_of_a_probe_that_no_rule_saw_that_is_told() -> None:
