@@ -23,7 +23,7 @@ exec "$@"
 KUBECTL = """#!/bin/sh
 [ "$*" = "get svc,endpointslices,pods,nodes -A -o yaml" ] && echo '{apiVersion: v1, kind: List, items: []}'
 """
-# They need a checkout of kubernetes, a gigabyte. tests/engines/test_checkout.py makes one, builds it and traces with it.
+# They need a checkout of kubernetes, a gigabyte; tests/engines/test_checkout.py makes one, and traces through it.
 NOT_TYPED_ON = {"README.md", "docs/how-to/test-your-kube-proxy.md"}
 COMMANDS = ("./dev ", "docker ", "git ", "kubectl ", "proxylab ", "pytest ")
 
