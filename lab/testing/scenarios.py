@@ -74,11 +74,13 @@ def _expectations(nodes: list[str]) -> st.SearchStrategy[_Document]:
         {"outcome": st.just("delivered"), "source": st.one_of(st.just("preserved"), st.just("192.0.2.1"), device)},
         optional={"reply": st.sampled_from(["translated", "untranslated"])},
     )
+    places = [*nodes, f"{nodes[0]}/eth0"]
+    rejected = st.fixed_dictionaries({"outcome": st.just("rejected")}, optional={"at": st.sampled_from(places)})
     lost = st.fixed_dictionaries(
-        {"outcome": st.sampled_from(["rejected", "refused", "dropped", "untranslated"])},
-        optional={"at": st.sampled_from([*nodes, f"{nodes[0]}/eth0", "client"])},
+        {"outcome": st.sampled_from(["refused", "dropped", "untranslated"])},
+        optional={"at": st.sampled_from([*places, "client"])},
     )
-    return st.one_of(delivered, lost)
+    return st.one_of(delivered, rejected, lost)
 
 
 @st.composite

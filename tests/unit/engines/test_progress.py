@@ -79,9 +79,16 @@ def kube_proxy(store: Store, process: Process, reached: Callable[[], int]) -> Ku
         return ""
 
     station = Station(
-        prepare=nothing, launch=launch, reached=lambda _family: reached(), state=state, zone=lambda: "",
-        serves=lambda: False, agrees=agrees, dump=dump,
-    )  # fmt: skip
+        prepare=nothing,
+        launch=launch,
+        reached=lambda _family: reached(),
+        state=state,
+        zone=lambda: "",
+        move=lambda _zone: None,
+        serves=lambda: False,
+        agrees=agrees,
+        dump=dump,
+    )
     return KubeProxyEngine(HERE, Barrier(store, (Family.IPV4,)), (Family.IPV4,), station)
 
 
