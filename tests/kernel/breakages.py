@@ -27,7 +27,7 @@ class Breakage:
     """What is replaced by what in the renderer, and the probes of each file that do not pass in some case of it.
 
     All other probes of these files hold in all cases. ``over_one_family`` are those of the red ones that hold over the
-    other family.
+    other family, and ``by_chance`` those that turn red or not as a pulse falls.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Breakage:
     becomes: str
     red: dict[str, set[str]]
     over_one_family: set[str] = field(default_factory=set)
+    by_chance: set[str] = field(default_factory=set)
 
 
 BREAKAGES = [

@@ -28,7 +28,7 @@ STAGES = ("build", "load", "traffic", "close")
 ROLES = ("client", "keeper", "init", "lab process", "launcher", "command")
 # After which word of the client a stage begins, and within how many seconds from there the blow falls.
 SIGN = {"build": "building", "load": "building", "traffic": "probing", "close": "closing"}
-SPAN = {"build": 0.3, "load": 0.02, "traffic": 0.2, "close": 0.01}
+SPAN = {"build": 0.3, "load": 0.02, "traffic": 0.3, "close": 0.01}
 ATTEMPTS = 10  # a stage may be over, or a command may have ended, before the blow falls: then it is tried again
 
 

@@ -22,6 +22,8 @@ STEPPING = [
             "steps/in-the-second-family": {"another comes and the first goes"},
             "steps/pods-cycle-on-a-node": {"another takes its place"},
         },
+        # Tables are loaded one after the other: a pulse between the REJECT that is gone and the DNAT that comes.
+        by_chance={"the first comes"},
     ),
     Breakage(
         "health that looks at no Node",

@@ -30,6 +30,7 @@ DELIVERED = "{outcome: delivered, source: preserved}"
 NODES = "  nodes: {node-a: {}, node-b: {}}"
 RP_FILTER = "{sysctls: {net.ipv4.conf.all.rp_filter: '1'}}"
 OVERLAY = "  network: {interNode: vxlan}\n"
+IN_AN_OVERLAY = ("  network: {families", "  network: {interNode: vxlan, families")
 UNSEEN = "  nodes: {node-a: {}, node-b: {sysctls: {net.bridge.bridge-nf-call-iptables: '0'}}}"
 DETECT_BY = """---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -41,8 +42,8 @@ kind: KubeProxyConfiguration
 class Broken:
     """A scenario, what is wrong in its lab, the probe that shows it, and the sentence that names the cause.
 
-    ``trace`` is what is typed where the probe dials no Service, and ``traced`` the sentence where the one about a
-    traced packet is another.
+    ``trace`` is what is typed where the probe dials no Service, or one packet of it might go elsewhere; ``traced`` is
+    the sentence where the one about a traced packet is another.
     """
 
     name: str
@@ -128,6 +129,7 @@ BROKEN = [
         "the balancer leaves out the node without an endpoint",
         'node-c dropped it: its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
         edits=(("healthChecked: true", "healthChecked: false"),),
+        trace="trace outside echo --via loadBalancerIP --node node-c --name loadbalancer-health-checked",
     ),
     Broken(
         "what nobody owns",
@@ -193,7 +195,7 @@ BROKEN += [
         "a pod dials another node",
         "node-b refused it after its PREROUTING rules: rp_filter is 1 there, it came in by eth0, and the way back to "
         "10.244.0.10 leads by flannel.1.",
-        edits=((NODES, f"{OVERLAY}{NODES.replace('node-b: {}', f'node-b: {RP_FILTER}')}"),),
+        edits=(IN_AN_OVERLAY, ("node-b: {}", f"node-b: {RP_FILTER}")),
     ),
     Broken(
         "a strict reverse path filter on the way back",
@@ -201,7 +203,7 @@ BROKEN += [
         "a pod dials another node",
         "the way back is broken: echo replied to 10.244.1.1:PORT, and node-a refused the reply: rp_filter is 1 there, "
         "it came in by flannel.1, and the way back to 172.18.0.3 leads by eth0.",
-        edits=((NODES, f"{OVERLAY}{NODES.replace('node-a: {}', f'node-a: {RP_FILTER}')}"),),
+        edits=(IN_AN_OVERLAY, ("node-a: {}", f"node-a: {RP_FILTER}")),
     ),
     Broken(
         "pods told by an interface that none of them has",
@@ -246,7 +248,8 @@ def test_a_broken_lab_is_explained(broken: Broken, desk: Desk, tmp_path: Path, m
     assert sentence(ran.output, "  why: ") == broken.why
 
     told = re.search(r"^  proxylab (trace .*)$", ran.errors, re.MULTILINE)
-    traced = desk.type(*shlex.split(told[1] if told else broken.trace))
+    assert told or broken.trace
+    traced = desk.type(*shlex.split(broken.trace or told[1]))
     assert traced.status == 0, traced.errors
     assert sentence(traced.output, "in short: ") == (broken.traced or broken.why)
 

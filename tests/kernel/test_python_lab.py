@@ -139,7 +139,7 @@ def test_without_its_rule_the_exhibit_shows_how_a_good_connection_is_reset(tmp_p
     (tmp_path / "sitecustomize.py").write_text(patch)
     done = run_out_of_window(str(tmp_path))
     assert done.returncode == 1
-    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "2 failed, 1 passed" in done.stdout, done.stdout
     assert "the stray segment reached the client" in done.stdout
     stray = done.stdout.partition("4. server: ACK, 10000000 ahead")[2].partition("5. client")[0]
     assert "client/eth0    in   ACK, 21 bytes  10.244.1.10:8080" in stray, "it comes from the pod's own address"

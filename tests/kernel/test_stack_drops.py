@@ -71,7 +71,7 @@ async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddre
         "witnesses": [*verdict.verdicts[0].witnesses],
         "why": of_loss(case, case.flows[0], traffic_plan(), None),
         "reason": getattr(drop_told(sent, followed), "reason", ""),
-        "way": journey(sent, followed)[-1],
+        "way": " ".join(" ".join(journey(sent, followed)).split()),
         "moved": [count.counter for count in evidence.kernel],
     }
 
