@@ -93,6 +93,15 @@ class Session:
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
         return OpenLab(process, assembly, built, self._engine, self._seed, source)
 
+    def rest(self) -> None:
+        """Close the lab, if one stands, and keep the lab process for the next one.
+
+        Raises:
+            InternalError: something of a lab was left, or the lab process is gone.
+        """
+        if self._process is not None and self._process.stands:
+            self._process.request(Close(), Closed, Deadline.after(_CLOSE_SECONDS))
+
     def close(self, *, checked: bool = False) -> None:
         """End the lab process. Calling it twice does no harm.
 
@@ -102,11 +111,12 @@ class Session:
         Raises:
             InternalError: something was left, or the lab process is gone; only where ``checked``.
         """
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
         try:
-            if checked and process.stands:
-                process.request(Close(), Closed, Deadline.after(_CLOSE_SECONDS))
+            if checked:
+                self.rest()
         finally:
+            self._process = None
             process.close()

@@ -15,6 +15,7 @@ import pytest
 
 from lab.engines.names import where_of
 from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
+from lab.pytest_plugin.awake import Awake
 from lab.pytest_plugin.desk_options import DESK, has_pcap, pcap_directory
 from lab.pytest_plugin.options import (
     bundle_directory,
@@ -65,18 +66,15 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
     desk = pytestconfig.pluginmanager.get_plugin(DESK)
     door = None if desk is None else desk.keeping.door
     with ExitStack() as stack:
-        sessions: dict[str, Session] = {}
 
-        def on(engine: str) -> Session:
-            if engine not in sessions:
-                where = where_of(engine, engines(pytestconfig), kube_proxy(pytestconfig))
-                flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
-                upstream = upstream_for(engine, where, _tell, flags=flags, gates=gates)
-                choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
-                sessions[engine] = stack.enter_context(Session(choice, seed(pytestconfig), door))
-            return sessions[engine]
+        def begin(engine: str) -> Session:
+            where = where_of(engine, engines(pytestconfig), kube_proxy(pytestconfig))
+            flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
+            upstream = upstream_for(engine, where, _tell, flags=flags, gates=gates)
+            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
+            return stack.enter_context(Session(choice, seed(pytestconfig), door))
 
-        yield on
+        yield Awake(begin).session
 
 
 def _tell(line: str) -> None:
