@@ -88,7 +88,11 @@ def _about(plan: Plan, name: str) -> str:
     own = [each.interface for each in plan.namespace(name).addresses if each.device != "lo"]
     ends = {end.device for link in plan.links for end in link.ends if end.namespace == name}
     wired = [each.interface for each in plan.namespace(name).addresses if each.device in ends]
-    shown = [str(each.ip) for each in wired or own if each.network.prefixlen < each.max_prefixlen]
+    shown = [
+        str(each.ip)
+        for each in wired or own
+        if each.network.prefixlen < each.max_prefixlen and not each.ip.is_link_local
+    ]
     return " ".join(dict.fromkeys(shown))
 
 

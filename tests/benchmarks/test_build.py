@@ -107,9 +107,10 @@ def test_the_build_grows_with_the_lab_and_no_faster(record_property: Record) -> 
 
 
 def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float, float]:
-    """Medians in ms: a bare interpreter, and a lab process until ``Ready`` by processor time and by the clock.
+    """In ms: a bare interpreter, and a lab process until ``Ready``, by processor time and by the clock.
 
-    The processor time is that of all its processes. Byte code is cached, as it is wherever the package is installed.
+    The processor time is that of all its processes, and the least of all rounds; by the clock it is the median.
+    Byte code is cached, as it is wherever the package is installed.
     """
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
@@ -124,8 +125,9 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[float, floa
             process.ready()
             waited = time.perf_counter() - started
         taken.append((floor, processor_seconds() - before - floor, waited))
-    floor, ours, waited = (median(each) * 1000 for each in zip(*taken[1:], strict=True))
-    return floor, ours, waited
+    floors, all_ours, waits = zip(*taken[1:], strict=True)
+    # What else the machine does only adds to processor time: caches are cold, and threads share a core.
+    return min(floors) * 1000, min(all_ours) * 1000, median(waits) * 1000
 
 
 def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Record) -> None:
