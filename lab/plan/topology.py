@@ -22,6 +22,7 @@ Nodes route each other's pod networks to each other directly (``interNode: host-
 as on the link, and neighbours and forwarding entries are all told, so that nothing is learnt or asked for.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -39,6 +40,7 @@ from lab.plan.model import (
     Device,
     ForwardingEntry,
     Leftover,
+    LinkEnd,
     Listener,
     Masquerade,
     Neighbour,
@@ -116,16 +118,22 @@ class _Segments:
         self._draft = draft
         self._fabric = fabric
         self._bridges = bridges
+        self._joined: defaultdict[str, list[tuple[Place, str]]] = defaultdict(list)
 
-    def join(self, place: Place, port: str, segment: str, wanted: str, own: Iterable[IPAddress]) -> str:
-        """Link a place to a segment and give it its addresses there. Returns the name of its device."""
+    def join(self, place: Place, port: str, segment: str, wanted: str, own: Iterable[IPAddress]) -> LinkEnd:
+        """Link a place to a segment and give it its addresses there. Returns its end of the link."""
         link = self._draft.link(self._fabric, port, place, wanted, master=self._bridges[segment])
         networks = self._addresses.segments[segment]
         for address in own:
             place.address(link.second.device, address, next(network for network in networks if address in network))
         if any(network.version == 6 for network in networks):
             place.link_local(link.second.device, link.second.mac)
-        return link.second.device
+        self._joined[segment].append((place, link.second.device))
+        return link.second
+
+    def joined(self, segment: str) -> tuple[tuple[Place, str], ...]:
+        """Who is on a segment so far, each with its device there."""
+        return tuple(self._joined[segment])
 
 
 def _segments_in_use(scenario: Scenario) -> list[str]:
@@ -138,7 +146,9 @@ def _segments_in_use(scenario: Scenario) -> list[str]:
 def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segments: _Segments) -> None:
     router = draft.place(ROUTER, Role.ROUTER, scenario.network.router_sysctls)
     legs = {
-        name: segments.join(router, ROUTER if name == NODES else f"{ROUTER}-{name}", name, name, addresses.router(name))
+        name: segments.join(
+            router, ROUTER if name == NODES else f"{ROUTER}-{name}", name, name, addresses.router(name)
+        ).device
         for name in segments.names
     }
     inner = legs[NODES]
@@ -168,7 +178,7 @@ def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Ba
 
 
 def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
-    uplink = segments.join(place, node.name, NODES, UPLINK, addresses.node[node.name])
+    uplink = segments.join(place, node.name, NODES, UPLINK, addresses.node[node.name]).device
     for gateway in addresses.router(NODES):
         place.route(everywhere(gateway), uplink, via=gateway)
     for further in node.uplinks:
@@ -239,9 +249,23 @@ def _leftovers(scenario: Scenario, node: Node) -> Iterator[Leftover]:
 
 
 def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
-    device = segments.join(place, host.name, host.segment, UPLINK, addresses.host[host.name])
+    own = addresses.host[host.name]
+    others = segments.joined(host.segment)
+    end = segments.join(place, host.name, host.segment, UPLINK, own)
+    if host.addresses > 1:
+        _introduce(own, end.mac, others)
     for gateway in addresses.router(host.segment):
-        place.route(everywhere(gateway), device, via=gateway)
+        place.route(everywhere(gateway), end.device, via=gateway)
+
+
+def _introduce(crowd: Sequence[IPAddress], mac: str, others: Iterable[tuple[Place, str]]) -> None:
+    """Tell all others on a segment of the many addresses that one of them has.
+
+    The kernel has one table for the neighbours of all namespaces, with room for 1,024 of each family that it has found
+    by itself (``gc_thresh3``); a few crowds fill it, and then packets are lost. Permanent entries do not count.
+    """
+    for place, device in others:
+        place.neighbours += [Neighbour(device, address, mac) for address in crowd]
 
 
 def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:

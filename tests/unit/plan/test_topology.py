@@ -350,3 +350,13 @@ def test_all_that_cannot_be_drawn_is_said_at_once(impossible: Scenario, messages
 def test_the_last_address_short_of_broadcast_is_used() -> None:
     plan = draw(scenario([NODE], [pods("p", "a", replicas=245)]))
     assert str(plan.namespace("p-245").addresses[0].interface) == "10.244.0.254/32"
+
+
+def test_a_crowd_is_known_to_its_neighbours_for_good() -> None:
+    """The kernel finds 1,024 neighbours of a family by itself, for all namespaces together."""
+    plan = draw(crowded(addresses=40))
+    (name,) = (each.name for each in plan.namespaces if each.role is Role.HOST and len(each.addresses) > 40)
+    (end,) = (end for link in plan.links for end in link.ends if end.namespace == name)
+    own = {each.interface.ip for each in plan.namespace(name).addresses if not each.interface.ip.is_link_local}
+    known = plan.namespace("router").neighbours
+    assert {each.address for each in known if each.mac == end.mac} == own - {ip_address("127.0.0.1"), ip_address("::1")}
