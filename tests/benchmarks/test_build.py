@@ -135,8 +135,8 @@ def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyP
     floor, ours, waited = starts(tmp_path, monkeypatch)
     said = f"an interpreter {floor:.0f} ms, a lab process {ours:.0f} ms of processor time; ready in {waited:.0f} ms"
     record_property("start", said)
-    # A machine on which a bare interpreter takes long is a slow one, and is held to its own measure.
-    assert ours <= max(250, 4 * floor), said
+    # A machine on which a bare interpreter takes long is slow or shared, and is held to its own measure.
+    assert ours <= max(250, 5 * floor), said
 
 
 @pytest.mark.budget

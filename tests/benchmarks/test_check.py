@@ -1,7 +1,7 @@
 """``proxylab check`` of one file, beside what its libraries alone take.
 
-Measured is CPU time, since a machine that runs tests in parallel has none to spare. The bound is 250 ms; a machine on
-which the libraries alone take half of that is a slow one, and is held to their measure.
+The bound is 250 ms of processor time, on a quiet machine. One that runs tests in parallel shares caches and cores among
+them, and takes longer for the same work: there it is held to the measure of its libraries.
 """
 
 import resource
@@ -10,11 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "scenarios" / "clusterip" / "from-a-pod.lab.yaml"
 LIBRARIES = "import click, ruamel.yaml, pydantic; from pydantic import BaseModel\nclass A(BaseModel): a: int\n"
 BOUND = 0.250
-TIMES_THE_LIBRARIES = 1.8
+TIMES_THE_LIBRARIES = 2.1
 
 
 def cpu_seconds(argv: Sequence[str], cache: Path) -> float:
@@ -26,11 +28,22 @@ def cpu_seconds(argv: Sequence[str], cache: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def test_check_of_one_file(tmp_path: Path) -> None:
-    """The least of several runs, by turns: what else the machine does slows both."""
+def least(tmp_path: Path) -> tuple[float, float]:
+    """Of several runs by turns, in seconds: the libraries, and ``check``."""
     runs = [
         (cpu_seconds(["-c", LIBRARIES], tmp_path), cpu_seconds(["-m", "lab", "check", str(SCENARIO)], tmp_path))
         for _ in range(8)
     ]
     floor, ours = map(min, zip(*runs[1:], strict=True))
+    return floor, ours
+
+
+def test_check_of_one_file(tmp_path: Path) -> None:
+    floor, ours = least(tmp_path)
     assert ours <= max(BOUND, TIMES_THE_LIBRARIES * floor)
+
+
+@pytest.mark.budget
+def test_check_of_one_file_takes_a_quarter_of_a_second(tmp_path: Path) -> None:
+    _, ours = least(tmp_path)
+    assert ours <= BOUND
