@@ -115,6 +115,7 @@ def bundle(
     files = {
         CASE: dumps(recorded, Recorded),
         "explanation.txt": text_file(explain(verdict)),
+        "repro.sh": script.encode(),
         "conntrack.txt": text_file(_conntrack(verdict)),
         "versions.txt": text_file(_versions(circumstances, capture)),
         "capture.pcapng": pcapng(capture.frames),
@@ -122,8 +123,6 @@ def bundle(
         "scenario.lab.yaml": scenario,
         **files_of_nodes(nodes),
     }
-    if script is not None:
-        files["repro.sh"] = script.encode()
     if verdict.traced is not None:
         files["trace.txt"] = text_file(journey(verdict.errand, verdict.traced))
     return files

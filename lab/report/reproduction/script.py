@@ -18,7 +18,7 @@ from lab.plan.errand import Detour
 from lab.plan.masquerade import masquerade_text
 from lab.plan.model import Plan
 from lab.report.reproduction import wire
-from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, frames_of, needed, remembered
+from lab.report.reproduction.case import MOST_FRAMES, case_of, frames_of, needed, remembered
 from lab.scenario.model import Manner
 from lab.verdict.evidence import Capture
 from lab.verdict.explain import explain
@@ -125,10 +125,8 @@ echo "rebuilt: $names, with the rules as they stood when the step ended"
 """
 
 
-def reproduction(
-    verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Mapping[str, str], tool: str
-) -> str | None:
-    """The text of the script; ``None`` for what plain sockets cannot answer or show.
+def reproduction(verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Mapping[str, str], tool: str) -> str:
+    """The text of the script.
 
     Args:
         verdict: of the probe; its errand is sent, its expectations are held against what is seen.
@@ -137,12 +135,10 @@ def reproduction(
         rules: of each node, as iptables-save or ``nft list ruleset`` printed them.
         tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
     """
-    if not can_be_played(verdict):
-        return None
     wanted = needed(verdict, plan, rules)
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
     loads += _masquerades(wanted, tool)
-    frames = frames_of(verdict.errand, capture)
+    frames = frames_of(verdict, capture)
     parts = [
         _head(verdict, _tools(loads), _USAGE),
         _SANDBOX,
@@ -249,7 +245,7 @@ def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
         about = f" (the first {MOST_FRAMES:,} of {flows:,} flows)" if flows > MOST_FRAMES else ""
         lines += ["", f"# the frames as they left {verdict.errand.sender.name}{about}"]
         lines += _heredoc("cat > /run/case/frames", frames)
-    elif verdict.errand.manner is Manner.PACKET:
+    elif verdict.errand.manner is Manner.PACKET and verdict.evidence.sent:
         lines += ["", "# No frame was kept, so the kernel's own sockets send."]
     return "\n".join([*lines, ""])
 
@@ -263,6 +259,8 @@ def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
         spared.add("raw.py")
     if not verdict.errand.http:
         spared.add("hypertext.py")
+    if verdict.errand.question is None:
+        spared.add("names.py")
     if not any(remembered(verdict)):
         spared.add("memory.py")
     yield from (program for program in sorted(_PROGRAMS.glob("*.py")) if program.name not in spared)
