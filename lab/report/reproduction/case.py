@@ -169,9 +169,12 @@ def _health_server(verdict: ProbeVerdict, plan: Plan) -> Iterator[dict[str, Any]
 
 
 def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
-    """The entries of connection tracking that took datagrams where no rule did: they were there before the probe."""
+    """The entries of connection tracking that took packets where no rule did: they were there before the probe.
+
+    An echo request has no port that an author could choose, so none goes on with what was there before.
+    """
     errand, evidence = verdict.errand, verdict.evidence
-    if errand.protocol is not Transport.UDP or not set(errand.nodes) <= set(evidence.counted):
+    if errand.protocol is Transport.ICMP or not set(errand.nodes) <= set(evidence.counted):
         return
     ruled = {rule.translates_to for rule in translations(evidence.counts)}
     left = dict(enumerate(_ports(errand, evidence.observations)))
@@ -181,6 +184,7 @@ def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
             continue
         yield {
             "namespace": entry.node,
+            "protocol": errand.protocol_number,
             "from": (str(errand.sender.of(entry.flow)), left[entry.flow]),
             "to": (str(errand.destination), errand.port),
             "answers": (str(entry.reply_source), entry.reply_source_port),

@@ -17,6 +17,7 @@ from lab.ip import Family, Transport
 from lab.plan.errand import Detour
 from lab.plan.masquerade import masquerade_text
 from lab.plan.model import Plan
+from lab.plan.reach import Absences
 from lab.report.reproduction import wire
 from lab.report.reproduction.case import MOST_FRAMES, case_of, frames_of, needed, remembered
 from lab.scenario.model import Manner
@@ -24,7 +25,9 @@ from lab.verdict.evidence import Capture
 from lab.verdict.explain import explain
 from lab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["reconstruction", "reproduction"]
+__all__ = ["PRESENT", "reconstruction", "reproduction"]
+
+PRESENT: Final = Absences()
 
 _PROGRAMS: Final = Path(__file__).parent / "programs"
 
@@ -125,7 +128,14 @@ echo "rebuilt: $names, with the rules as they stood when the step ended"
 """
 
 
-def reproduction(verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Mapping[str, str], tool: str) -> str:
+def reproduction(
+    verdict: ProbeVerdict,
+    plan: Plan,
+    capture: Capture,
+    rules: Mapping[str, str],
+    tool: str,
+    absences: Absences = PRESENT,
+) -> str:
     """The text of the script.
 
     Args:
@@ -134,6 +144,7 @@ def reproduction(verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Map
         capture: the frames of the probe.
         rules: of each node, as iptables-save or ``nft list ruleset`` printed them.
         tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
+        absences: what steps had taken out of the lab.
     """
     wanted = needed(verdict, plan, rules)
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
@@ -145,6 +156,7 @@ def reproduction(verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Map
         _wire(wanted, verdict.errand.detour),
         _rules(loads),
         _CARRYING,
+        *_absent(wanted, absences),
         _files(json.dumps(case_of(verdict, wanted), indent=1), frames, verdict),
         _PLAY.format(frames="/run/case/frames " if frames else ""),
     ]
@@ -192,6 +204,13 @@ def _wire(plan: Plan, way: Detour | None) -> str:
         lines += ["", "# so that the probe enters by the node that is meant"]
         lines.append(f"inside {way.namespace} ip {wire.detour(way)}")
     return "\n".join([*lines, ""])
+
+
+def _absent(plan: Plan, absences: Absences) -> Iterator[str]:
+    commands = [f"inside {namespace} {command}" for namespace, command in wire.absent(plan, absences)]
+    if commands:
+        lines = "\n".join(commands)
+        yield f"# --- What steps have taken away: links that are cut, and pods that are gone.\n\n{lines}\n"
 
 
 def _rules(loads: Iterable[tuple[str, str, tuple[str, ...]]]) -> str:

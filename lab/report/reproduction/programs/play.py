@@ -134,7 +134,7 @@ class Run:
         while True:
             try:
                 data, control, _, about = sock.recvmsg(65535, 256)
-            except BlockingIOError:
+            except OSError:  # nothing waits; or first, that the device of a link that is cut is down
                 return
             outgoing = about[2] == OUTGOING
             try:
