@@ -18,7 +18,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
-from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -54,6 +53,11 @@ def refused(what: str, *, allowed: str = "", word: str = "", known: Iterable[str
     )
 
 
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
 class Shape(BaseModel):
     """A mapping with known keys."""
 
@@ -61,7 +65,7 @@ class Shape(BaseModel):
         strict=True,
         extra="forbid",
         frozen=True,
-        alias_generator=to_camel,
+        alias_generator=_camel,
         defer_build=True,  # a file has a few of the shapes; the others need no validator
     )
 
