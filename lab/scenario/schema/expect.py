@@ -124,7 +124,7 @@ class HttpShape(ScenarioShape):
 class EntriesShape(ScenarioShape):
     """Entries of the connection tracking table: those that fit everything said here."""
 
-    protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
+    protocol: Annotated[Transport, Before(word_of(Transport))] | None = Field(
         default=None,
         description="The transport protocol. Without it a probe means its own, and a step TCP, UDP and SCTP.",
         examples=["UDP"],
