@@ -454,6 +454,7 @@ class Listeners:
         self.case, self.waiting, self.got = case, waiting, got
         self.family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
         self.kind = socket.SOCK_STREAM if case["protocol"] == "TCP" else socket.SOCK_DGRAM
+        self.talking = {}
 
     def listen(self):
         """Open the sockets of the pods."""
@@ -461,6 +462,8 @@ class Listeners:
             enter(each["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((each["address"] or ("::" if self.family == socket.AF_INET6 else "0.0.0.0"), each["port"]))
             if self.kind == socket.SOCK_STREAM:
                 sock.listen(1024)
@@ -477,21 +480,35 @@ class Listeners:
                 made.setblocking(False)
                 heard = functools.partial(self.converse, listener, peer)
                 self.waiting.register(made, selectors.EVENT_READ, heard)
+                self.talking[made] = listener["name"]
+
+    def hang_up(self, names):
+        """Close the connections of some pods, as a program does that ends."""
+        for sock in [sock for sock, name in self.talking.items() if name in names]:
+            self.close(sock)
+
+    def close(self, sock):
+        """Close a connection."""
+        self.talking.pop(sock, None)
+        self.waiting.unregister(sock)
+        sock.close()
 
     def converse(self, listener, peer, sock):
-        """Answer a token, or close with the other end."""
+        """Answer every token, or close with the other end."""
         try:
             data = sock.recv(65535)
         except OSError:
             data = b""
         if self.case["http"] and data:
             self.tell(listener, data, peer, sock)
-        elif data.startswith(b"proxylab probe "):
-            self.got(listener, data, peer, sock.getsockname())
-            sock.send(b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode() + b"\n")
-        elif not data:
-            self.waiting.unregister(sock)
-            sock.close()
+            return
+        for line in data.split(b"\n"):
+            if line.startswith(b"proxylab probe "):
+                self.got(listener, line, peer, sock.getsockname())
+                with contextlib.suppress(OSError):
+                    sock.send(b"proxylab reply " + line[15:48] + b" from " + listener["name"].encode() + b"\n")
+        if not data:
+            self.close(sock)
 
     def tell(self, listener, data, peer, sock):
         """Answer a request by HTTP and close: as it was answered in the lab, where that was no pod."""
@@ -502,8 +519,7 @@ class Listeners:
             self.got(listener, asked, peer, sock.getsockname())
             said = listener["says"][int(asked[40:48], 16)] if listener["says"] else (200, None)
             sock.send(response(*said, listener["name"]) if said else b"")
-        self.waiting.unregister(sock)
-        sock.close()
+        self.close(sock)
 
     def answer(self, listener, sock):
         """Answer datagrams, each from the address that was asked."""
@@ -1121,6 +1137,538 @@ def main():
 
 if __name__ == "__main__":
     sys.exit(main())
+END
+
+cat > /run/case/step.py << 'END'
+"""Make the change of one step under its streams, and say whether what was expected came true.
+
+Owns: the order of a step: streams are where they were, the change, what follows from it, and rest.
+Must not: need anything but python3 and its standard library, or make what it runs in.
+
+Usage: python3 step.py CASE BEFORE CHANGE SETTLE. CASE is a JSON file, the others are scripts of sh: what earlier steps
+have taken away, what changes, and what is done when the step has waited. The namespaces are those of `ip netns`.
+Exits 0 if what was expected came true, 1 if not, and 2 if the streams could not be brought to where they were.
+"""
+
+import collections
+import contextlib
+import json
+import selectors
+import subprocess
+import sys
+import time
+
+from listeners import Listeners
+from memory import forget, remember
+from netns import enter
+from packets import end
+from stream import EACH, Stream
+from tables import judge_tables
+
+TRIES, PATIENCE, SILENCE, ENOUGH = 100, 0.5, 1.2, 5
+NUMBERS = {"UDP": 17, "TCP": 6}
+
+
+class Step:
+    """One run of a step."""
+
+    def __init__(self, case):
+        self.case, self.waiting = case, selectors.DefaultSelector()
+        self.streams = [Stream(each, place) for place, each in enumerate(case["streams"])]
+        kinds = {(each.version, each.case["protocol"]) for each in self.streams}
+        self.doors = [self.door(*each) for each in sorted(kinds)]
+        self.due = [0.0] * len(self.streams)
+        self.first, self.behind = [], []
+
+    def door(self, version, protocol):
+        """Who listens, in one family and protocol."""
+        there = [each for each in self.case["listeners"] if (each["version"], each["protocol"]) == (version, protocol)]
+        case = {"version": version, "protocol": protocol, "listeners": there, "http": None}
+        door = Listeners(case, self.waiting, self.got)
+        door.listen()
+        return door
+
+    def got(self, _listener, line, peer, _asked):
+        """Take down whom a pod saw."""
+        place, number = divmod(int(line[40:48], 16), EACH)
+        if place < len(self.streams) and number < len(self.streams[place].pulses):
+            self.streams[place].pulses[number].peer = peer[0]
+
+    def turn(self, seconds=0.002):
+        """Answer and hear what there is."""
+        for key, _ in self.waiting.select(seconds):
+            with contextlib.suppress(KeyError, ValueError):  # one that an earlier event of this turn has closed
+                key.data(key.fileobj)
+        for stream in self.streams:
+            stream.hear()
+            stream.look()
+
+    # Before the step.
+
+    def bring(self, stream):
+        """Let a stream go where it went when the step began. Whether it does."""
+        where = stream.case["binds"]
+        if not where:
+            self.put_back(stream)
+            return True
+        for _ in range(TRIES):
+            if self.asked(stream) == where:
+                return True
+            self.forget(stream)
+            stream.close()
+        self.put_back(stream)
+        return self.asked(stream) == where
+
+    def asked(self, stream):
+        """Who answers one pulse."""
+        stream.send()
+        until = time.monotonic() + PATIENCE
+        while stream.outstanding and time.monotonic() < until:
+            self.turn()
+        stream.give_up()
+        return stream.pulses[-1].backend
+
+    def forget(self, stream):
+        """Let every node forget the stream's flow."""
+        for node in self.case["nodes"]:
+            enter(node)
+            for port in stream.ports:
+                source, dialled = (stream.case[each] for each in ("address", "dialled"))
+                to = (dialled, stream.case["dialled port"])
+                forget({"protocol": NUMBERS[stream.case["protocol"]], "from": (source, port), "to": to})
+
+    def put_back(self, stream):
+        """Let nodes remember the stream's flow as they did: no rule is asked about it."""
+        for entry in stream.case["remembered"]:
+            enter(entry["namespace"])
+            forget(entry)
+            remember(entry)
+
+    def prepare(self):
+        """Bring all streams to where they were. Whether they are there."""
+        for entry in self.case["remembered"]:
+            enter(entry["namespace"])
+            with contextlib.suppress(FileExistsError):
+                remember(entry)
+        astray = [stream.case["name"] for stream in self.streams if not self.bring(stream)]
+        if astray:
+            print(f"{' and '.join(astray)} cannot be brought to where the step began", file=sys.stderr)
+            return False
+        return subprocess.run(["sh", sys.argv[2]], check=False).returncode == 0
+
+    # The step.
+
+    def play(self):
+        """Make the change under the streams. Whether it could be made."""
+        self.first = [len(stream.pulses) for stream in self.streams]
+        for stream in self.streams:
+            stream.resets.clear()
+            stream.send()
+        self.turn()
+        began = time.monotonic()
+        with subprocess.Popen(["sh", sys.argv[3]]) as change:
+            while change.poll() is None or time.monotonic() < began + self.case["lasts"]:
+                self.beat()
+        for stream in self.streams:
+            if stream.case["forgotten"]:
+                self.forget(stream)
+        self.turn()
+        for door in self.doors:
+            door.hang_up(self.case["gone"])
+        settled = subprocess.run(["sh", sys.argv[4]], check=False)
+        self.rest()
+        return not change.returncode and not settled.returncode
+
+    def rest(self):
+        """Send what a step has behind its wait, and wait for what is missing."""
+        self.behind = [len(stream.pulses) for stream in self.streams]
+        while any(len(each.pulses) < mark + ENOUGH for each, mark in zip(self.streams, self.behind, strict=True)):
+            self.beat()
+        until = time.monotonic() + SILENCE
+        while any(stream.outstanding for stream in self.streams) and time.monotonic() < until:
+            self.turn()
+        for stream in self.streams:
+            stream.give_up()
+
+    def beat(self):
+        """Send what is due, and hear what there is."""
+        now = time.monotonic()
+        for place, stream in enumerate(self.streams):
+            if now >= self.due[place]:
+                self.due[place] = now + stream.case["every"] / 1000
+                stream.send()
+        self.turn()
+
+    # What came of it.
+
+    def wrong(self):
+        """A line for each thing that is not as it was expected."""
+        for stream, first, behind in zip(self.streams, self.first, self.behind, strict=True):
+            print(told(stream, first, behind))
+            for line in judge(stream, stream.pulses[first:], stream.pulses[behind:]):
+                yield f"{stream.case['name']}: {line}"
+        if self.case["conntrack"]:
+            yield from judge_tables(self.case["conntrack"])
+
+
+def told(stream, first, behind):
+    """What became of a stream's pulses, in one line."""
+    here = f"{stream.case['name']} from {end(stream.case['address'], max(stream.ports, default=0))}"
+    pulses = stream.pulses[first:]
+    rows = collections.Counter(f"answered by {each.backend}" if each.backend else each.fate for each in pulses)
+    about = [f"{count} {words}" for words, count in rows.items()]
+    about += [f"{len(stream.resets)} resets"] if stream.resets else []
+    return f"{here}: {len(pulses)} pulses, the last {len(stream.pulses) - behind} behind the wait: {', '.join(about)}"
+
+
+def judge(stream, pulses, behind):
+    """What is wrong with one stream."""
+    expect = stream.case["expect"]
+    others = {each.backend or "nobody" for each in behind} - {expect["backend"]}
+    if expect["backend"] and others:
+        yield f"expected {expect['backend']} to answer behind the wait, seen {' and '.join(sorted(others))}"
+    answered = list(dict.fromkeys(each.backend for each in pulses if each.backend))
+    if expect["backends"] and answered != expect["backends"]:
+        yield f"expected {', '.join(expect['backends'])} to answer, seen {', '.join(answered) or 'nobody'}"
+    peers = {each.peer for each in behind if each.peer} - {expect["source"]}
+    if expect["source"] and peers:
+        yield f"expected from {expect['source']}, seen from {' and '.join(sorted(peers))}"
+    counts = {what: sum(each.fate == what for each in pulses) for what in ("lost", "rejected")}
+    for what, number in {**counts, "resets": len(stream.resets)}.items():
+        if expect[what] and not within(number, *expect[what]):
+            yield f"expected {what}: {bounds(*expect[what])}, seen {number}"
+    longest = max((each.delay for each in pulses), default=0.0) * 1000
+    if expect["delay"] is not None and longest > expect["delay"]:
+        yield f"expected answers after {expect['delay']} ms at most, seen one after {longest:.0f} ms"
+
+
+def within(number, least, most):
+    """Whether a number is within bounds."""
+    return number >= least and (most is None or number <= most)
+
+
+def bounds(least, most):
+    """Bounds in words."""
+    if most is None:
+        return f"{least} or more"
+    return str(most) if least == most else f"{least} to {most}"
+
+
+def main():
+    """Play a step. Returns the exit code."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        case = json.load(file)
+    try:
+        step = Step(case)
+        if not (step.prepare() and step.play()):
+            return 2
+        wrong = list(step.wrong())
+    except OSError as error:
+        print(f"the step could not be made: {error}", file=sys.stderr)
+        return 2
+    for line in wrong:
+        print(line)
+    print("The failure shows again." if wrong else "All is as it was expected: the failure does not show.")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+END
+
+cat > /run/case/stream.py << 'END'
+"""One stream: a flow that goes on while something changes, and what became of each of its pulses.
+
+Owns: the sockets that send a stream's pulses, and the end of each pulse.
+Must not: need anything but python3 and its standard library, or know what is expected.
+
+A pulse is a datagram, or a line on a connection; who has lost a connection dials again with the next one. An ICMP error
+quotes the datagram that it is about (IP_RECVERR of ip(7)). RSTs are seen on the sender's device.
+"""
+
+import contextlib
+import errno
+import socket
+import struct
+import time
+
+from netns import enter
+from packets import RST, Packet, token
+
+RECVERR = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}
+ERRQUEUE, OUTGOING = 0x2000, 4  # MSG_ERRQUEUE; PACKET_OUTGOING of if_packet.h
+BY_ICMP = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES}
+EACH = 1_000_000  # pulses of a stream before the numbers of the next one's begin
+
+
+class Pulse:
+    """One packet of a stream."""
+
+    def __init__(self, number):
+        self.number, self.at = number, time.monotonic()
+        self.fate, self.backend, self.delay, self.peer = "", "", 0.0, ""
+
+
+class Stream:
+    """Sends one stream's pulses, and hears what comes back."""
+
+    def __init__(self, case, place):
+        self.case, self.first = case, place * EACH
+        self.version = 6 if ":" in case["dialled"] else 4
+        self.family = socket.AF_INET6 if self.version == 6 else socket.AF_INET
+        self.by_udp = case["protocol"] == "UDP"
+        self.pulses, self.ports, self.resets = [], set(), set()
+        self.sock, self.unsaid, self.begun = None, b"", b""
+        enter(case["namespace"])
+        self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(3))
+        if case["device"] != "stack":
+            self.tap.bind((case["device"], 3))
+
+    @property
+    def outstanding(self):
+        """The pulses that nothing has become of yet."""
+        return [each for each in self.pulses if not each.fate]
+
+    def dial(self):
+        """Open a socket, and connect it. Raises OSError."""
+        enter(self.case["namespace"])
+        kind = socket.SOCK_DGRAM if self.by_udp else socket.SOCK_STREAM
+        self.sock = socket.socket(self.family, kind | socket.SOCK_NONBLOCK)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.by_udp:
+            self.sock.setsockopt(*RECVERR[self.version], 1)
+        else:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.bind((self.case["address"], self.case["port"]))
+        self.unsaid = self.begun = b""
+        with contextlib.suppress(BlockingIOError):
+            self.sock.connect((self.case["dialled"], self.case["dialled port"]))
+        self.ports.add(self.sock.getsockname()[1])
+
+    def send(self):
+        """Send a pulse."""
+        self.hear()
+        pulse = Pulse(len(self.pulses))
+        self.pulses.append(pulse)
+        line = token("probe", self.first + pulse.number) + b"." * self.case["payload"] + b"\n"
+        try:
+            if self.sock is None:
+                self.dial()
+            if self.by_udp:
+                self.tell(line)
+            else:
+                self.unsaid += line
+                self.say()
+        except OSError as error:
+            pulse.fate = "lost"
+            if not self.by_udp:
+                self.end(error.errno)
+
+    def tell(self, line):
+        """Send a datagram, though the socket may have an older one's error to tell first. Raises OSError."""
+        try:
+            self.sock.send(line)
+        except OSError:
+            if not self.hear_error():
+                raise
+            self.sock.send(line)
+
+    def say(self):
+        """Say what could not be said before the connection stood. Raises OSError."""
+        with contextlib.suppress(BlockingIOError):
+            while self.unsaid:
+                self.unsaid = self.unsaid[self.sock.send(self.unsaid) :]
+
+    def hear(self):
+        """Take in answers, errors, and the end of a connection."""
+        if self.sock is None:
+            return
+        try:
+            while self.by_udp and self.hear_error():
+                pass
+            self.say()
+            while True:
+                data = self.sock.recv(65535)
+                if not data:
+                    self.end(0)
+                    return
+                *lines, self.begun = [data, b""] if self.by_udp else (self.begun + data).split(b"\n")
+                for line in lines:
+                    self.answered(line)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if not self.by_udp:
+                self.end(error.errno)
+
+    def hear_error(self):
+        """Take in one ICMP error."""
+        try:
+            quoted, *_ = self.sock.recvmsg(65535, 512, ERRQUEUE)
+        except OSError:
+            return False
+        self.settle(quoted, "rejected")
+        return True
+
+    def answered(self, line):
+        """Take in one answer."""
+        pulse = self.settle(line, "answered")
+        if pulse:
+            pulse.backend, pulse.delay = line.partition(b" from ")[2].strip().decode(), time.monotonic() - pulse.at
+
+    def settle(self, line, fate):
+        """The pulse that a line is about; None if it is nobody's, or settled."""
+        if len(line) < 48 or not line.startswith(b"proxylab "):
+            return None
+        number = int(line[40:48], 16) - self.first
+        if not 0 <= number < len(self.pulses) or self.pulses[number].fate:
+            return None
+        self.pulses[number].fate = fate
+        return self.pulses[number]
+
+    def end(self, number):
+        """A connection is over: by the other side, or by an error; what was under way on it is lost with it."""
+        before = len(self.resets)
+        self.look()
+        by_icmp = number in BY_ICMP and len(self.resets) == before
+        for pulse in self.outstanding:
+            pulse.fate = "rejected" if by_icmp else "lost"
+        self.close()
+
+    def give_up(self):
+        """Wait no longer for anything."""
+        for pulse in self.outstanding:
+            pulse.fate = "lost"
+
+    def look(self):
+        """Count the RSTs that came for one of its connections."""
+        with contextlib.suppress(OSError):
+            while True:
+                data, about = self.tap.recvfrom(65535)
+                with contextlib.suppress(ValueError, IndexError):
+                    packet = Packet(data[14:])
+                    reset = packet.protocol == 6 and packet.body[13] & RST and packet.ports[1] in self.ports
+                    if reset and about[2] != OUTGOING:
+                        self.resets.add(bytes(packet.body[:12]))
+
+    def close(self):
+        """Close the socket; of a connection, reset it."""
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+END
+
+cat > /run/case/tables.py << 'END'
+"""What connection tracking holds, against what it must hold.
+
+Owns: reading the entries of a namespace by ctnetlink, and a line for each expectation that did not come true.
+Must not: need anything but python3 and its standard library, or change an entry (`memory` does).
+
+The attributes are those of linux/netfilter/nfnetlink_conntrack.h.
+"""
+
+import collections
+import ipaddress
+import socket
+import struct
+
+from netns import enter
+from packets import end
+
+NETLINK_NETFILTER, CT_GET, DUMP, DONE = 12, 1 << 8 | 1, 0x1 | 0x300, 3
+PORTS = {6: (2, 3), 17: (2, 3), 132: (2, 3)}
+ECHOES = {1: (4, 8), 58: (7, 128)}  # the attribute of the identifier, and the type of a request
+
+Entry = collections.namedtuple("Entry", "source destination answers to")
+
+
+def judge_tables(case):
+    """A line for each thing that the tables hold or lack against what is expected."""
+    entries = [(node, entry) for node in case["nodes"] for entry in tables(node, case["protocols"])]
+    fitting = {
+        kind: [each for each in entries if case[kind] and fits(each[1], case[kind])] for kind in ("some", "none")
+    }
+    where = " or ".join(case["nodes"])
+    if case["some"] and not fitting["some"]:
+        yield f"expected an entry {case['some']['words']} on {where}, seen none"
+    for node, entry in fitting["none"][:3]:
+        yield f"expected no entry {case['none']['words']}, seen {spelled(entry)} on {node}"
+
+
+def spelled(entry):
+    """An entry in words."""
+    told = f"{end(*entry.source)} > {end(*entry.destination)}, answered by {end(*entry.answers)}"
+    return told if entry.to == entry.source else f"{told} to {end(*entry.to)}"
+
+
+def fits(entry, wanted):
+    """Whether an entry is of the kind."""
+    return (
+        (wanted["reply from"] is None or str(entry.answers[0]) in wanted["reply from"])
+        and (wanted["original from"] is None or str(entry.source[0]) in wanted["original from"])
+        and wanted["port"] in (None, entry.destination[1])
+        and wanted["masqueraded"] in (None, entry.to != entry.source)
+    )
+
+
+def tables(namespace, protocols):
+    """The entries of a namespace, of both families and some protocols. Raises OSError."""
+    enter(namespace)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as sock:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            sock.send(struct.pack("=IHHIIBBH", 20, CT_GET, DUMP, 1, 0, family, 0, 0))
+            for number, entry in map(entry_of, bodies(sock)):
+                if number in protocols and entry:
+                    yield entry
+
+
+def bodies(sock):
+    """What a dump says, message by message."""
+    while True:
+        data = sock.recv(1 << 18)
+        while len(data) >= 16:
+            length, kind = struct.unpack_from("=IH", data)
+            if kind == DONE:
+                return
+            if kind == 2:  # an error: the kernel does not track this family
+                return
+            yield data[20:length]
+            data = data[(length + 3) & ~3 :]
+
+
+def entry_of(body):
+    """Protocol and entry; no entry where that has no ports."""
+    found = parts(body)
+    (number, source, destination), (_, answers, to) = direction(found[1]), direction(found[2])
+    return number, Entry(source, destination, answers, to) if source else None
+
+
+def direction(data):
+    """Protocol and both ends of a tuple."""
+    found = parts(data)
+    addresses, transport = parts(found[1]), parts(found[2])
+    number = transport[1][0]
+    source, destination = (ipaddress.ip_address(addresses[at]) for at in ((1, 2) if 1 in addresses else (3, 4)))
+    if number in PORTS:
+        ports = [int.from_bytes(transport[at], "big") for at in PORTS[number]]
+    elif number in ECHOES:
+        at, request = ECHOES[number]
+        identifier = int.from_bytes(transport[at], "big")
+        ports = [identifier, 0] if transport[at + 1][0] == request else [0, identifier]
+    else:
+        return number, None, None
+    return number, (source, ports[0]), (destination, ports[1])
+
+
+def parts(data):
+    """Attributes by their kind."""
+    found = {}
+    while len(data) >= 4:
+        length, kind = struct.unpack_from("=HH", data)
+        found[kind & 0x3FFF] = data[4:length]
+        data = data[(length + 3) & ~3 :]
+    return found
 END
 
 status=0
