@@ -52,7 +52,7 @@ __all__ = [
 
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +160,8 @@ def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
     for entry in tracked:
         answered = (entry.reply_source, entry.reply_source_port, entry.reply_destination, entry.reply_destination_port)
         sent = (errand.sender.of(entry.flow), ports.get(entry.flow, 0), errand.destination, errand.port)
-        words = entry_words(TableEntry(entry.node, *sent, *answered))
-        yield f"{entry.node}: flow {entry.flow}: {errand.protocol} {words}"
+        words = entry_words(TableEntry(entry.node, errand.protocol, *sent, *answered))
+        yield f"{entry.node}: flow {entry.flow}: {words}"
     if not tracked:
         yield "no node's connection tracking had an entry for any flow"
 

@@ -13,6 +13,7 @@ from lab.plan.errand import STACK, Errand
 from lab.plan.model import Namespace, Plan, Role
 from lab.plan.places import own_addresses_of
 from lab.plan.sysctls import device_of
+from lab.report.reproduction.entries import entry_case, entry_of, strangers, tables_case
 from lab.report.reproduction.name import homes_of_names, name_case
 from lab.scenario.model import Expect, HttpExpect, Manner, Outcome, Reply, Shares, Spread
 from lab.spread import flows_to_hit_all
@@ -100,6 +101,8 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
         "http": _http(expect.http),
         "nodes": list(errand.nodes) if expect.outcome is Outcome.UNTRANSLATED else [],
         "remembered": list(remembered(verdict)),
+        "conntrack": expect.conntrack
+        and tables_case(expect.conntrack, errand.nodes, errand.addresses, (errand.protocol,)),
         "expect": {
             "outcome": str(expect.outcome) if "outcome" in expectations(expect) else "",
             "backends": sorted(set(expect.backends or ())) if delivered else [],
@@ -169,27 +172,22 @@ def _health_server(verdict: ProbeVerdict, plan: Plan) -> Iterator[dict[str, Any]
 
 
 def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
-    """The entries of connection tracking that took packets where no rule did: they were there before the probe.
+    """The entries of connection tracking that were there before the probe.
 
+    Those took packets of it where no rule did; or they are of others, where the author expects something of the tables.
     An echo request has no port that an author could choose, so none goes on with what was there before.
     """
     errand, evidence = verdict.errand, verdict.evidence
-    if errand.protocol is Transport.ICMP or not set(errand.nodes) <= set(evidence.counted):
-        return
-    ruled = {rule.translates_to for rule in translations(evidence.counts)}
     left = dict(enumerate(_ports(errand, evidence.observations)))
-    for entry in evidence.tracked or ():
-        answers = (entry.reply_source, entry.reply_source_port)
-        if answers in ruled or answers == (errand.destination, errand.port) or not left.get(entry.flow):
-            continue
-        yield {
-            "namespace": entry.node,
-            "protocol": errand.protocol_number,
-            "from": (str(errand.sender.of(entry.flow)), left[entry.flow]),
-            "to": (str(errand.destination), errand.port),
-            "answers": (str(entry.reply_source), entry.reply_source_port),
-            "answers to": (str(entry.reply_destination), entry.reply_destination_port),
-        }
+    if errand.protocol is not Transport.ICMP and set(errand.nodes) <= set(evidence.counted):
+        ruled = {rule.translates_to for rule in translations(evidence.counts)}
+        for flow in evidence.tracked or ():
+            answers = (flow.reply_source, flow.reply_source_port)
+            if answers not in ruled and answers != (errand.destination, errand.port) and left.get(flow.flow):
+                yield entry_case(entry_of(errand, left[flow.flow], flow))
+    own = {(errand.sender.of(flow), port) for flow, port in left.items()}
+    own |= {(each.reply_destination, each.reply_destination_port) for each in evidence.tracked or ()}
+    yield from map(entry_case, strangers(evidence.entries or (), own))
 
 
 def _shares(expect: Expect) -> Iterator[tuple[str, float]]:

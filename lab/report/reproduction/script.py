@@ -348,7 +348,7 @@ def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
 
 def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
     """What the script runs: some of the programs are for few probes."""
-    spared, protocol = set(), verdict.errand.protocol
+    spared, protocol = {"step.py", "stream.py"}, verdict.errand.protocol
     if protocol is not Transport.SCTP:
         spared.add("associations.py")
     if protocol not in (Transport.SCTP, Transport.ICMP):
@@ -357,6 +357,8 @@ def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
         spared.add("hypertext.py")
     if verdict.errand.question is None:
         spared.add("names.py")
+    if verdict.probe.expect.conntrack is None:
+        spared.add("tables.py")
     if not any(remembered(verdict)):
         spared.add("memory.py")
     yield from (program for program in sorted(_PROGRAMS.glob("*.py")) if program.name not in spared)

@@ -8,27 +8,22 @@ Proxies delete entries of UDP when an endpoint goes. A script has no proxy, so t
 the stream was answered by one pod when the step began, and when it ended no node knew it as that pod's any more.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import ip_address
+from collections.abc import Iterator
 from typing import Any, Final
 
-from lab.ip import IPAddress, Protocol, Transport
+from lab.ip import IPAddress, Transport
 from lab.plan.errand import Errand
 from lab.plan.model import Listener, Namespace, Plan
 from lab.plan.reach import Absences
-from lab.report.reproduction.case import MOST_FRAMES
-from lab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
-from lab.verdict.evidence import TableEntry, TrackedFlow
+from lab.report.reproduction.entries import entry_case, entry_of, strangers, tables_case
+from lab.scenario.model import Count, StreamExpect
 from lab.verdict.model import StepVerdict
 from lab.verdict.pulses import StreamRecord
-from lab.verdict.tables import kind_words
 
-__all__ = ["entry_case", "step_case", "tables_case"]
+__all__ = ["step_case"]
 
 _LONGEST: Final = 20.0
 """A step that waited for longer, in seconds, is not waited for so long again."""
-
-_TABLES: Final = (Protocol.TCP.number, Protocol.UDP.number)
 
 
 def step_case(verdict: StepVerdict, plan: Plan, before: Absences, after: Absences) -> dict[str, Any]:
@@ -41,9 +36,9 @@ def step_case(verdict: StepVerdict, plan: Plan, before: Absences, after: Absence
         "lasts": round(min(_LONGEST, max(elapsed, (evidence.settled - evidence.changed) / 1e9)), 3),
         "gone": sorted(after.gone - before.gone),
         "streams": [_stream(verdict, errands[each.stream], each) for each in evidence.streams],
-        "remembered": list(_strangers(verdict, plan)),
+        "remembered": list(_left_by_others(verdict)),
         "listeners": list(_listeners(plan)),
-        "conntrack": None if conntrack is None else tables_case(conntrack, verdict.nodes, verdict.addresses, _TABLES),
+        "conntrack": None if conntrack is None else tables_case(conntrack, verdict.nodes, verdict.addresses),
     }
 
 
@@ -66,17 +61,9 @@ def _stream(verdict: StepVerdict, errand: Errand, record: StreamRecord) -> dict[
         "payload": errand.payload,
         "binds": began_at,
         "forgotten": by_udp and bool(began_at) and not still,
-        "remembered": [
-            entry_case(_entry_of(errand, record.port, each), errand.protocol_number) for each in still if by_udp
-        ],
+        "remembered": [entry_case(entry_of(errand, record.port, each)) for each in still if by_udp],
         "expect": _expected(verdict.step.expect.streams.get(errand.name), verdict.sources.get(errand.name)),
     }
-
-
-def _entry_of(errand: Errand, port: int, tracked: TrackedFlow) -> TableEntry:
-    dialled = (errand.sender.address, port, errand.destination, errand.port)
-    answers = (tracked.reply_source, tracked.reply_source_port, tracked.reply_destination)
-    return TableEntry(tracked.node, *dialled, *answers, tracked.reply_destination_port)
 
 
 def _expected(expect: StreamExpect | None, source: IPAddress | None) -> dict[str, Any]:
@@ -95,47 +82,21 @@ def _bounds(count: Count | None) -> tuple[int, int | None] | None:
     return None if count is None else (count.at_least, count.at_most)
 
 
-def _strangers(verdict: StepVerdict, plan: Plan) -> Iterator[dict[str, Any]]:
-    """Entries that are no stream's: somebody has left them before, and they are put back.
-
-    Nobody noted their protocol: it is that by which their answerer listens.
-    """
+def _left_by_others(verdict: StepVerdict) -> Iterator[dict[str, Any]]:
+    """Entries that are no stream's: somebody has left them before, and they are put back."""
     dialled = {(each.sender.address, each.destination, each.port) for each in verdict.streams}
     senders = {each.name: each.sender.address for each in verdict.streams}
     own = {(senders[each.stream], each.port) for each in verdict.evidence.streams}
-    own |= {
-        (known.reply_destination, known.reply_destination_port)
-        for each in verdict.evidence.streams
-        for known in each.tracked
-    }
-    served = {
-        (address, each.port): each.protocol.number
-        for namespace in plan.namespaces
-        for each in namespace.listeners
-        for address in _addresses_of(namespace, each)
-    }
-    for entry in tuple(dict.fromkeys(verdict.evidence.entries or ()))[:MOST_FRAMES]:
-        number = served.get((entry.reply_source, entry.reply_source_port))
-        is_own = (entry.source, entry.source_port) in own
-        if number and not is_own and (entry.source, entry.destination, entry.destination_port) not in dialled:
-            yield entry_case(entry, number)
+    for each in verdict.evidence.streams:
+        own |= {(known.reply_destination, known.reply_destination_port) for known in each.tracked}
+    for entry in strangers(verdict.evidence.entries or (), own):
+        if (entry.source, entry.destination, entry.destination_port) not in dialled:
+            yield entry_case(entry)
 
 
 def _addresses_of(namespace: Namespace, listener: Listener) -> list[IPAddress]:
     """Where somebody listens."""
     return [each.interface.ip for each in namespace.addresses] if listener.address is None else [listener.address]
-
-
-def entry_case(entry: TableEntry, protocol: int) -> dict[str, Any]:
-    """An entry of connection tracking, as ``programs/memory.py`` puts it back."""
-    return {
-        "namespace": entry.node,
-        "protocol": protocol,
-        "from": (str(entry.source), entry.source_port),
-        "to": (str(entry.destination), entry.destination_port),
-        "answers": (str(entry.reply_source), entry.reply_source_port),
-        "answers to": (str(entry.reply_destination), entry.reply_destination_port),
-    }
 
 
 def _listeners(plan: Plan) -> Iterator[dict[str, Any]]:
@@ -152,36 +113,3 @@ def _listeners(plan: Plan) -> Iterator[dict[str, Any]]:
                     "port": each.port,
                     "says": [],
                 }
-
-
-def tables_case(
-    wanted: ConntrackExpect,
-    nodes: Iterable[str],
-    addresses: Mapping[str, tuple[IPAddress, ...]],
-    protocols: Iterable[int],
-) -> dict[str, Any]:
-    """What connection tracking must hold, as ``programs/tables.py`` reads it."""
-    return {
-        "nodes": list(nodes) if wanted.node is None else [wanted.node],
-        "protocols": list(protocols),
-        "some": _entries(wanted.some, addresses),
-        "none": _entries(wanted.none, addresses),
-    }
-
-
-def _entries(wanted: Entries | None, addresses: Mapping[str, tuple[IPAddress, ...]]) -> dict[str, Any] | None:
-    if wanted is None:
-        return None
-
-    def those_of(name: str | None) -> list[str] | None:
-        if name is None:
-            return None
-        return [str(each) for each in addresses.get(name) or (ip_address(name),)]
-
-    return {
-        "words": kind_words(wanted),
-        "reply from": those_of(wanted.reply_from),
-        "original from": those_of(wanted.original_from),
-        "port": wanted.port,
-        "masqueraded": wanted.masqueraded,
-    }

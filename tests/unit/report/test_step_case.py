@@ -8,8 +8,7 @@ from made_steps import CLIENT, OLD, ZERO, entry, entry_remains, judged, lost, re
 from scenario_cases import front, probe, two_nodes
 
 from lab.assembly import assemble
-from lab.ip import Protocol
-from lab.plan.model import Listener, Plan
+from lab.ip import Transport
 from lab.plan.reach import Absences, Links
 from lab.report.reproduction import reconstruction
 from lab.report.reproduction.step import step_case
@@ -20,8 +19,8 @@ PLAN = assemble(two_nodes(probe("p", "sender", front()))).plan
 NFT = "table ip kube-proxy {{\n\tset {name} {{ }}\n}}\n"
 
 
-def case_of(verdict: StepVerdict, plan: Plan = PLAN, *absences: Absences) -> dict[str, object]:
-    return step_case(verdict, plan, *(absences or (Absences(), Absences())))
+def case_of(verdict: StepVerdict) -> dict[str, object]:
+    return step_case(verdict, PLAN, Absences(), Absences())
 
 
 def test_a_stream_is_brought_to_where_it_was_and_goes_on_as_it_is_remembered() -> None:
@@ -47,13 +46,12 @@ def test_a_stream_that_nobody_answered_is_bound_to_nobody_and_is_remembered_as_i
 
 
 def test_entries_of_strangers_were_there_before_and_the_streams_own_are_not_put_back() -> None:
-    stranger = TableEntry("node-a", CLIENT, 40000, ip_address("10.96.0.54"), 53, OLD, 5353, CLIENT, 40000)
-    served = replace(
-        PLAN.namespaces[0], listeners=(Listener("old", Protocol.UDP, 5353, OLD), Listener("old", Protocol.TCP, 80, OLD))
+    stranger = TableEntry(
+        "node-a", Transport.UDP, CLIENT, 40000, ip_address("10.96.0.54"), 53, OLD, 5353, CLIENT, 40000
     )
-    plan = replace(PLAN, namespaces=(served, *PLAN.namespaces[1:]))
-    verdict = judged(step(conntrack=True), record(lost(9, 0.2)), entries=(entry(OLD), stranger, stranger))
-    (kept,) = case_of(verdict, plan)["remembered"]
+    asked = replace(stranger, protocol=Transport.ICMP)
+    verdict = judged(step(conntrack=True), record(lost(9, 0.2)), entries=(entry(OLD), stranger, stranger, asked))
+    (kept,) = case_of(verdict)["remembered"]
     assert (kept["from"], kept["protocol"]) == ((str(CLIENT), 40000), 17)
 
 

@@ -97,7 +97,8 @@ class Run:
             from memory import remember  # noqa: PLC0415 - stands in the scripts that need it
 
             enter(entry["namespace"])
-            remember(entry)
+            with contextlib.suppress(FileExistsError):  # of what was said twice
+                remember(entry)
 
     def settled(self):
         """Whether every flow has been answered or turned away; of its own flows a socket knows best."""
@@ -337,6 +338,10 @@ def main():
 
         for flow in range(case["flows"]):
             wrong += ((flow, line) for line in judge_answer(case["http"], run.answers.get(flow, b"")))
+    if case["conntrack"]:
+        from tables import judge_tables  # noqa: PLC0415 - stands in scripts for expectations of tables
+
+        wrong += ((None, line) for line in judge_tables(case["conntrack"]))
     tell(case, seen, wrong)
     return 1 if wrong else 0
 

@@ -15,15 +15,16 @@ from netns import enter
 from packets import end
 
 NETLINK_NETFILTER, CT_GET, DUMP, DONE = 12, 1 << 8 | 1, 0x1 | 0x300, 3
+NAMES = {1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMP", 132: "SCTP"}
 PORTS = {6: (2, 3), 17: (2, 3), 132: (2, 3)}
 ECHOES = {1: (4, 8), 58: (7, 128)}  # the attribute of the identifier, and the type of a request
 
-Entry = collections.namedtuple("Entry", "source destination answers to")
+Entry = collections.namedtuple("Entry", "number source destination answers to")
 
 
 def judge_tables(case):
     """A line for each thing that the tables hold or lack against what is expected."""
-    entries = [(node, entry) for node in case["nodes"] for entry in tables(node, case["protocols"])]
+    entries = [(node, entry) for node in case["nodes"] for entry in tables(node)]
     fitting = {
         kind: [each for each in entries if case[kind] and fits(each[1], case[kind])] for kind in ("some", "none")
     }
@@ -36,29 +37,28 @@ def judge_tables(case):
 
 def spelled(entry):
     """An entry in words."""
-    told = f"{end(*entry.source)} > {end(*entry.destination)}, answered by {end(*entry.answers)}"
+    told = f"{NAMES[entry.number]} {end(*entry.source)} > {end(*entry.destination)}, answered by {end(*entry.answers)}"
     return told if entry.to == entry.source else f"{told} to {end(*entry.to)}"
 
 
 def fits(entry, wanted):
     """Whether an entry is of the kind."""
     return (
-        (wanted["reply from"] is None or str(entry.answers[0]) in wanted["reply from"])
+        entry.number in wanted["protocols"]
+        and (wanted["reply from"] is None or str(entry.answers[0]) in wanted["reply from"])
         and (wanted["original from"] is None or str(entry.source[0]) in wanted["original from"])
         and wanted["port"] in (None, entry.destination[1])
         and wanted["masqueraded"] in (None, entry.to != entry.source)
     )
 
 
-def tables(namespace, protocols):
-    """The entries of a namespace, of both families and some protocols. Raises OSError."""
+def tables(namespace):
+    """The entries of a namespace, of both families. Raises OSError."""
     enter(namespace)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as sock:
         for family in (socket.AF_INET, socket.AF_INET6):
             sock.send(struct.pack("=IHHIIBBH", 20, CT_GET, DUMP, 1, 0, family, 0, 0))
-            for number, entry in map(entry_of, bodies(sock)):
-                if number in protocols and entry:
-                    yield entry
+            yield from filter(None, map(entry_of, bodies(sock)))
 
 
 def bodies(sock):
@@ -76,10 +76,10 @@ def bodies(sock):
 
 
 def entry_of(body):
-    """Protocol and entry; no entry where that has no ports."""
+    """The entry of a message; None where its protocol has no ports."""
     found = parts(body)
     (number, source, destination), (_, answers, to) = direction(found[1]), direction(found[2])
-    return number, Entry(source, destination, answers, to) if source else None
+    return Entry(number, source, destination, answers, to) if source else None
 
 
 def direction(data):
