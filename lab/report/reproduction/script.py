@@ -283,6 +283,9 @@ def _absent(plan: Plan, absences: Absences) -> Iterator[str]:
 
 def _rules(loads: Iterable[tuple[str, str, tuple[str, ...]]], when: str = "after the probe") -> str:
     lines = [f"# --- The rules, as they stood {when}, without counters."]
+    loads = tuple(loads)
+    if any("-m recent" in line for _, _, text in loads for line in text):
+        lines.append("# Whom session affinity had tied to an endpoint is not in them: its lists begin empty.")
     for node, command, text in loads:
         lines += ["", *_heredoc(f"inside {node} {command}", text)]
     return "\n".join([*lines, ""])

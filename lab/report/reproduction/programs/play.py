@@ -89,7 +89,7 @@ class Run:
         for each in self.unknown:  # a pod's tap may have been read before the sender's, where numbers are learnt
             self.take(*each)
         self.resolve()
-        return sorted(self.seen)
+        return sorted(self.seen, key=lambda each: each.at)  # those of one time in the order in which they were read
 
     def remember(self):
         """Let the nodes remember flows as they did, which no rule is asked about."""
@@ -222,7 +222,7 @@ class Run:
         for flow, port in enumerate(self.case["ports"]):
             enter(self.sender["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
-            sock.bind((self.sender["address"], port))
+            sock.bind((self.sender["addresses"][flow % len(self.sender["addresses"])], port))
             try:
                 sock.connect((self.case["dialled"], self.case["port"]))
             except BlockingIOError:
