@@ -27,8 +27,9 @@ from lab.errors import ScenarioError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
+from lab.plan.reach import Absences
 from lab.report.pcapng import pcapng
-from lab.report.reproduction import reproduction
+from lab.report.reproduction import PRESENT, reproduction
 from lab.scenario.model import Probe
 from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry
 from lab.verdict.explain import explain
@@ -98,8 +99,12 @@ def bundle(
     capture: Capture,
     nodes: Mapping[str, NodeState],
     scenario: bytes,
+    absences: Absences = PRESENT,
 ) -> dict[str, bytes]:
-    """The files of a bundle by their path in it. Those that begin with ``#!`` are programs."""
+    """The files of a bundle by their path in it. Those that begin with ``#!`` are programs.
+
+    ``absences`` are what steps had taken out of the lab.
+    """
     recorded = Recorded(
         circumstances=circumstances,
         probe=verdict.probe,
@@ -111,10 +116,11 @@ def bundle(
         options=verdict.options,
     )
     rules = {node: state.rules for node, state in nodes.items()}
-    script = reproduction(verdict, plan, capture, rules, variant_of(circumstances.iptables))
+    script = reproduction(verdict, plan, capture, rules, variant_of(circumstances.iptables), absences)
     files = {
         CASE: dumps(recorded, Recorded),
         "explanation.txt": text_file(explain(verdict)),
+        "repro.sh": script.encode(),
         "conntrack.txt": text_file(_conntrack(verdict)),
         "versions.txt": text_file(_versions(circumstances, capture)),
         "capture.pcapng": pcapng(capture.frames),
@@ -122,8 +128,6 @@ def bundle(
         "scenario.lab.yaml": scenario,
         **files_of_nodes(nodes),
     }
-    if script is not None:
-        files["repro.sh"] = script.encode()
     if verdict.traced is not None:
         files["trace.txt"] = text_file(journey(verdict.errand, verdict.traced))
     return files
