@@ -100,7 +100,8 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
         yield judge_http(case, expect.http)
     if expect.conntrack is not None:
         errand = case.errand
-        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, errand.nodes, errand.addresses)
+        own = (errand.protocol,)
+        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, errand.nodes, errand.addresses, own)
 
 
 def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
@@ -157,7 +158,7 @@ def _judge_outcome(case: Case) -> Verdict:
         elif fate is wanted or (outcome is Outcome.DROPPED and fate is Fate.UNSENT):
             findings.doubts += ((flow.number, clause) for clause in _doubts_about(case, flow, fate))
         elif fate is Fate.LOST:
-            findings.missing.append((flow.number, "nothing of it was seen again after it left"))
+            findings.missing.append((flow.number, _unseen(case, flow)))
         elif fate in _UNDECIDED[outcome]:
             findings.doubts.append((flow.number, told(case, flow, fate)))
         else:
@@ -171,6 +172,12 @@ def _judge_outcome(case: Case) -> Verdict:
         silence=case.silence,
         witnesses=_witnesses(case, outcome),
     )
+
+
+def _unseen(case: Case, flow: Flow) -> str:
+    seen = last_seen(flow)
+    behind = hop(seen) if seen is not None and seen.place in case.errand.nodes else ""
+    return f"nothing of it was seen behind {behind}" if behind else "nothing of it was seen again after it left"
 
 
 def _ended_silently(case: Case) -> str:
@@ -219,10 +226,10 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
     from before would go the old way, and no rule would be asked.
     """
-    wanted = case.probe.expect.conntrack
+    wanted, errand = case.probe.expect.conntrack, case.errand
     known = {
         (entry.reply_source, entry.reply_source_port)
-        for entry in expected_entries(wanted, case.evidence.entries, case.errand.nodes, case.errand.addresses)
+        for entry in expected_entries(wanted, case.evidence.entries, errand.nodes, errand.addresses, (errand.protocol,))
     }
     if not set(case.errand.nodes) <= set(case.evidence.counted):
         return
