@@ -289,10 +289,17 @@ class OpenLab:
             recalled = self._recalled[1]
         circumstances = circumstances_of(self._engine, self.built, self._seed)
         plan = as_found(self._assembly.plan, recalled)
-        nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
+        nodes = {each.node: NodeState(each.rules, each.log, each.rules_before) for each in recalled.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
-            return step_bundle(verdict, circumstances=circumstances, plan=plan, nodes=nodes, scenario=scenario)
+            return step_bundle(
+                verdict,
+                circumstances=circumstances,
+                plan=plan,
+                nodes=nodes,
+                scenario=scenario,
+                absences=(self._absences(verdict.number - 1), self._absences(verdict.number)),
+            )
         return bundle(
             verdict,
             circumstances=circumstances,
