@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from ruamel.yaml.events import (
     AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
     DocumentEndEvent,
     DocumentStartEvent,
     Event,
@@ -30,6 +32,7 @@ from ruamel.yaml.events import (
 __all__ = ["Events", "read_events"]
 
 _MOST_CHARACTERS: Final = 1 << 18  # all events of a text are held at once
+_MOST_DEPTH: Final = 64  # each token costs libyaml a look at every level that is open
 
 _DIFFERENT: Final = re.compile(
     r"""
@@ -79,14 +82,17 @@ def read_events(text: str) -> Events | None:
         return None
     parser = CParser(text)
     events: deque[Event] = deque()
+    depth = 0
     try:
-        while parser.check_event():
-            events.append(_translated(parser.get_event()))
+        while parser.check_event() and depth < _MOST_DEPTH:
+            event = _translated(parser.get_event())
+            events.append(event)
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
     except (YAMLError, UnicodeEncodeError):
         return None
     finally:
         parser.dispose()
-    return Events(events)
+    return Events(events) if depth < _MOST_DEPTH else None
 
 
 def _translated(event: Any) -> Event:
