@@ -23,7 +23,7 @@ from lab.cluster.objects import Node, Pod
 from lab.cluster.store import Store
 from lab.engines.fleet import Fleet
 from lab.errors import InternalError
-from lab.ip import Family, Protocol
+from lab.ip import Family
 from lab.kernel.links import cut, mend
 from lab.kernel.realise import Wiring
 from lab.kernel.requests import mute, unmute
@@ -119,7 +119,7 @@ class Course:
     def _entries(self) -> Iterator[TableEntry]:
         nodes = [each.name for each in self.wiring.plan.namespaces if each.role is Role.NODE]
         for family in self.families:
-            yield from self.runner.memory.tables(nodes, family, (Protocol.TCP.number, Protocol.UDP.number))
+            yield from self.runner.memory.tables(nodes, family)
 
     def _fences(self, errand: Errand) -> Sequence[Fence]:
         """Those of a stream that somebody is there to answer."""

@@ -11,7 +11,7 @@ from typing import Final
 from lab.control.balancers import HealthChecks
 from lab.engines.fleet import Fleet
 from lab.errors import EngineError
-from lab.ip import Family, IPAddress, Protocol
+from lab.ip import Family, IPAddress
 from lab.plan.model import Plan
 from lab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
 from lab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
@@ -86,10 +86,9 @@ class Awaited:
 
     async def _wait_for_tables(self, wanted: ConntrackExpect, addresses: _Addresses, deadline: Deadline) -> None:
         nodes = tuple(self.fleet.engines) if wanted.node is None else (wanted.node,)
-        protocols = (Protocol.TCP.number, Protocol.UDP.number)
 
         def look() -> bool:
-            tables = (self.runner.memory.tables(nodes, family, protocols) for family in self.families)
+            tables = (self.runner.memory.tables(nodes, family) for family in self.families)
             return held(wanted, [entry for table in tables for entry in table], addresses)
 
         await wait_until(look, deadline, f"connection tracking on {listed(nodes, 'or')} holds what is expected of it")

@@ -35,7 +35,7 @@ async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) ->
     if not healthz.port:
         return ProxyRecord(node=node, progress=progress)
     address = healthz.address
-    if address.is_unspecified:  # every address; as for kube-proxy, [::] is every address of either family
+    if address.is_unspecified:  # every address of either family, as for kube-proxy
         address = (Family.IPV4 if Family.IPV4 in control_plane.choice.families else Family.IPV6).loopback
     status, said = await _asked(control_plane.places[node].netns, address, healthz.port)
     asked = f"http://{endpoint(address, healthz.port)}/healthz"

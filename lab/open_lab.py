@@ -42,6 +42,7 @@ from lab.messages import (
 from lab.plan.dialogue import Turn
 from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan
+from lab.plan.reach import Absences
 from lab.report.bundle import NodeState, bundle
 from lab.report.step_bundle import step_bundle
 from lab.scenario.model import Manner, Probe, Scenario, Step
@@ -292,8 +293,20 @@ class OpenLab:
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
             return step_bundle(verdict, circumstances=circumstances, plan=plan, nodes=nodes, scenario=scenario)
-        capture = recalled.capture
-        return bundle(verdict, circumstances=circumstances, plan=plan, capture=capture, nodes=nodes, scenario=scenario)
+        return bundle(
+            verdict,
+            circumstances=circumstances,
+            plan=plan,
+            capture=recalled.capture,
+            nodes=nodes,
+            scenario=scenario,
+            absences=self._absences(self._made),
+        )
+
+    def _absences(self, made: int) -> Absences:
+        """What was taken out of the lab by so many of its steps."""
+        cluster = self._assembly.course[made]
+        return Absences(frozenset(cluster.gone), cluster.links)
 
     def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
         """The frames of the probe that was judged last; of a step, those of the last probe before its end."""

@@ -5,6 +5,7 @@ Must not: know what the answers mean.
 """
 
 from collections.abc import Callable, Mapping
+from errno import EAFNOSUPPORT
 from functools import partial
 
 from lab.control.http import Answer, HttpRequest, HttpServer
@@ -32,7 +33,8 @@ class NodeServers:
         """Serve these places and no others. A place that is served already stays open, and answers as is wanted now.
 
         Returns:
-            A line for each place that cannot be had; it is tried again the next time.
+            A line for each place that cannot be had; it is tried again the next time. None for a family that the kernel
+            lacks.
         """
         self._wanted = dict(wanted)
         for place in [place for place in self._servers if place not in wanted]:
@@ -44,6 +46,8 @@ class NodeServers:
             try:
                 listening = listen_inside(self._netns, *place)
             except OSError as error:
+                if error.errno == EAFNOSUPPORT:  # a kernel without IPv6, where nobody can dial that place either
+                    continue
                 failed.append(f"cannot listen on {place[0]} port {place[1]}: {error.strerror}")
             else:
                 self._servers[place] = await HttpServer.on(listening, partial(self._answer, place))

@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -51,6 +51,7 @@ class Entry:
     """One connection.
 
     Attributes:
+        protocol: its number in the IP header.
         source: the sender's address and port.
         destination: what the sender dialled.
         reply_source: who answers; another than ``destination`` where the destination was translated.
@@ -59,6 +60,7 @@ class Entry:
     """
 
     family: Family
+    protocol: int
     source: tuple[IPAddress, int]
     destination: tuple[IPAddress, int]
     reply_source: tuple[IPAddress, int]
@@ -79,15 +81,15 @@ class Conntrack:
         """Close the socket."""
         self._dump.close()
 
-    def entries(self, family: Family, protocol: int) -> list[Entry]:
-        """The entries of one family, and of one protocol that has ports or is ICMP. Raises ``InternalError``."""
+    def entries(self, family: Family, *protocols: int) -> list[Entry]:
+        """The entries of one family, and of protocols that have ports or are ICMP. Raises ``InternalError``."""
         try:
             if not self._count():
                 return []
             bodies = self._dump.all(_CT_GET, _NFGENMSG.pack(_FAMILIES[family], 0, 0))
         except OSError as error:
             raise InternalError(f"{self._name}: conntrack cannot be read ({error.strerror})") from error
-        return [entry for body in bodies if (entry := _entry(body, family, protocol)) is not None]
+        return [entry for body in bodies if (entry := _entry(body, family, protocols)) is not None]
 
     def _count(self) -> int:
         """How many entries the namespace has (``ctnetlink_stat_ct``); those of new packets under way count, too."""
@@ -129,26 +131,24 @@ def flush(netns: NetNs) -> None:
         conntrack.close()
 
 
-def _entry(body: bytes, family: Family, protocol: int) -> Entry | None:
+def _entry(body: bytes, family: Family, protocols: Collection[int]) -> Entry | None:
     found = dict(attributes(body, _NFGENMSG.size))
+    protocol = nested(nested(found[_CTA_TUPLE_ORIG])[_CTA_TUPLE_PROTO])[_CTA_PROTO_NUM][0]
+    if protocol not in protocols:
+        return None
     original = _ends(found[_CTA_TUPLE_ORIG], family, protocol)
     reply = _ends(found[_CTA_TUPLE_REPLY], family, protocol)
-    if original is None or reply is None:
-        return None
     identity = nla.nested(_CTA_TUPLE_ORIG, found[_CTA_TUPLE_ORIG])
     if _CTA_ID in found:  # so that an entry made meanwhile for the same flow is left alone
         identity += nla.raw(_CTA_ID, found[_CTA_ID])
-    return Entry(family, *original, *reply, identity)
+    return Entry(family, protocol, *original, *reply, identity)
 
 
-def _ends(data: bytes, family: Family, protocol: int) -> tuple[tuple[IPAddress, int], tuple[IPAddress, int]] | None:
-    """Source and destination of a tuple, if it is of that protocol."""
+def _ends(data: bytes, family: Family, protocol: int) -> tuple[tuple[IPAddress, int], tuple[IPAddress, int]]:
+    """Source and destination of a tuple."""
     parts = nested(data)
-    transport = nested(parts[_CTA_TUPLE_PROTO])
-    if transport[_CTA_PROTO_NUM][0] != protocol:
-        return None
     addresses = nested(parts[_CTA_TUPLE_IP])
-    source_port, destination_port = _ports(transport, protocol)
+    source_port, destination_port = _ports(nested(parts[_CTA_TUPLE_PROTO]), protocol)
     return (
         (ip_address(addresses[_CTA_IP_SRC[family]]), source_port),
         (ip_address(addresses[_CTA_IP_DST[family]]), destination_port),

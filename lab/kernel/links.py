@@ -1,6 +1,6 @@
 """Links that are cut and mended, as a cable is.
 
-Owns: which end of a link is taken down for it, what that end loses, and that it gets all of it back.
+Owns: what the end of a link that is taken down for it loses, and that it gets all of it back.
 Must not: choose a link.
 
 A veth has a carrier while both of its ends are up (``veth_open`` and ``veth_close`` in drivers/net/veth.c), so to cut
@@ -18,14 +18,14 @@ from lab.kernel.answering import make_addresses_answer
 from lab.kernel.carry import make_links_carry
 from lab.kernel.realise import Wiring
 from lab.kernel.requests import Request, add_neighbour, put_address, replace_route, set_down, set_up
-from lab.plan.model import LinkEnd, Namespace, Plan, Veth, ends_by_namespace
+from lab.plan.model import LinkEnd, Namespace, Veth, ends_by_namespace
 
 __all__ = ["cut", "mend"]
 
 
 def cut(wiring: Wiring, place: str, device: str) -> None:
     """Take the carrier away from a link. Raises ``KeyError`` where the device is no end of one."""
-    end = _end_to_take_down(wiring.plan, place, device)
+    end = wiring.plan.end_to_cut(place, device)
     wiring.routes[end.namespace].send([set_down(end)])
 
 
@@ -36,17 +36,12 @@ def mend(wiring: Wiring, place: str, device: str) -> None:
         KeyError: the device is no end of a link.
         InternalError: the kernel refused something, or no packet passes.
     """
-    plan, end = wiring.plan, _end_to_take_down(wiring.plan, place, device)
+    plan, end = wiring.plan, wiring.plan.end_to_cut(place, device)
     indexes = {each.device: each.index for each in ends_by_namespace(plan)[end.namespace]}
     wiring.routes[end.namespace].send([set_up(end), *_furnishing(plan.namespace(end.namespace), end, indexes)])
     link = Veth(plan.end(place, device), plan.peer(place, device))
     make_links_carry(replace(plan, links=(link,)), wiring.namespaces, wiring.routes)
     make_addresses_answer(plan, wiring.namespaces, only=end.namespace)
-
-
-def _end_to_take_down(plan: Plan, place: str, device: str) -> LinkEnd:
-    far = plan.peer(place, device)
-    return far if far.master is not None else plan.end(place, device)
 
 
 def _furnishing(namespace: Namespace, end: LinkEnd, indexes: dict[str, int]) -> Iterator[Request]:

@@ -17,6 +17,7 @@ from lab.kernel import attributes as nla
 from lab.kernel.netns import NetNs
 from lab.kernel.uapi import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
 from lab.plan.model import (
+    BEHIND_LOCAL,
     Address,
     Bridge,
     Device,
@@ -113,7 +114,6 @@ _FRA_PRIORITY: Final = 6
 _FRA_TABLE: Final = 15
 _FR_ACT_TO_TBL: Final = 1
 _FR_ACT_BLACKHOLE: Final = 6
-_BEHIND_LOCAL: Final = 1  # the rule for local addresses has priority 0
 _NDA_DST: Final = 1
 _NDA_LLADDR: Final = 2
 _NUD_NOARP: Final = 0x40
@@ -370,7 +370,7 @@ def unmute(family: Family) -> Request:
 def _blackhole(family: Family) -> bytes:
     number = int(socket.AF_INET if family is Family.IPV4 else socket.AF_INET6)
     head = _RTMSG.pack(number, 0, 0, 0, _RT_TABLE_UNSPEC, 0, 0, _FR_ACT_BLACKHOLE, 0)
-    return head + nla.integer(_FRA_PRIORITY, _BEHIND_LOCAL)
+    return head + nla.integer(_FRA_PRIORITY, BEHIND_LOCAL)
 
 
 def add_neighbour(neighbour: Neighbour, index: int) -> Request:

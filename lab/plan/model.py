@@ -17,6 +17,7 @@ from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPInterface, IPNetwork, Protocol
 
 __all__ = [
+    "BEHIND_LOCAL",
     "DETOUR_TABLE",
     "MAIN_TABLE",
     "Address",
@@ -49,6 +50,10 @@ MAIN_TABLE: Final = 254
 
 DETOUR_TABLE: Final = 50
 """Where the router looks first: the way that one errand asks for stands here and covers what the plan routes."""
+
+
+BEHIND_LOCAL: Final = 1
+"""The priority of the rule that lets nothing leave a namespace; the kernel's for local addresses has 0."""
 
 
 class Role(StrEnum):
@@ -339,6 +344,11 @@ class Plan:
             if (second.namespace, second.device) == (namespace, device):
                 return first
         raise KeyError(f"{namespace}/{device}")
+
+    def end_to_cut(self, namespace: str, device: str) -> LinkEnd:
+        """The end that is taken down where that device's link is cut (``lab.kernel.links``). Raises ``KeyError``."""
+        far = self.peer(namespace, device)
+        return far if far.master is not None else self.end(namespace, device)
 
 
 Device = LinkEnd | Bridge | Vxlan

@@ -1,17 +1,18 @@
-"""Who can still be reached when links are cut.
+"""Who can still be reached when links are cut and pods are gone.
 
-Owns: ``Links``, the links that are cut at one time.
+Owns: ``Links``, the links that are cut at one time, and ``Absences``, with the pods that are gone then.
 Must not: know steps, or look for another way: an uplink beside ``eth0`` is nobody's only one.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from lab.plan.model import Plan, PodPlace
+from lab.plan.model import LinkEnd, Plan, PodPlace, Role
 from lab.plan.names import UPLINK
 from lab.scenario.model import LinkChange
 
-__all__ = ["Links"]
+__all__ = ["Absences", "Links"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,30 @@ class Links:
         there, here = _stations(plan, one), _stations(plan, other)
         between = set(there) ^ set(here)
         return any((name, UPLINK) in self.cut for name in between)
+
+
+@dataclass(frozen=True, slots=True)
+class Absences:
+    """What steps have taken out of a lab: pods that are gone, by their names, and links that are cut."""
+
+    gone: frozenset[str] = frozenset()
+    links: Links = Links()
+
+    def mute(self, plan: Plan) -> tuple[str, ...]:
+        """The namespaces that nothing leaves: those of pods that are all gone."""
+        by_namespace: dict[str, list[str]] = {}
+        for pod in plan.pods:
+            by_namespace.setdefault(pod.namespace, []).append(pod.name)
+        of_pods = {each.name for each in plan.namespaces if each.role is Role.POD}
+        return tuple(name for name, pods in by_namespace.items() if name in of_pods and self.gone.issuperset(pods))
+
+    def down(self, plan: Plan) -> tuple[LinkEnd, ...]:
+        """The ends of links that are down, as far as the plan has them."""
+        found = []
+        for place, device in sorted(self.links.cut):
+            with suppress(KeyError):
+                found.append(plan.end_to_cut(place, device))
+        return tuple(found)
 
 
 def _stations(plan: Plan, name: str) -> tuple[str, ...]:

@@ -1,22 +1,21 @@
 """The fixtures that carry a probe from its file to its verdict.
 
-Owns: ``lab_sessions``, ``lab_of_file``, ``lab_open`` and ``lab_verdict``, and what becomes of verdicts and errors.
+Owns: ``lab_sessions``, ``lab_of_file``, ``lab_open``, ``lab_shelf`` and ``lab_verdict``.
 Must not: import a run's own rooms before an item runs.
 """
 
-import platform
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 from lab.engines.names import where_of
-from lab.errors import CapabilityError, EngineError, LabError, ScenarioError
+from lab.errors import LabError
 from lab.pytest_plugin.awake import Awake
-from lab.pytest_plugin.desk_options import DESK, has_pcap, pcap_directory
+from lab.pytest_plugin.desk_options import DESK, has_pcap
 from lab.pytest_plugin.options import (
     bundle_directory,
     engines,
@@ -26,6 +25,7 @@ from lab.pytest_plugin.options import (
     kube_proxy_flags,
     seed,
 )
+from lab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from lab.pytest_plugin.showing import show_of_file
 from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Probe, Step
@@ -41,18 +41,11 @@ if TYPE_CHECKING:
     _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 
 __all__ = [
-    "explanation",
-    "hold",
-    "in_its_own_words",
     "lab_of_file",
     "lab_open",
     "lab_sessions",
     "lab_shelf",
     "lab_verdict",
-    "leave_pcap",
-    "record",
-    "warn",
-    "why_skipped",
 ]
 
 
@@ -181,70 +174,3 @@ def _kept(item: "ProbeItem", lab_open: "OpenLab", verdict: "_Verdict", lab_shelf
         return verdict
     evidence = partial(lab_open.bundle, verdict)
     return lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
-
-
-def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "Judged") -> None:
-    """What a reader of reports sorts by, as properties: JUnit writes them beside the item, pytest-html shows them."""
-    properties = {
-        "engine": engine,
-        "iptables": lab_open.built.variant,
-        "kernel": platform.release(),
-        "scenario": lab_open.scenario.name,
-        "seed": seed(item.config),
-    }
-    known = {name for name, _ in item.user_properties}
-    item.user_properties += [(name, value) for name, value in properties.items() if name not in known]
-    item.user_properties.append(("verdict", verdict.overall.value))
-    if verdict.bundle:
-        item.user_properties.append(("bundle", verdict.bundle))
-
-
-def warn(item: pytest.Item, message: str) -> None:
-    """Say something in pytest's summary of warnings."""
-    item.warn(pytest.PytestWarning(message))
-
-
-def hold(lab_verdict: "Judged") -> None:
-    """What an item calls: a verdict that is neither skip nor inconclusive is pass or fail."""
-    from lab.verdict.model import Judgement  # noqa: PLC0415
-
-    if lab_verdict.overall is not Judgement.PASS:
-        pytest.fail(explanation(lab_verdict), pytrace=False)
-
-
-def explanation(verdict: "Judged") -> str:
-    """Plain lines, of which the first begins with the place in the file."""
-    from lab.verdict.explain import explain  # noqa: PLC0415
-
-    return "\n".join(explain(verdict))
-
-
-def why_skipped(verdict: "Judged") -> str:
-    """What the machine lacks for it."""
-    return "; ".join(reason for each in verdict.verdicts for reason in each.reasons)
-
-
-@contextmanager
-def in_its_own_words(place: str) -> Iterator[None]:
-    """A traceback explains nothing to the author of a scenario; only our own mistakes keep theirs."""
-    try:
-        yield
-    except CapabilityError as error:
-        pytest.skip(f"needs {error.missing}; {error.cure}")
-    except (EngineError, ScenarioError) as error:
-        # What is said is all of the error; beside it pytest would print the one that it comes from.
-        raise pytest.fail.Exception(f"{place}: {error}" if place else str(error), pytrace=False) from None
-
-
-def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "Judged", number: int = 0) -> None:
-    """Leave the frames of an item's probe as a file, and say in the reports where."""
-    from lab.bundles import pcap_file  # noqa: PLC0415 - a run's own rooms
-    from lab.report.pcapng import pcapng  # noqa: PLC0415
-
-    name = f"{item.nodeid} {number}" if number else item.nodeid
-    try:
-        file = pcap_file(pcap_directory(item.config), name, pcapng(lab_open.capture(verdict).frames))
-    except OSError as error:
-        warn(item, f"no frames are kept of {name!r}: {error}")
-    else:
-        item.user_properties.append(("pcap", str(file)))

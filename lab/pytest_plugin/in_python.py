@@ -20,8 +20,8 @@ import pytest
 from lab.engines.names import ENGINES, mode_of
 from lab.errors import ScenarioError
 from lab.pytest_plugin.desk_options import has_pcap
-from lab.pytest_plugin.fixtures import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from lab.pytest_plugin.options import engines
+from lab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from lab.pytest_plugin.showing import show_of_test
 from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Position, Scenario

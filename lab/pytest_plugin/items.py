@@ -18,9 +18,9 @@ import pytest
 
 from lab.engines.names import mode_of, version_of
 from lab.errors import ScenarioError
-from lab.pytest_plugin.fixtures import hold
 from lab.pytest_plugin.markers import markers_of
 from lab.pytest_plugin.options import engines, repeats
+from lab.pytest_plugin.outcome import hold
 from lab.scenario.model import Probe, Scenario, Step
 from lab.scenario.versions import Version
 

@@ -27,8 +27,9 @@ from lab.errors import ScenarioError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
+from lab.plan.reach import Absences
 from lab.report.pcapng import pcapng
-from lab.report.reproduction import reproduction
+from lab.report.reproduction import PRESENT, reproduction
 from lab.scenario.model import Probe
 from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry
 from lab.verdict.explain import explain
@@ -51,7 +52,7 @@ __all__ = [
 
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +99,12 @@ def bundle(
     capture: Capture,
     nodes: Mapping[str, NodeState],
     scenario: bytes,
+    absences: Absences = PRESENT,
 ) -> dict[str, bytes]:
-    """The files of a bundle by their path in it. Those that begin with ``#!`` are programs."""
+    """The files of a bundle by their path in it. Those that begin with ``#!`` are programs.
+
+    ``absences`` are what steps had taken out of the lab.
+    """
     recorded = Recorded(
         circumstances=circumstances,
         probe=verdict.probe,
@@ -111,10 +116,11 @@ def bundle(
         options=verdict.options,
     )
     rules = {node: state.rules for node, state in nodes.items()}
-    script = reproduction(verdict, plan, capture, rules, variant_of(circumstances.iptables))
+    script = reproduction(verdict, plan, capture, rules, variant_of(circumstances.iptables), absences)
     files = {
         CASE: dumps(recorded, Recorded),
         "explanation.txt": text_file(explain(verdict)),
+        "repro.sh": script.encode(),
         "conntrack.txt": text_file(_conntrack(verdict)),
         "versions.txt": text_file(_versions(circumstances, capture)),
         "capture.pcapng": pcapng(capture.frames),
@@ -122,8 +128,6 @@ def bundle(
         "scenario.lab.yaml": scenario,
         **files_of_nodes(nodes),
     }
-    if script is not None:
-        files["repro.sh"] = script.encode()
     if verdict.traced is not None:
         files["trace.txt"] = text_file(journey(verdict.errand, verdict.traced))
     return files
@@ -152,8 +156,8 @@ def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
     for entry in tracked:
         answered = (entry.reply_source, entry.reply_source_port, entry.reply_destination, entry.reply_destination_port)
         sent = (errand.sender.of(entry.flow), ports.get(entry.flow, 0), errand.destination, errand.port)
-        words = entry_words(TableEntry(entry.node, *sent, *answered))
-        yield f"{entry.node}: flow {entry.flow}: {errand.protocol} {words}"
+        words = entry_words(TableEntry(entry.node, errand.protocol, *sent, *answered))
+        yield f"{entry.node}: flow {entry.flow}: {words}"
     if not tracked:
         yield "no node's connection tracking had an entry for any flow"
 

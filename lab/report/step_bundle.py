@@ -40,7 +40,7 @@ from lab.verdict.timeline import chronicle
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
 
 STEP: Final = "step.json"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

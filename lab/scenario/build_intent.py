@@ -224,6 +224,7 @@ def build_conntrack(shape: ConntrackShape) -> ConntrackExpect:
 
 def _entries(shape: EntriesShape) -> Entries:
     return Entries(
+        protocol=shape.protocol,
         reply_from=shape.reply_from,
         original_from=shape.original_from,
         port=shape.port,

@@ -160,10 +160,12 @@ class HttpExpect:
 class Entries:
     """Which entries of the connection tracking table are meant: those that fit everything said.
 
+    ``protocol`` is that of the probe, or in a step any that streams and their like have, where none is given.
     ``reply_from`` and ``original_from`` are names of the scenario or the text of addresses; ``masqueraded`` is whether
     another source, address or port, was put in the place of the sender's.
     """
 
+    protocol: Transport | None = None
     reply_from: str | None = None
     original_from: str | None = None
     port: int | None = None

@@ -137,5 +137,10 @@ def printed_conntrack(expect: ConntrackExpect) -> Data:
 
 
 def _entries(entries: Entries) -> Data:
-    named = given(replyFrom=entries.reply_from, originalFrom=entries.original_from, port=entries.port)
+    named = given(
+        protocol=entries.protocol and str(entries.protocol),
+        replyFrom=entries.reply_from,
+        originalFrom=entries.original_from,
+        port=entries.port,
+    )
     return named if entries.masqueraded is None else {**named, "masqueraded": entries.masqueraded}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.codec.records import of_columns
-from lab.ip import Family, IPAddress
+from lab.ip import Family, IPAddress, Transport
 from lab.kernel.conntrack import Conntrack
 from lab.kernel.netns import NetNs
 from lab.kernel.tracked import FlowLookup, Tuple
@@ -72,27 +72,28 @@ class Memory:
                     )
 
     def entries(self, errand: Errand) -> Iterator[TableEntry]:
-        """Everything that the nodes remember of the errand's family and protocol.
+        """Everything that the nodes remember of the errand's family.
 
         Raises:
             InternalError: a table cannot be read.
         """
-        yield from self.tables(errand.nodes, Family.of(errand.destination), (errand.protocol_number,))
+        yield from self.tables(errand.nodes, Family.of(errand.destination))
 
-    def tables(self, nodes: Iterable[str], family: Family, protocols: Iterable[int]) -> Iterator[TableEntry]:
-        """Everything that nodes remember of a family and some protocols, by their numbers.
+    def tables(self, nodes: Iterable[str], family: Family) -> Iterator[TableEntry]:
+        """Everything that nodes remember of a family.
 
         Raises:
             InternalError: a table cannot be read.
         """
+        version = 4 if family is Family.IPV4 else 6
+        transports = {transport.number(version): transport for transport in Transport}
         for node in nodes:
             table = Conntrack(self._netns_by_name[node])
             try:
-                for protocol in protocols:
-                    for entry in table.entries(family, protocol):
-                        if entry.reply_source[0] not in self._hidden:
-                            answer = (*entry.reply_source, *entry.reply_destination)
-                            yield TableEntry(node, *entry.source, *entry.destination, *answer)
+                for entry in table.entries(family, *transports):
+                    if entry.reply_source[0] not in self._hidden:
+                        answer = (*entry.reply_source, *entry.reply_destination)
+                        yield TableEntry(node, transports[entry.protocol], *entry.source, *entry.destination, *answer)
             finally:
                 table.close()
 

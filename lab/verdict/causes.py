@@ -198,8 +198,8 @@ def _of_http(case: Case, verdict: Verdict) -> str:
 
 
 def _of_conntrack(case: Case) -> str:
-    wanted = case.probe.expect.conntrack
-    left = unwanted_entries(wanted, case.evidence.entries, case.errand.nodes, case.errand.addresses)
+    wanted, errand = case.probe.expect.conntrack, case.errand
+    left = unwanted_entries(wanted, case.evidence.entries, errand.nodes, errand.addresses, (errand.protocol,))
     return f"nothing has made {left[0].node} forget {entry_words(left[0])}." if left else ""
 
 

@@ -195,6 +195,7 @@ class TableEntry:
     """One entry of a node's connection tracking, whosever it is: who dialled what, who answers, and whom."""
 
     node: str
+    protocol: Transport
     source: IPAddress
     source_port: int
     destination: IPAddress

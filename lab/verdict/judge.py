@@ -100,7 +100,8 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
         yield judge_http(case, expect.http)
     if expect.conntrack is not None:
         errand = case.errand
-        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, errand.nodes, errand.addresses)
+        own = (errand.protocol,)
+        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, errand.nodes, errand.addresses, own)
 
 
 def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
@@ -219,10 +220,10 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
     from before would go the old way, and no rule would be asked.
     """
-    wanted = case.probe.expect.conntrack
+    wanted, errand = case.probe.expect.conntrack, case.errand
     known = {
         (entry.reply_source, entry.reply_source_port)
-        for entry in expected_entries(wanted, case.evidence.entries, case.errand.nodes, case.errand.addresses)
+        for entry in expected_entries(wanted, case.evidence.entries, errand.nodes, errand.addresses, (errand.protocol,))
     }
     if not set(case.errand.nodes) <= set(case.evidence.counted):
         return

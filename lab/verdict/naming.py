@@ -14,14 +14,16 @@ from typing import Final
 
 from lab.ip import Family, IPAddress
 from lab.plan.errand import Errand, Query, Question
+from lab.scenario.model import Probe
 from lab.verdict.case import Case, Findings
 from lab.verdict.evidence import Lookup
 from lab.verdict.model import Verdict
 from lab.verdict.words import listed
 
-__all__ = ["address_of", "judge_name", "led_nowhere", "questions", "undialled"]
+__all__ = ["KINDS", "address_of", "due_addresses", "judge_name", "led_nowhere", "questions", "undialled"]
 
-_KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
+KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
+"""The kind of record that has an address of a family."""
 
 
 def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | None:
@@ -55,7 +57,7 @@ def questions(errand: Errand, question: Question, ask: Callable[[str, Query], Lo
     servers = [each.address for each in question.servers if each.address.version == errand.destination.version]
     for name in question.names:
         for family in question.families:
-            query = Query(name=name, kind=_KINDS[family], server=errand.destination, source=errand.sender.address)
+            query = Query(name=name, kind=KINDS[family], server=errand.destination, source=errand.sender.address)
             lookup = ask(place, query)
             yield lookup
             if lookup.error:
@@ -121,7 +123,7 @@ def _nothing(asked: Sequence[Lookup]) -> str:
 
 def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:
     """How the answer is not what it must be."""
-    due = _due(case, question)
+    due = due_addresses(case.probe, question)
     if due is not None:
         if missing := [each for each in due if each not in found]:
             yield f"the name does not give {listed([_called(question, each) for each in missing])}"
@@ -132,9 +134,9 @@ def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> It
         yield f"the name does not give {question.wanted}, which was to be dialled"
 
 
-def _due(case: Case, question: Question) -> tuple[IPAddress, ...] | None:
+def due_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...] | None:
     """The addresses that the name must give, of the families asked for; ``None`` where any will do."""
-    backends = case.probe.expect.backends
+    backends = probe.expect.backends
     if question.headless and backends is not None:
         due = [address for name in backends for address in question.pods.get(name, ())]
     elif question.due:
@@ -153,7 +155,7 @@ def _expected(case: Case, question: Question) -> str:
     backends = case.probe.expect.backends
     if question.headless and backends is not None:
         return listed(list(backends))
-    due = _due(case, question)
+    due = due_addresses(case.probe, question)
     return listed(list(map(str, due))) if due else "an address"
 
 

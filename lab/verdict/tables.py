@@ -4,19 +4,22 @@ Owns: which entries an expectation means, and its verdict, for probes and for st
 Must not: read a table.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
-from lab.ip import IPAddress
+from lab.ip import IPAddress, Transport
 from lab.scenario.model import ConntrackExpect, Entries
 from lab.verdict.case import Findings, Judged
 from lab.verdict.evidence import TableEntry
 from lab.verdict.model import Verdict
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["entry_words", "expected_entries", "held", "judge_conntrack", "unwanted_entries"]
+__all__ = ["OF_STREAMS", "entry_words", "expected_entries", "held", "judge_conntrack", "unwanted_entries"]
 
 _MOST_ENTRIES = 3
+
+OF_STREAMS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
+"""The protocols that steps mean where their author names none. Not ICMP: by that the lab's own fences ask."""
 
 Addresses = Mapping[str, tuple[IPAddress, ...]]
 """Those of each name of the scenario."""
@@ -25,28 +28,37 @@ Addresses = Mapping[str, tuple[IPAddress, ...]]
 def held(wanted: ConntrackExpect, entries: Iterable[TableEntry], addresses: Addresses) -> bool:
     """Whether the tables hold what they must, and nothing that they must not."""
     there = [entry for entry in entries if wanted.node in (None, entry.node)]
-    some = wanted.some is None or any(_fits(addresses, entry, wanted.some) for entry in there)
-    return some and not (wanted.none is not None and any(_fits(addresses, entry, wanted.none) for entry in there))
+    nodes = list({entry.node: None for entry in there})
+    some = wanted.some is None or bool(expected_entries(wanted, there, nodes, addresses))
+    return some and not unwanted_entries(wanted, there, nodes, addresses)
 
 
 def expected_entries(
-    wanted: ConntrackExpect | None, tables: Iterable[TableEntry] | None, nodes: Sequence[str], addresses: Addresses
+    wanted: ConntrackExpect | None,
+    tables: Iterable[TableEntry] | None,
+    nodes: Sequence[str],
+    addresses: Addresses,
+    usual: Collection[Transport] = OF_STREAMS,
 ) -> list[TableEntry]:
     """Those entries of which the author expects that there is one; see ``judge_conntrack`` for the arguments."""
     if wanted is None or wanted.some is None:
         return []
     there = nodes if wanted.node is None else (wanted.node,)
-    return [each for each in tables or () if each.node in there and _fits(addresses, each, wanted.some)]
+    return [each for each in tables or () if each.node in there and _fits(addresses, each, wanted.some, usual)]
 
 
 def unwanted_entries(
-    wanted: ConntrackExpect | None, tables: Iterable[TableEntry] | None, nodes: Sequence[str], addresses: Addresses
+    wanted: ConntrackExpect | None,
+    tables: Iterable[TableEntry] | None,
+    nodes: Sequence[str],
+    addresses: Addresses,
+    usual: Collection[Transport] = OF_STREAMS,
 ) -> list[TableEntry]:
     """Those entries of which the author expects that there is none; see ``judge_conntrack`` for the arguments."""
     if wanted is None or wanted.none is None:
         return []
     there = nodes if wanted.node is None else (wanted.node,)
-    return [each for each in tables or () if each.node in there and _fits(addresses, each, wanted.none)]
+    return [each for each in tables or () if each.node in there and _fits(addresses, each, wanted.none, usual)]
 
 
 def judge_conntrack(
@@ -55,6 +67,7 @@ def judge_conntrack(
     tables: Iterable[TableEntry] | None,
     nodes: Sequence[str],
     addresses: Addresses,
+    usual: Collection[Transport] = OF_STREAMS,
 ) -> Verdict:
     """The tables hold an entry of the one kind, and none of the other.
 
@@ -64,6 +77,7 @@ def judge_conntrack(
         tables: all entries of the nodes; ``None`` where they were not read.
         nodes: of the lab.
         addresses: of the names of the scenario.
+        usual: the protocols that are meant where the author names none.
     """
     findings = Findings()
     nodes = (wanted.node,) if wanted.node is not None else nodes
@@ -71,8 +85,8 @@ def judge_conntrack(
     if tables is None:
         findings.doubts_overall.append(f"the connection tracking of {where} was not read")
     entries = [entry for entry in tables or () if entry.node in nodes]
-    some = expected_entries(wanted, entries, nodes, addresses)
-    none = unwanted_entries(wanted, entries, nodes, addresses)
+    some = expected_entries(wanted, entries, nodes, addresses, usual)
+    none = unwanted_entries(wanted, entries, nodes, addresses, usual)
     if wanted.some is not None and not some:
         findings.missing_overall.append(f"no entry {_kind(wanted.some)} on {where}")
     if none:
@@ -96,7 +110,7 @@ def _expected(wanted: ConntrackExpect) -> Iterator[str]:
 
 
 def _kind(entries: Entries) -> str:
-    parts = []
+    parts = [] if entries.protocol is None else [f"of {entries.protocol}"]
     if entries.original_from is not None:
         parts.append(f"from {entries.original_from}")
     if entries.port is not None:
@@ -109,8 +123,9 @@ def _kind(entries: Entries) -> str:
 
 
 def entry_words(entry: TableEntry) -> str:
-    """An entry: who dialled what, and who answers, and whom if that is not who dialled."""
-    flow = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
+    """An entry: of what protocol, who dialled what, and who answers, and whom if that is not who dialled."""
+    ends = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
+    flow = f"{entry.protocol} {ends}"
     answered = f"{flow}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
     if not _is_masqueraded(entry):
         return answered
@@ -122,9 +137,10 @@ def _is_masqueraded(entry: TableEntry) -> bool:
     return (entry.reply_destination, entry.reply_destination_port) != (entry.source, entry.source_port)
 
 
-def _fits(addresses: Addresses, entry: TableEntry, wanted: Entries) -> bool:
+def _fits(addresses: Addresses, entry: TableEntry, wanted: Entries, usual: Collection[Transport]) -> bool:
     return (
-        (wanted.reply_from is None or entry.reply_source in _addresses(addresses, wanted.reply_from))
+        (entry.protocol in usual if wanted.protocol is None else entry.protocol is wanted.protocol)
+        and (wanted.reply_from is None or entry.reply_source in _addresses(addresses, wanted.reply_from))
         and (wanted.original_from is None or entry.source in _addresses(addresses, wanted.original_from))
         and wanted.port in (None, entry.destination_port)
         and wanted.masqueraded in (None, _is_masqueraded(entry))

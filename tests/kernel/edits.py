@@ -58,7 +58,10 @@ EDITS = [
         "health/a-node-about-to-go",
         "{taints: [ToBeDeletedByClusterAutoscaler]}",
         "{}",
-        {"one that the autoscaler is about to remove is not"},
+        {
+            "one that the autoscaler is about to remove is not",
+            "one that the autoscaler is about to remove is not, over IPv6",
+        },
     ),
     Edit(
         "detect-local/node-cidr",
@@ -123,7 +126,12 @@ EDITS = [
         "address: 172.18.0.78",
         {"the node masquerades as the address of its status"},
     ),
-    Edit("wire/daemons", "kubelet: {port: 10250}", "kubelet: {port: 10251}", {"a daemon hears an outside host"}),
+    Edit(
+        "wire/daemons",
+        "kubelet: {port: 10250}",
+        "kubelet: {port: 10251}",
+        {"a daemon hears an outside host", "a daemon hears an outside host, over IPv6"},
+    ),
     Edit(
         "wire/outbound-masquerade",
         "outboundMasquerade: true",
@@ -187,7 +195,7 @@ EDITS = [
         "steps/a-protocol-goes",
         "ports: [{name: tcp, port: 80, targetPort: 8080}]}}, twin",
         "selector: {app: echo}}}, twin",
-        {"UDP goes: UDP is served no more"},
+        {"UDP goes: UDP is served no more", "UDP goes: nor is it over IPv6"},
     ),
     Edit(
         "steps/a-timeout-at-a-node-port",

@@ -22,7 +22,8 @@ from sandboxed import checkout_for, python_of
 
 SCENARIO = "tests/kernel/killed.lab.yaml"
 PATIENCE = 30.0
-PAUSE = 0.01  # between two looks; each reads all of /proc, and without it the watcher would starve the watched
+PAUSE = 0.01  # between two looks: without it the watcher would starve the watched
+MOMENT = 0.0005  # between two looks for a command, which may be over in milliseconds
 
 STAGES = ("build", "load", "traffic", "close")
 ROLES = ("client", "keeper", "init", "lab process", "launcher", "command")
@@ -59,11 +60,16 @@ class Run:
         """The namespaces that its processes are in or hold at this moment."""
         return {space for pid in descendants(self.client.pid) for space in spaces_of(pid)}
 
-    def wait_for(self, condition: Callable[[], bool], what: str, pause: float = PAUSE) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str, rest: Callable[[], object] | None = None) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline, f"waited for {what}; the client said {self.said!r}"
-            time.sleep(pause)
+            rest() if rest else time.sleep(PAUSE)
+
+    def listen(self) -> None:
+        """Rest until the client speaks, but no longer than between two looks."""
+        assert self.client.stdout is not None
+        select.select([self.client.stdout], [], [], PAUSE)
 
     def has_said(self, word: str) -> bool:
         assert self.client.stdout is not None
@@ -149,7 +155,7 @@ def running(*, ordinary: bool) -> Iterator[Run]:
 
 def strike(run: Run, role: str, stage: str, blow: signal.Signals, dice: random.Random) -> bool:
     """Wait for the stage, then for a random moment in it, then for the role to exist; and strike. Whether it hit."""
-    run.wait_for(lambda: bool(run.look()) and run.has_said(SIGN[stage]), f"the client to say {SIGN[stage]!r}", pause=0)
+    run.wait_for(lambda: bool(run.look()) and run.has_said(SIGN[stage]), f"word of {SIGN[stage]!r}", run.listen)
     if stage == "load":
         launcher = run.look().get("launcher")
         while launcher is None and run.client.poll() is None:
@@ -161,7 +167,7 @@ def strike(run: Run, role: str, stage: str, blow: signal.Signals, dice: random.R
             load = loading(launcher)
             return load > 0 or run.client.poll() is not None
 
-        run.wait_for(seen, "a node's rules to be loaded", pause=0)
+        run.wait_for(seen, "a node's rules to be loaded", lambda: time.sleep(MOMENT))
         if role == "command":
             return hit(load, blow)
     moment = time.monotonic() + (0 if role == "command" else dice.uniform(0, SPAN[stage]))
@@ -171,7 +177,7 @@ def strike(run: Run, role: str, stage: str, blow: signal.Signals, dice: random.R
         victims.update(run.look())
         return time.monotonic() >= moment and (role in victims or run.client.poll() is not None)
 
-    run.wait_for(due, f"a {role} to strike at", pause=0)
+    run.wait_for(due, f"a {role} to strike at", lambda: time.sleep(min(max(moment - time.monotonic(), MOMENT), PAUSE)))
     return hit(victims.get(role, 0), blow)
 
 

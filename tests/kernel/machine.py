@@ -69,22 +69,29 @@ class Machine:
 
 
 def descendants(pid: int) -> dict[int, list[int]]:
-    """The processes below ``pid``, as parent to children, read from outside of any pid namespace."""
-    children: dict[int, list[int]] = {}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                fields = (process / "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            children.setdefault(int(fields[1]), []).append(int(process.name))
+    """The processes below ``pid``, as parent to children, read from outside of any pid namespace.
+
+    From parent to child: all of /proc would cost the more, the more other workers run.
+    """
     below: dict[int, list[int]] = {}
     ways = [pid]
     while ways:
         parent = ways.pop()
-        below[parent] = sorted(children.get(parent, []))
+        below[parent] = sorted(_children(parent))
         ways += below[parent]
     return below
+
+
+def _children(pid: int) -> list[int]:
+    """A child belongs to the thread that made it. Who is gone has none."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as children:
+                found += map(int, children.read().split())
+    except OSError:
+        pass
+    return found
 
 
 def _ip(*argv: str) -> Any:

@@ -33,7 +33,9 @@ STEPPING = [
         {
             "steps/a-node-is-about-to-go": {
                 "the autoscaler is about to remove it: it says so",
+                "the autoscaler is about to remove it: it says so, over IPv6",
                 "its object is being deleted: it says so again",
+                "its object is being deleted: it says so again, over IPv6",
             }
         },
     ),

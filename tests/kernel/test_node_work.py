@@ -222,6 +222,7 @@ async def http_story(launcher: Launcher) -> dict[str, Any]:
         stage.store.delete(Node(name=HERE).key)
         await stage.apply()
         said["without Node"] = [(await get(stage.netns, 10256, path))[0] for path in ("/healthz", "/livez", "/x")]
+        said["over IPv6, at 0.0.0.0"] = (await get(stage.netns, 10256, "/livez", "::1"))[0]
         said["mode"] = (await get(stage.netns, 10249, "/proxyMode"))[2]
         said["metrics"] = (
             "kubeproxy_sync_proxy_rules_last_timestamp_seconds" in ((await get(stage.netns, 10249, "/metrics"))[2])
@@ -240,6 +241,7 @@ def test_the_nodes_servers_answer_as_kube_proxys() -> None:
         "being deleted": [503, False, 200, False],
         "tainted otherwise": [200, True, 200, False],
         "without Node": [503, 200, 404],
+        "over IPv6, at 0.0.0.0": 200,
         "mode": "iptables",
         "metrics": True,
     }

@@ -30,7 +30,7 @@ SOLO = "to: {service: solo, via: clusterIP}\n    expect: {outcome: delivered, ba
 class Broken:
     """A scenario, what is wrong with its lab, the probe that shows it, and what its script then says.
 
-    ``before`` is a probe that has to be sent first.
+    ``before`` is a probe that has to be sent first. ``mended`` are edits of the script, with which it shows no failure.
     """
 
     name: str
@@ -40,7 +40,15 @@ class Broken:
     edits: tuple[tuple[str, str], ...] = ()
     patch: str = ""
     before: str = ""
+    mended: tuple[tuple[str, str], ...] = ()
 
+
+NO_SUCH_NAME = """"code": "NXDOMAIN",
+    "answers": []"""
+NAMED = """"code": "NOERROR",
+    "answers": [["db.default.svc.cluster.local", "A", "10.244.0.10"],
+                ["db.default.svc.cluster.local", "CNAME", "db.shop.svc.cluster.local"],
+                ["db.shop.svc.cluster.local", "A", "10.244.1.10"]]"""
 
 BROKEN = [
     Broken(
@@ -48,6 +56,12 @@ BROKEN = [
         "an outside host is masqueraded where it enters, on the way to a pod there",
         ("expected from 10.244.1.1, seen from 203.0.113.10 at solo",),
         patch=f"import {FIXED} as m; m.masquerade = lambda settings: ()",
+        mended=(
+            (
+                "\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n",
+                "\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A KUBE-POSTROUTING -j MASQUERADE\n",
+            ),
+        ),
     ),
     Broken(
         "the wrong pod",
@@ -150,8 +164,9 @@ BROKEN = [
     Broken(
         "what connection tracking has not forgotten",
         "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
-        ("expected at new, seen at old",),
+        ("expected at new, seen at old", "expected a reply from 10.96.", "seen none"),
         before="a pod asks[ipv4]",
+        mended=(("            remember(entry)\n", ""),),
         scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
     ),
@@ -162,6 +177,48 @@ BROKEN = [
         before="an outside host asks[ipv6]",
         scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
+    ),
+    Broken(
+        "a name that does not exist",
+        "the name gives the ready pods[ipv4]",
+        (
+            "client asks 10.96.0.10 for db.default.svc.cluster.local A: NXDOMAIN",
+            "client asks 10.96.0.10 for db.cluster.local A: NXDOMAIN",
+            "The name led nowhere, so nothing was dialled.",
+            "expected the name to give 10.244.0.10 and 10.244.1.10, seen none",
+        ),
+        scenario="scenarios/dns/headless-by-name.lab.yaml",
+        edits=(("labels: {app: db}, ports: [5432]}", "labels: {app: db}, ports: [5432], ready: false}"),),
+        mended=((NO_SUCH_NAME, NAMED),),
+    ),
+    Broken(
+        "a name that gives another pod, over IPv6",
+        "the name gives other pods[ipv6]",
+        ("expected the name to give fd00:10:244:1::b, seen ", "flow 0 of 1, as it was seen"),
+        scenario="scenarios/dns/headless-by-name.lab.yaml",
+        edits=(
+            ("name: the name gives the ready pods", "name: the name gives other pods"),
+            ("backends: [db-1, db-2], source", "backends: [db-1, late], source"),
+        ),
+    ),
+    Broken(
+        "a name for which nobody answers",
+        "a pod elsewhere does so[ipv4-ptp-host-gw]",
+        (
+            "expected 10.96.0.10 to answer for web.default.svc.cluster.local A, seen none",
+            "there asks 10.244.0.2 itself: 10.96.",
+        ),
+        scenario="scenarios/dns/cluster-ip-by-name.lab.yaml",
+        patch=f"import {BODIES} as m; m.translation = lambda scope, endpoint: ()",
+        mended=(("-j KUBE-SEP-YIL6JZP7A3QYXJU2", "-p udp -j DNAT --to-destination 10.244.0.2:53"),),
+    ),
+    Broken(
+        "beyond a cable that is cut",
+        "the pod is cut off: its node lets it go[ipv4]",
+        ("expected delivered, seen dropped",),
+        scenario="scenarios/steps/a-cable-is-cut.lab.yaml",
+        edits=(("expect: {outcome: dropped, at: node-b}", "expect: {outcome: delivered, source: preserved}"),),
+        mended=(("inside echo ip link set dev eth0 down", ":"),),
     ),
     Broken(
         "on a bridge, over vxlan",
@@ -176,6 +233,15 @@ BROKEN = [
 
 
 Played = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """The script of one case, what it said to each user, and what it says once it is mended."""
+
+    script: Path
+    said: Mapping[str, Future[Played]]
+    mended: Future[Played] | None
 
 
 def scripts_of(together: Sequence[Broken], folder: Path) -> list[Path]:
@@ -223,68 +289,73 @@ def played(script: Path, *, ordinary: bool) -> Played:
         )
 
 
-def played_by_all(together: Sequence[Broken], folder: Path) -> dict[str, dict[str, Played]]:
-    """What the script of each said to each user. Most of a script's time is silence, so they are run at once."""
-    scripts = scripts_of(together, folder)
+def played_by_all(together: Sequence[Broken], folder: Path) -> dict[str, Told]:
+    """What the script of each said. Most of a script's time is silence, so they are run at once."""
+    told = {}
     with ThreadPoolExecutor(4) as pool:
-        said = {
-            broken.name: {who: pool.submit(played, script, ordinary=ordinary) for who, ordinary in USERS.items()}
-            for broken, script in zip(together, scripts, strict=True)
-        }
-        return {name: {who: each.result() for who, each in by.items()} for name, by in said.items()}
+        for broken, script in zip(together, scripts_of(together, folder), strict=True):
+            said = {who: pool.submit(played, script, ordinary=ordinary) for who, ordinary in USERS.items()}
+            mended = pool.submit(played, edited(script, broken.mended), ordinary=False) if broken.mended else None
+            told[broken.name] = Told(script, said, mended)
+    return told
+
+
+def edited(script: Path, edits: Sequence[tuple[str, str]]) -> Path:
+    """A copy of a script with other text here and there."""
+    text = script.read_text(encoding="utf-8")
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    (copy := script.parent / "edited.sh").write_text(text, encoding="utf-8")
+    return copy
 
 
 @pytest.fixture(scope="module")
-def said(
+def told(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[str, Future[dict[str, dict[str, Played]]]]]:
-    """What the scripts of all that are asked for will have said, by the name of what is broken."""
+) -> Iterator[Mapping[str, Future[dict[str, Told]]]]:
+    """The scripts of all that are asked for, by the name of what is broken."""
     asked = [
         item.callspec.params["broken"]
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.path == Path(__file__) and hasattr(item, "callspec")
     ]
-    by_patch: dict[tuple[str, str], list[Broken]] = {}
+    by_patch: dict[tuple[str, str], dict[str, Broken]] = {}
     for broken in asked:
-        by_patch.setdefault((broken.patch, broken.before), []).append(broken)
+        by_patch.setdefault((broken.patch, broken.before), {})[broken.name] = broken
     with ThreadPoolExecutor(2) as pool:
-        told = {}
+        found = {}
         for together in by_patch.values():
-            future = pool.submit(played_by_all, together, tmp_path_factory.mktemp("broken"))
-            told |= dict.fromkeys((each.name for each in together), future)
-        yield told
+            future = pool.submit(played_by_all, tuple(together.values()), tmp_path_factory.mktemp("broken"))
+            found |= dict.fromkeys(together, future)
+        yield found
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
 def test_the_script_of_a_bundle_shows_the_failure_without_proxylab(
-    broken: Broken, said: Mapping[str, Future[dict[str, dict[str, Played]]]]
+    broken: Broken, told: Mapping[str, Future[dict[str, Told]]]
 ) -> None:
-    for who, done in said[broken.name].result()[broken.name].items():
+    for who, future in told[broken.name].result()[broken.name].said.items():
+        done = future.result()
         assert done.returncode == 1, f"{who}:\n{done.stdout}{done.stderr}"
         for words in (*broken.says, "The failure shows again."):
             assert words in done.stdout, f"{who}:\n{done.stdout}{done.stderr}"
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    (found,) = scripts_of(BROKEN[:1], tmp_path_factory.mktemp("script"))
-    return found
-
-
-def test_the_script_sees_when_its_rules_are_mended(script: Path, tmp_path: Path) -> None:
-    mended = script.read_text().replace(
-        "\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n",
-        "\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A KUBE-POSTROUTING -j MASQUERADE\n",
-    )
-    assert mended != script.read_text()
-    (tmp_path / "mended.sh").write_text(mended)
-    done = played(tmp_path / "mended.sh", ordinary=False)
+@pytest.mark.parametrize("broken", [each for each in BROKEN if each.mended], ids=lambda broken: broken.name)
+def test_the_script_sees_when_it_is_mended(broken: Broken, told: Mapping[str, Future[dict[str, Told]]]) -> None:
+    future = told[broken.name].result()[broken.name].mended
+    assert future is not None
+    done = future.result()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All is as it was expected" in done.stdout
 
 
-def test_a_script_that_cannot_rebuild_its_case_says_so(script: Path, tmp_path: Path) -> None:
-    (tmp_path / "broken.sh").write_text(script.read_text().replace("-restore <<", "-restore --nonsense <<"))
-    done = played(tmp_path / "broken.sh", ordinary=False)
+@pytest.mark.parametrize("broken", BROKEN[:1], ids=lambda broken: broken.name)
+def test_a_script_that_cannot_rebuild_its_case_says_so(
+    broken: Broken, told: Mapping[str, Future[dict[str, Told]]]
+) -> None:
+    script = told[broken.name].result()[broken.name].script
+    done = played(edited(script, (("-restore <<", "-restore --nonsense <<"),)), ordinary=False)
     assert done.returncode == 2
     assert done.stderr.endswith("the case could not be rebuilt\n")

@@ -1,5 +1,6 @@
 """Connection tracking, asked for single flows: who answers, to whom, and that there is none where there is none."""
 
+from collections import Counter
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
@@ -61,6 +62,7 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
         echoes = lookup.replies(Tuple(icmp, own, 0, own, 0), [77, 78, 79])
         table = Conntrack(netns)
         entries = table.entries(family, icmp)
+        every = Counter(each.protocol for each in table.entries(family, 17, icmp))
         table.close()
         lookup.close()
         found[family] = {
@@ -69,6 +71,7 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
             "ends": sorted({f"{r.source} {r.source_port} {r.destination} {r.protocol}" for r in replies[:-1] if r}),
             "echoes": [r and (str(r.source), r.source_port, str(r.destination), r.destination_port) for r in echoes],
             "entries": sorted((*each.source[1:], *each.destination[1:], *each.reply_source[1:]) for each in entries),
+            "every": [every[17], every[icmp]],
             "ports": [r.destination_port for r in replies[:-1] if r],
         }
     return found
@@ -83,4 +86,5 @@ def test_each_flow_is_found_by_what_it_dialled(ordinary: bool) -> None:
         assert found["ends"] == [f"{own} 9 {own} 17"]
         assert found["ports"] == list(PORTS)
         assert found["echoes"] == [[own, 0, own, 77], [own, 0, own, 78], None]
+        assert found["every"] == [len(PORTS), 2]
         assert found["entries"] == [[77, 0, 0], [78, 0, 0]]

@@ -334,7 +334,12 @@ def in_tables(world: World, evidence: Evidence) -> list[TableEntry]:
 
 
 def fits(entry: TableEntry, wanted: Entries) -> bool:
-    """Whether an entry is of the kind that an author describes, where names are those of ``POD_ADDRESS``."""
+    """Whether an entry is of the kind that an author describes, where names are those of ``POD_ADDRESS``.
+
+    Who names no protocol means the probe's own, and all of these probes send TCP.
+    """
+    if entry.protocol != (wanted.protocol or "TCP"):
+        return False
     changed = (entry.source, entry.source_port) != (entry.reply_destination, entry.reply_destination_port)
     named = {**{str(a): a for a in POD_ADDRESS.values()}, **POD_ADDRESS}
     if wanted.reply_from is not None and named[wanted.reply_from] != entry.reply_source:

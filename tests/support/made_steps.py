@@ -60,7 +60,7 @@ def record(*pulses: Pulse, resets: int = 0, closed: float | None = None, **other
 
 
 def entry(who: Any, node: str = "node-a") -> TableEntry:
-    return TableEntry(node, CLIENT, 12345, VIP, 53, who, 5353, CLIENT, 12345)
+    return TableEntry(node, Transport.UDP, CLIENT, 12345, VIP, 53, who, 5353, CLIENT, 12345)
 
 
 def tracked(who: Any) -> tuple[TrackedFlow, ...]:

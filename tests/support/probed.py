@@ -229,7 +229,8 @@ def not_forgotten() -> ProbeVerdict:
     names = {name: (world.address(name),) for name in world.pods}
     errand = replace(world.errand, tables=True, addresses=names)
     tracked = (TrackedFlow(0, "node-a", world.address("old"), 8080, *world.client(0)),)
-    entries = (TableEntry("node-a", *world.client(0), *world.dialled, world.address("old"), 8080, *world.client(0)),)
+    ends = (*world.client(0), *world.dialled, world.address("old"), 8080, *world.client(0))
+    entries = (TableEntry("node-a", world.errand.protocol, *ends),)
     evidence = world.evidence((world.leaves(0), world.arrives(0, "old")), tracked=tracked, entries=entries)
     return judge(probe, errand, None, replace(evidence, counted=("node-a", "node-b")))
 
@@ -240,7 +241,8 @@ def forgotten_too_late() -> ProbeVerdict:
     wanted = ConntrackExpect(node="node-a", none=Entries(reply_from="old"))
     probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
     errand = replace(world.errand, tables=True, addresses={name: (world.address(name),) for name in world.pods})
-    entries = (TableEntry("node-a", *world.client(7), *world.dialled, world.address("old"), 8080, *world.client(7)),)
+    ends = (*world.client(7), *world.dialled, world.address("old"), 8080, *world.client(7))
+    entries = (TableEntry("node-a", world.errand.protocol, *ends),)
     evidence = world.evidence(world.round_trip(0, "new"), entries=entries, counts=(world.translated("new"),))
     return judge(probe, errand, None, evidence)
 

@@ -7,7 +7,7 @@ from forbidden import FILTER, NO_OUTCOME, NODE, NODES, POD_ADDRESS, PODS
 from hypothesis import strategies as st
 from recorded import World
 
-from lab.ip import IPAddress
+from lab.ip import IPAddress, Transport
 from lab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome, Preserved, Spread
 from lab.verdict.evidence import (
     Direction,
@@ -34,8 +34,14 @@ SOME = (
     Entries(reply_from=str(POD_ADDRESS["echo-1"]), port=80),
     Entries(original_from="debug", masqueraded=False),
     Entries(masqueraded=True),
+    Entries(protocol=Transport.UDP),
 )
-NONE = (Entries(reply_from="echo-2"), Entries(masqueraded=True), Entries(original_from="debug", port=81))
+NONE = (
+    Entries(reply_from="echo-2"),
+    Entries(protocol=Transport.UDP, port=80),
+    Entries(masqueraded=True),
+    Entries(original_from="debug", port=81),
+)
 CONNTRACK = tuple(
     ConntrackExpect(node=node, some=some, none=none)
     for node, some, none in product((None, "node-a"), (None, *SOME), (None, *NONE))
@@ -177,7 +183,9 @@ def answered(world: World) -> list[tuple[HttpReport, ...]]:
 def entry(world: World, flow: int, pod: str = "echo-1", source: IPAddress | None = None, port: int = 80) -> TableEntry:
     """What a flow to a pod leaves in the tables of node-a."""
     there = (world.dialled[0], port)
-    return TableEntry("node-a", *world.client(flow), *there, POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
+    return TableEntry(
+        "node-a", Transport.TCP, *world.client(flow), *there, POD_ADDRESS[pod], 8080, *world.as_seen(flow, source)
+    )
 
 
 def tables(world: World) -> list[tuple[TableEntry, ...] | None]:
@@ -190,6 +198,7 @@ def tables(world: World) -> list[tuple[TableEntry, ...] | None]:
         entry(world, 0, port=81),
         replace(own, source=NODE, reply_destination=NODE),
         replace(own, node="node-b"),
+        replace(own, protocol=Transport.UDP),
     )
     right = tuple(entry(world, flow) for flow in range(world.flows))
     return [None, right, (), *((each,) for each in kinds), *combinations(kinds, 2), *((*right, each) for each in kinds)]

@@ -16,6 +16,7 @@ from lab.scenario.load import load_scenario
 from lab.scenario.model import AddressTarget, Probe, Scenario, Stream
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
+FILES = sorted(SCENARIOS.rglob("*.lab.yaml"))
 
 THEMES = {
     "cluster IP from a pod, which keeps its address": "clusterip/from-a-pod::a backend sees the pod that dialled",
@@ -154,20 +155,12 @@ OVER_BOTH_FAMILIES_IN = {
     "hairpin on a promiscuous bridge": "hairpin/on-a-bridge",
     "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses",
     "unused port of a cluster IP (22952)": "untranslated/unused-port-of-a-cluster-ip",
-    # Courses of changes of one family: what they move between stands elsewhere over both, and
-    # steps/in-the-second-family shows that changes reach both.
-    "types that change": "nodeport/traffic-policy-cluster",
-    "a Service that another proxy takes over": "clusterip/left-to-another-proxy",
-    "a protocol goes": "clusterip/one-port-over-tcp-and-udp",
-    "source ranges that change": "loadbalancer/source-ranges",
-    "endpoints that move": "topology/prefer-same-node",
 }
 """Where a theme is shown over IPv4, over IPv6, and over both in one cluster, if that is not its own place."""
 
 NOT_OVER_IPV6 = {
     "neighbours and loopback (92315, CVE-2020-8558)": "what reaches loopback from a wire is IPv4's route_localnet; the "
     "kernel takes no packet for ::1 from a wire (RFC 4291, 2.5.3)",
-    "a node that is about to go": "a proxy's healthz is the node's, over whatever family it is asked",
     "strict reverse path filtering (cilium 13130)": "rp_filter is a sysctl of IPv4 alone",
     "node ports on localhost (111840), off": "there are none on ::1 that could be turned off, as senders/from-loopback "
     "shows",
@@ -178,9 +171,13 @@ NOT_OVER_BOTH_AT_ONCE = {
 }
 
 
-@cache
 def written_at(place: str) -> Scenario:
-    return load_scenario(SCENARIOS / f"{place.partition('::')[0]}.lab.yaml")
+    return written_in(place.partition("::")[0])
+
+
+@cache
+def written_in(file: str) -> Scenario:
+    return load_scenario(SCENARIOS / f"{file}.lab.yaml")
 
 
 def names_in(scenario: Scenario) -> Iterator[str]:
@@ -244,10 +241,16 @@ def test_exceptions_are_of_themes_that_are_there() -> None:
     assert {*OVER_BOTH_FAMILIES_IN, *NOT_OVER_IPV6, *NOT_OVER_BOTH_AT_ONCE} <= set(THEMES)
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SCENARIOS).as_posix())
+def test_a_file_dials_both_families_or_says_that_it_does_not(path: Path) -> None:
+    place = path.relative_to(SCENARIOS).as_posix().removesuffix(".lab.yaml")
+    dialled = set().union(*families_at(place).values())
+    assert dialled == set(Family) or (dialled == {Family.IPV4} and "IPv4 alone" in path.read_text(encoding="utf-8"))
+
+
 def test_a_scenario_says_why_it_is_there_and_where_to_read_on() -> None:
-    files = sorted(SCENARIOS.rglob("*.lab.yaml"))
-    assert len(files) >= 40
-    for path in files:
+    assert len(FILES) >= 40
+    for path in FILES:
         scenario = load_scenario(path)
         assert scenario.description.endswith("."), path
         assert scenario.links, path

@@ -70,8 +70,12 @@ def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families
 
 
 def _places(address: SocketAddress) -> tuple[tuple[IPAddress, int], ...]:
-    """Where a server of that address listens: as for kube-proxy, ``[::]`` is every address of either family."""
-    if address.address == ANYWHERE[Family.IPV6]:
+    """Where a server of that address listens.
+
+    As for kube-proxy, ``0.0.0.0`` and ``[::]`` both are every address of either family: Go's net.Listen hears both
+    families at whichever of the two it is given.
+    """
+    if address.address.is_unspecified:
         return tuple((anywhere, address.port) for anywhere in ANYWHERE.values())
     return ((address.address, address.port),)
 

@@ -8,6 +8,6 @@ and what to expect, and ``script`` puts them together. ``programs`` is no packag
 proxylab but copied into scripts, and uses python3's standard library alone.
 """
 
-from lab.report.reproduction.script import reconstruction, reproduction
+from lab.report.reproduction.script import PRESENT, reconstruction, reproduction
 
-__all__ = ["reconstruction", "reproduction"]
+__all__ = ["PRESENT", "reconstruction", "reproduction"]

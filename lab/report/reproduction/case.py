@@ -13,6 +13,7 @@ from lab.plan.errand import STACK, Errand
 from lab.plan.model import Namespace, Plan, Role
 from lab.plan.places import own_addresses_of
 from lab.plan.sysctls import device_of
+from lab.report.reproduction.name import homes_of_names, name_case
 from lab.scenario.model import Expect, HttpExpect, Manner, Outcome, Reply, Shares, Spread
 from lab.spread import flows_to_hit_all
 from lab.verdict.evidence import Capture, Direction, Observation, Packet
@@ -20,25 +21,22 @@ from lab.verdict.model import ProbeVerdict, expectations
 from lab.verdict.naming import led_nowhere
 from lab.verdict.rules import translations
 
-__all__ = ["MOST_FRAMES", "can_be_played", "case_of", "frames_of", "needed", "remembered"]
+__all__ = ["MOST_FRAMES", "case_of", "frames_of", "needed", "remembered"]
 
 MOST_FRAMES = 4096
 """A reproduction of more crafted flows sends the first of them, and says so."""
 
 
-def can_be_played(verdict: ProbeVerdict) -> bool:
-    """Whether somebody in the script can answer it: no name server stands in one."""
-    return not led_nowhere(verdict.errand, verdict.evidence.lookups)
-
-
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
     """The plan without the pods and hosts that no packet of the probe can have met.
 
-    Those stay that send, that were seen to take part, that are expected to, and whose address is in any rule.
+    Those stay that send, that were seen to take part, that are expected to, that serve the name that is dialled, and
+    whose address is in any rule.
     """
     errand, expect = verdict.errand, verdict.probe.expect
     text = "\n".join(rules.values())
     taking_part = {errand.sender.namespace, *(seen.place for seen in verdict.evidence.observations)}
+    taking_part |= homes_of_names(errand.question, plan) if errand.question is not None else set()
     for pod in errand.receivers:
         named = pod.name in (expect.backends or ()) or pod.address == errand.destination
         if named or pod.name in taking_part or f"{pod.address}:" in text or f"[{pod.address}]:" in text:
@@ -73,13 +71,16 @@ def _without(namespace: Namespace, gone: Collection[tuple[str, str]]) -> Namespa
 
 
 def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
-    """The document. ``plan`` is what is rebuilt."""
+    """The document. ``plan`` is what is rebuilt. Where a name led nowhere, it is asked for, and no flow is sent."""
     errand, expect = verdict.errand, verdict.probe.expect
     here = {namespace.name for namespace in plan.namespaces}
     own = {each.name: frozenset(address.interface.ip for address in each.addresses) for each in plan.namespaces}
     flows = min(errand.flows, MOST_FRAMES) if _is_crafted(errand) else errand.flows
     delivered = expect.outcome is Outcome.DELIVERED
+    if led_nowhere(errand, verdict.evidence.lookups):
+        flows = 0
     return {
+        "name": name_case(verdict, plan),
         "version": errand.destination.version,
         "protocol": str(errand.protocol),
         "sender": _place(errand.sender.name, errand.sender.namespace, errand.sender.device, errand.sender.address),
@@ -168,9 +169,12 @@ def _health_server(verdict: ProbeVerdict, plan: Plan) -> Iterator[dict[str, Any]
 
 
 def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
-    """The entries of connection tracking that took datagrams where no rule did: they were there before the probe."""
+    """The entries of connection tracking that took packets where no rule did: they were there before the probe.
+
+    An echo request has no port that an author could choose, so none goes on with what was there before.
+    """
     errand, evidence = verdict.errand, verdict.evidence
-    if errand.protocol is not Transport.UDP or not set(errand.nodes) <= set(evidence.counted):
+    if errand.protocol is Transport.ICMP or not set(errand.nodes) <= set(evidence.counted):
         return
     ruled = {rule.translates_to for rule in translations(evidence.counts)}
     left = dict(enumerate(_ports(errand, evidence.observations)))
@@ -180,6 +184,7 @@ def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
             continue
         yield {
             "namespace": entry.node,
+            "protocol": errand.protocol_number,
             "from": (str(errand.sender.of(entry.flow)), left[entry.flow]),
             "to": (str(errand.destination), errand.port),
             "answers": (str(entry.reply_source), entry.reply_source_port),
@@ -196,9 +201,10 @@ def _shares(expect: Expect) -> Iterator[tuple[str, float]]:
         yield from ((name, 1 / len(names)) for name in names)
 
 
-def frames_of(errand: Errand, capture: Capture) -> tuple[str, ...]:
+def frames_of(verdict: ProbeVerdict, capture: Capture) -> tuple[str, ...]:
     """The frames of a crafted probe as they left the sender, as hexadecimal digits; none where sockets sent."""
-    if not _is_crafted(errand):
+    errand = verdict.errand
+    if not _is_crafted(errand) or led_nowhere(errand, verdict.evidence.lookups):
         return ()
     sent = [
         frame.data

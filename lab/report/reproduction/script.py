@@ -17,14 +17,17 @@ from lab.ip import Family, Transport
 from lab.plan.errand import Detour
 from lab.plan.masquerade import masquerade_text
 from lab.plan.model import Plan
+from lab.plan.reach import Absences
 from lab.report.reproduction import wire
-from lab.report.reproduction.case import MOST_FRAMES, can_be_played, case_of, frames_of, needed, remembered
+from lab.report.reproduction.case import MOST_FRAMES, case_of, frames_of, needed, remembered
 from lab.scenario.model import Manner
 from lab.verdict.evidence import Capture
 from lab.verdict.explain import explain
 from lab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["reconstruction", "reproduction"]
+__all__ = ["PRESENT", "reconstruction", "reproduction"]
+
+PRESENT: Final = Absences()
 
 _PROGRAMS: Final = Path(__file__).parent / "programs"
 
@@ -126,9 +129,14 @@ echo "rebuilt: $names, with the rules as they stood when the step ended"
 
 
 def reproduction(
-    verdict: ProbeVerdict, plan: Plan, capture: Capture, rules: Mapping[str, str], tool: str
-) -> str | None:
-    """The text of the script; ``None`` for what plain sockets cannot answer or show.
+    verdict: ProbeVerdict,
+    plan: Plan,
+    capture: Capture,
+    rules: Mapping[str, str],
+    tool: str,
+    absences: Absences = PRESENT,
+) -> str:
+    """The text of the script.
 
     Args:
         verdict: of the probe; its errand is sent, its expectations are held against what is seen.
@@ -136,19 +144,19 @@ def reproduction(
         capture: the frames of the probe.
         rules: of each node, as iptables-save or ``nft list ruleset`` printed them.
         tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
+        absences: what steps had taken out of the lab.
     """
-    if not can_be_played(verdict):
-        return None
     wanted = needed(verdict, plan, rules)
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
     loads += _masquerades(wanted, tool)
-    frames = frames_of(verdict.errand, capture)
+    frames = frames_of(verdict, capture)
     parts = [
         _head(verdict, _tools(loads), _USAGE),
         _SANDBOX,
         _wire(wanted, verdict.errand.detour),
         _rules(loads),
         _CARRYING,
+        *_absent(wanted, absences),
         _files(json.dumps(case_of(verdict, wanted), indent=1), frames, verdict),
         _PLAY.format(frames="/run/case/frames " if frames else ""),
     ]
@@ -196,6 +204,13 @@ def _wire(plan: Plan, way: Detour | None) -> str:
         lines += ["", "# so that the probe enters by the node that is meant"]
         lines.append(f"inside {way.namespace} ip {wire.detour(way)}")
     return "\n".join([*lines, ""])
+
+
+def _absent(plan: Plan, absences: Absences) -> Iterator[str]:
+    commands = [f"inside {namespace} {command}" for namespace, command in wire.absent(plan, absences)]
+    if commands:
+        lines = "\n".join(commands)
+        yield f"# --- What steps have taken away: links that are cut, and pods that are gone.\n\n{lines}\n"
 
 
 def _rules(loads: Iterable[tuple[str, str, tuple[str, ...]]]) -> str:
@@ -249,7 +264,7 @@ def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
         about = f" (the first {MOST_FRAMES:,} of {flows:,} flows)" if flows > MOST_FRAMES else ""
         lines += ["", f"# the frames as they left {verdict.errand.sender.name}{about}"]
         lines += _heredoc("cat > /run/case/frames", frames)
-    elif verdict.errand.manner is Manner.PACKET:
+    elif verdict.errand.manner is Manner.PACKET and verdict.evidence.sent:
         lines += ["", "# No frame was kept, so the kernel's own sockets send."]
     return "\n".join([*lines, ""])
 
@@ -263,6 +278,8 @@ def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
         spared.add("raw.py")
     if not verdict.errand.http:
         spared.add("hypertext.py")
+    if verdict.errand.question is None:
+        spared.add("names.py")
     if not any(remembered(verdict)):
         spared.add("memory.py")
     yield from (program for program in sorted(_PROGRAMS.glob("*.py")) if program.name not in spared)

@@ -10,6 +10,7 @@ from itertools import groupby
 from lab.ip import Family
 from lab.plan.errand import Detour
 from lab.plan.model import (
+    BEHIND_LOCAL,
     DETOUR_TABLE,
     MAIN_TABLE,
     Address,
@@ -24,8 +25,9 @@ from lab.plan.model import (
     Vxlan,
     ends_by_namespace,
 )
+from lab.plan.reach import Absences
 
-__all__ = ["detour", "furnishing", "links", "names", "sysctls"]
+__all__ = ["absent", "detour", "furnishing", "links", "names", "sysctls"]
 
 _DOTS = str.maketrans("./", "/.")
 
@@ -68,6 +70,15 @@ def furnishing(plan: Plan, namespace: Namespace) -> Iterator[tuple[str, tuple[st
 def detour(way: Detour) -> str:
     """The route that one probe needs in the router."""
     return f"route replace {way.destination} via {way.via} dev {way.device} table {DETOUR_TABLE}"
+
+
+def absent(plan: Plan, absences: Absences) -> Iterator[tuple[str, str]]:
+    """Namespace and command for each thing that steps have taken out of the lab."""
+    for end in absences.down(plan):
+        yield end.namespace, f"ip link set dev {end.device} down"
+    for name in absences.mute(plan):
+        for family in sorted({each.interface.version for each in plan.namespace(name).addresses}):
+            yield name, f"ip -{family} rule add from all blackhole priority {BEHIND_LOCAL}"
 
 
 def _paths(values: Iterable[Sysctl]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
+from lab.ip import Transport
 from lab.scenario.model import Outcome, Reply, Spread
 from lab.scenario.problems import describe, shown
 from lab.scenario.schema.base import Between, ScenarioShape, refused, word_of
@@ -125,6 +126,11 @@ class HttpShape(ScenarioShape):
 class EntriesShape(ScenarioShape):
     """Entries of the connection tracking table: those that fit everything said here."""
 
+    protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
+        default=None,
+        description="The transport protocol. Without it a probe means its own, and a step TCP, UDP and SCTP.",
+        examples=["UDP"],
+    )
     reply_from: NameOrAddress | None = Field(
         default=None, description="Who answers: a name of the scenario, or an address.", examples=["old"]
     )

@@ -181,10 +181,11 @@ class KubeProxyShape(ManifestShape):
         "second makes the defaults of the next two IPv6 addresses.",
     )
     healthz_bind_address: Annotated[Healthz | None, UNSET_IF_EMPTY] = Field(
-        default=None, description="0.0.0.0:10256 by default; [::] is every address of either family."
+        default=None, description="0.0.0.0:10256 by default; 0.0.0.0 and [::] both are every address of either family."
     )
     metrics_bind_address: Annotated[Metrics | None, UNSET_IF_EMPTY] = Field(
-        default=None, description="127.0.0.1:10249 by default; [::] is every address of either family."
+        default=None,
+        description="127.0.0.1:10249 by default; 0.0.0.0 and [::] both are every address of either family.",
     )
     metadata: Ignored = Field(default=None, description="Not looked at.")
     client_connection: Ignored = Field(default=None, description="The lab brings its own API server.")

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Sequence
+from errno import EADDRINUSE, EAFNOSUPPORT
 from ipaddress import IPv4Address
 
 import pytest
@@ -44,3 +45,16 @@ def test_a_place_that_passes_to_somebody_else_stays_open_and_answers_as_they_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert statuses(monkeypatch, [saying(200), saying(404)]) == [b"200", b"404"]
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"), [(EAFNOSUPPORT, ()), (EADDRINUSE, ("cannot listen on 127.0.0.1 port 10256: Taken",))]
+)
+def test_a_place_of_a_family_that_the_kernel_lacks_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, error: int, lines: tuple[str, ...]
+) -> None:
+    def listen(*_: object) -> None:
+        raise OSError(error, "Taken")
+
+    monkeypatch.setattr("lab.control.servers.listen_inside", listen)
+    assert asyncio.run(NodeServers(NetNs("node-a", -1)).serve({PLACE: saying(200)})) == lines

@@ -123,7 +123,7 @@ def test_what_changes_in_steps() -> None:
 def test_what_steps_wait_for_and_expect() -> None:
     first, second, _ = SCENARIO.steps
     assert first.until is None
-    assert first.expect.conntrack == ConntrackExpect(none=Entries(reply_from="old"))
+    assert first.expect.conntrack == ConntrackExpect(none=Entries(protocol=Transport.UDP, reply_from="old"))
     assert second.until is not None
     assert second.until.engines == {"node-a": EngineState.SYNCED, "node-b": EngineState.STOPPED}
     assert (second.until.elapsed, second.until.within, second.until.balancers) == (2000, 30_000, {"edge": ("node-a",)})

@@ -8,6 +8,7 @@ from recorded import World
 
 from lab.codec import dumps, loads
 from lab.errors import InternalError
+from lab.ip import Transport
 from lab.scenario.model import (
     ConntrackExpect,
     Entries,
@@ -245,7 +246,9 @@ def test_an_outcome_that_nobody_asked_for_beside_http_is_not_judged() -> None:
 
 
 ENTRY = TableEntry(
-    "node-a", *(part for end in ("debug", "service", "echo-1", "debug") for part in (DELIVERED.address(end), 80))
+    "node-a",
+    Transport.TCP,
+    *(part for end in ("debug", "service", "echo-1", "debug") for part in (DELIVERED.address(end), 80)),
 )
 
 
@@ -258,6 +261,9 @@ ENTRY = TableEntry(
         (ConntrackExpect(some=Entries(reply_from="echo-1", masqueraded=True)), FAIL),
         (ConntrackExpect(none=Entries(masqueraded=True)), PASS),
         (ConntrackExpect(some=Entries(reply_from="echo-2")), FAIL),
+        (ConntrackExpect(some=Entries(protocol=Transport.TCP)), PASS),
+        (ConntrackExpect(some=Entries(protocol=Transport.UDP, reply_from="echo-1")), FAIL),
+        (ConntrackExpect(none=Entries(protocol=Transport.UDP, reply_from="echo-1")), PASS),
         (ConntrackExpect(some=Entries(original_from="debug", port=81)), FAIL),
         (ConntrackExpect(node="node-b", some=Entries(reply_from="echo-1")), FAIL),
         (ConntrackExpect(none=Entries(reply_from="echo-1")), FAIL),
@@ -281,6 +287,17 @@ def test_the_tables_hold_what_they_must_and_nothing_that_they_must_not(
         if each.expectation == "conntrack"
     ]
     assert unread.judgement is INCONCLUSIVE
+
+
+def test_entries_with_equal_tuples_are_told_apart_by_their_protocol() -> None:
+    both = (ENTRY, replace(ENTRY, protocol=Transport.UDP))
+    wanted = ConntrackExpect(none=Entries(protocol=Transport.UDP, reply_from="echo-1"))
+    probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, conntrack=wanted))
+    errand = replace(DELIVERED.errand, tables=True, addresses={"echo-1": (DELIVERED.address("echo-1"),)})
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), entries=both)
+    verdict = judge(probe, errand, None, evidence).verdicts[-1]
+    words = "UDP 10.244.1.2:80 > 10.96.0.10:80, answered by 10.244.2.3:80 stands on node-a"
+    assert (verdict.expectation, verdict.judgement, verdict.reasons) == ("conntrack", FAIL, (words,))
 
 
 @pytest.mark.parametrize(

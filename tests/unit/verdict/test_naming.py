@@ -9,7 +9,6 @@ from recorded import World
 from lab.codec import dumps, loads
 from lab.ip import Family, Transport
 from lab.plan.errand import Errand, Fence, Query, Question
-from lab.report.reproduction.case import can_be_played
 from lab.scenario.model import Preserved, Probe
 from lab.verdict.evidence import Evidence, Lookup, NamedRecord
 from lab.verdict.explain import explain
@@ -171,11 +170,6 @@ def test_a_question_that_no_rule_translated_has_that_for_its_cause() -> None:
 
 def dialled(verdict: ProbeVerdict) -> str:
     return f"{verdict.errand.destination}:{verdict.errand.port} as it was."
-
-
-def test_only_what_was_dialled_can_be_played_again() -> None:
-    assert can_be_played(judged(CLUSTER_IP, lookup(WORLD.errand.destination)))
-    assert not can_be_played(judged(CLUSTER_IP, lookup(code="NXDOMAIN")))
 
 
 def asked(

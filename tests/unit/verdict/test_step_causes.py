@@ -56,7 +56,7 @@ def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
         ),
         (
             judged(step(conntrack=True), record(BEFORE), entries=(entry(OLD),)),
-            "nothing has made node-a forget 10.244.0.2:12345 > 10.96.0.53:53, answered by 10.244.0.3:5353.",
+            "nothing has made node-a forget UDP 10.244.0.2:12345 > 10.96.0.53:53, answered by 10.244.0.3:5353.",
         ),
         (judged(step(lost=Count(at_least=1)), record(BEFORE)), ""),
         (judged(step(backend="old"), record(BEFORE, answered(10, 21, "old"))), ""),

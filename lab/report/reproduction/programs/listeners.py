@@ -85,4 +85,6 @@ class Listeners:
                 self.got(listener, data, peer, (str(ipaddress.ip_address(asked)), listener["port"]))
                 back = asked + b"\0" * 4 if self.case["version"] == 6 else b"\0" * 4 + asked + b"\0" * 4
                 about = [(*PKTINFO[self.case["version"]], back)]
-                sock.sendmsg([b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode()], about, 0, peer)
+                said = b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode()
+                with contextlib.suppress(OSError):  # nothing leaves a pod that is gone
+                    sock.sendmsg([said], about, 0, peer)

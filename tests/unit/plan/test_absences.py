@@ -1,0 +1,34 @@
+"""What steps have taken out of a lab: which ends are down, and which namespaces are mute."""
+
+from dataclasses import replace
+
+from scenario_cases import front, probe, two_nodes
+
+from lab.assembly import assemble
+from lab.plan.reach import Absences, Links
+from lab.report.reproduction.wire import absent
+
+PLAN = assemble(two_nodes(probe("p", "sender", front()))).plan
+
+
+def test_a_pod_that_is_gone_is_mute_and_one_on_its_nodes_network_is_not() -> None:
+    assert Absences(frozenset({"echo-1"})).mute(PLAN) == ("echo-1",)
+    on_a_node = tuple(replace(pod, namespace=pod.node) if pod.name == "echo-1" else pod for pod in PLAN.pods)
+    assert Absences(frozenset({"echo-1"})).mute(replace(PLAN, pods=on_a_node)) == ()
+
+
+def test_who_shares_a_namespace_with_somebody_who_is_there_is_not_mute() -> None:
+    shared = tuple(replace(pod, namespace="both") if pod.name.startswith("echo") else pod for pod in PLAN.pods)
+    roles = tuple(replace(each, name="both") if each.name == "echo-1" else each for each in PLAN.namespaces)
+    plan = replace(PLAN, pods=shared, namespaces=roles)
+    gone = {pod.name for pod in shared if pod.namespace == "both"}
+    assert Absences(frozenset(gone)).mute(plan) == ("both",)
+    assert Absences(frozenset(sorted(gone)[1:])).mute(plan) == ()
+
+
+def test_a_script_takes_down_the_end_that_the_lab_takes_down_and_forgets_what_it_does_not_rebuild() -> None:
+    cut = Links(frozenset({("echo-1", "eth0"), ("nobody", "eth0")}))
+    commands = list(absent(PLAN, Absences(frozenset({"echo-2"}), cut)))
+    assert ("echo-1", "ip link set dev eth0 down") in commands
+    assert ("echo-2", "ip -4 rule add from all blackhole priority 1") in commands
+    assert len(commands) == 2
