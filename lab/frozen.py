@@ -5,9 +5,10 @@ Must not: differ from the standard library's in anything but the time it takes; 
 
 Theory of operation. The standard library writes six methods of a frozen dataclass as text, and Python 3.11 compiles
 each by itself. For the hundred classes that a scenario is made of, that was a quarter of the time of ``proxylab
-check``. Only ``__init__`` has to be compiled, since each class has parameters of its own. What the others need is the
-names of fields, so they are closures around these. The fields themselves, slots, and the order of parameters stay the
-standard library's; type checkers see nothing else.
+check``. Only ``__init__`` has to be compiled, since each class has parameters of its own, and it is when it is first
+asked for: of most classes a short verb makes no object. What the others need is the names of fields, so they are
+closures around these. The fields themselves, slots, and the order of parameters stay the standard library's; type
+checkers see nothing else.
 
 A class made here has no dataclass above or below it, and each of its fields is a parameter.
 """
@@ -45,7 +46,7 @@ def _dataclass(
         given: Any = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
         fields = dataclasses.fields(given)
         methods = {
-            "__init__": _init(given, fields),
+            "__init__": _InitLater(given, fields),
             "__repr__": _repr([field.name for field in fields if field.repr]),
             **_comparison([field.name for field in fields if field.compare]),
             "__setattr__": _refuse_to_assign,
@@ -68,6 +69,22 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
     dataclass = _dataclass
+
+
+class _InitLater:
+    """Stands in a class for its ``__init__``, and puts it there when somebody makes an object or asks for it."""
+
+    __slots__ = ("_cls", "_fields")
+
+    def __init__(self, cls: type[Any], fields: tuple[Field[Any], ...]) -> None:
+        self._cls = cls
+        self._fields = fields
+
+    def __get__(self, made: object, cls: type[Any]) -> Callable[..., None]:
+        init = _init(self._cls, self._fields)
+        self._cls.__init__ = init
+        found: Callable[..., None] = init.__get__(made, cls)
+        return found
 
 
 def _init(cls: type[Any], fields: tuple[Field[Any], ...]) -> Callable[..., None]:

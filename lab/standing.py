@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from lab.advance import Course
@@ -71,6 +71,7 @@ class Lab:
     _detours: Detours
     _health_checks: HealthChecks | None
     _stack: AsyncExitStack
+    _rules_before: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     async def build(
@@ -164,6 +165,10 @@ class Lab:
             CapabilityError: the machine lacks something that the change needs.
         """
         self.wire.spent = f"step {request.step!r} changed it"
+        self._rules_before.clear()
+        if request.note_rules:
+            await self.course.rest()
+            self._rules_before.update(await self._rules())
         await self.course.advance(request)
         self.runner.go_on()
 
@@ -210,12 +215,18 @@ class Lab:
 
     async def recall(self) -> Recalled:
         """What is left of the last errand: its frames, and every node as it stands now."""
-        engines = self.control_plane.fleet.engines
-        rules = await together(self.dump(node) for node in engines)
-        nodes = zip(engines.items(), rules, strict=True)
-        records = (NodeRecord(name, text, engine.logs(), tuple(self._sysctls(name))) for (name, engine), text in nodes)
+        engines, before = self.control_plane.fleet.engines, self._rules_before
+        records = tuple(
+            NodeRecord(name, text, engines[name].logs(), tuple(self._sysctls(name)), before.get(name, ""))
+            for name, text in (await self._rules()).items()
+        )
         balanced = () if self._health_checks is None else self._health_checks.standing
-        return Recalled(self.runner.capture(), tuple(records), balanced)
+        return Recalled(self.runner.capture(), records, balanced)
+
+    async def _rules(self) -> dict[str, str]:
+        """The rules of every node."""
+        engines = self.control_plane.fleet.engines
+        return dict(zip(engines, await together(self.dump(node) for node in engines), strict=True))
 
     def _sysctls(self, node: str) -> Iterator[Sysctl]:
         """What the plan says of a node, with the values that the kernel has now."""

@@ -14,10 +14,11 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
-__all__ = ["Frame", "FrameReader"]
+__all__ = ["HEAD_BYTES", "Frame", "FrameReader", "Slots"]
 
 _AT_ONCE: Final = 64
 
@@ -25,8 +26,8 @@ _AT_ONCE: Final = 64
 # its struct timespec; the frame. All begin at multiples of eight.
 _ADDRESS_BYTES: Final = 24
 _CONTROL_BYTES: Final = 32
-_HEAD_BYTES: Final = 168  # Ethernet, two IPv6 headers as in an ICMPv6 error, and a token
-_SLOT: Final = struct.Struct(f"=10xB13x16xqq{_HEAD_BYTES}s")
+HEAD_BYTES: Final = 168  # Ethernet, two IPv6 headers as in an ICMPv6 error, and a token
+_SLOT: Final = struct.Struct(f"=10xB13x16xqq{HEAD_BYTES}s")
 
 # struct mmsghdr: name, its length, iovecs, their number, control, its length, flags; then the frame's length.
 _MESSAGE: Final = struct.Struct("@PIPNPNi4xI4x")
@@ -34,7 +35,7 @@ _LENGTH: Final = struct.Struct("@56xI4x")
 _IOVEC: Final = struct.Struct("@PN")
 
 # A frame of segmentation offload is as long as an IP packet can be, and has an Ethernet header.
-_TAIL_BYTES: Final = 65535 + 14 - _HEAD_BYTES
+_TAIL_BYTES: Final = 65535 + 14 - HEAD_BYTES
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -50,6 +51,31 @@ class Frame(NamedTuple):
     at_ns: int
 
 
+class Slots:
+    """The frames of one call where they lie, for who looks at all of them in one go. Valid until the next call.
+
+    A slot is ``SLOT_BYTES`` long: at ``DIRECTION_AT`` the kind of packet (packet(7)), at ``TIME_AT`` seconds and
+    nanoseconds in the machine's own byte order, eight bytes each, and at ``HEAD_AT`` the first ``HEAD_BYTES`` of the
+    frame, with zeros behind its end.
+    """
+
+    SLOT_BYTES: Final = _SLOT.size
+    DIRECTION_AT: Final = 10
+    TIME_AT: Final = _ADDRESS_BYTES + 16
+    HEAD_AT: Final = _ADDRESS_BYTES + _CONTROL_BYTES
+
+    def __init__(self, memory: memoryview, frames: Callable[[], list[Frame]]) -> None:
+        self.memory = memory
+        self._frames = frames
+
+    def __len__(self) -> int:
+        return len(self.memory) // self.SLOT_BYTES
+
+    def frames(self) -> list[Frame]:
+        """The same frames one by one, whole."""
+        return self._frames()
+
+
 class FrameReader:
     """Reads frames of packet sockets that ask for SO_TIMESTAMPNS; any number of sockets, one after another."""
 
@@ -58,7 +84,7 @@ class FrameReader:
         self._tails = ctypes.create_string_buffer(_AT_ONCE * _TAIL_BYTES)
         slots, tails = ctypes.addressof(self._slots), ctypes.addressof(self._tails)
         iovecs = b"".join(
-            _IOVEC.pack(slots + number * _SLOT.size + _ADDRESS_BYTES + _CONTROL_BYTES, _HEAD_BYTES)
+            _IOVEC.pack(slots + number * _SLOT.size + _ADDRESS_BYTES + _CONTROL_BYTES, HEAD_BYTES)
             + _IOVEC.pack(tails + number * _TAIL_BYTES, _TAIL_BYTES)
             for number in range(_AT_ONCE)
         )
@@ -81,16 +107,27 @@ class FrameReader:
         Raises:
             OSError: what recvmmsg(2) failed with, but for there being nothing.
         """
+        yield from map(self._frames, self._calls(sock))
+
+    def slots(self, sock: socket.socket) -> Iterator[Slots]:
+        """The frames that wait, oldest first, as they lie in memory. Raises what ``read`` raises."""
+        for count in self._calls(sock, blank=True):
+            yield Slots(memoryview(self._slots).cast("B")[: count * _SLOT.size], partial(self._frames, count))
+
+    def _calls(self, sock: socket.socket, *, blank: bool = False) -> Iterator[int]:
+        """How many frames each call has read, while there are any. ``blank`` leaves nothing of former frames."""
         while True:
             # The kernel writes lengths over the room that it was given.
             ctypes.memmove(self._messages, self._fresh, len(self._fresh))
+            if blank:
+                ctypes.memset(self._slots, 0, len(self._slots))
             count = _libc.recvmmsg(sock.fileno(), self._messages, _AT_ONCE, socket.MSG_DONTWAIT, None)
             if count < 0:
                 number = ctypes.get_errno()
                 if number in (errno.EAGAIN, errno.ENETDOWN):
                     return
                 raise OSError(number, f"recvmmsg: {os.strerror(number)}")
-            yield self._frames(count)
+            yield count
             if count < _AT_ONCE:
                 return
 
@@ -105,8 +142,8 @@ class FrameReader:
             )
         ]
         for number, (length,) in enumerate(_LENGTH.iter_unpack(lengths)):
-            if length > _HEAD_BYTES:
+            if length > HEAD_BYTES:
                 start = number * _TAIL_BYTES
-                tail = memoryview(self._tails)[start : start + length - _HEAD_BYTES]
+                tail = memoryview(self._tails)[start : start + length - HEAD_BYTES]
                 frames[number] = frames[number]._replace(data=frames[number].data + tail.tobytes())
         return frames

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
-from lab.kernel.batches import Frame, FrameReader
+from lab.kernel.batches import Frame, FrameReader, Slots
 from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.netns import NetNs, inside
 
@@ -59,6 +59,10 @@ class Tap:
     def drain(self) -> list[Frame]:
         """The frames that wait, oldest first. What comes while it reads is read, too, as far as one buffer goes."""
         return list(chain.from_iterable(islice(self._reader.read(self._ears), _BATCHES)))
+
+    def slots(self) -> Iterator[Slots]:
+        """As ``drain``, but as they lie in the reader's memory: each batch is valid until the next, of any tap."""
+        yield from islice(self._reader.slots(self._ears), _BATCHES)
 
     def lost(self) -> int:
         """How many frames found the buffer full since this was last asked. Asking resets the kernel's counter."""

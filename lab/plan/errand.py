@@ -12,13 +12,10 @@ from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Transport
 from lab.scenario.model import Manner
 
-__all__ = ["MOST_FOLLOWED", "STACK", "Detour", "Errand", "Fence", "Query", "Question", "Receiver", "Sender"]
+__all__ = ["STACK", "Detour", "Errand", "Fence", "Query", "Question", "Receiver", "Sender"]
 
 STACK: Final = "stack"
 """Stands for a device where packets are those of a namespace's own programs, above all of its rules."""
-
-MOST_FOLLOWED: Final = 16
-"""Up to so many flows are seen at every device of the nodes that they cross; of more, only the ends are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

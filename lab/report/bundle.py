@@ -70,10 +70,14 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node after the probe: its rules as their tool saves them, with counters, and the engine's log."""
+    """A node after the probe: its rules as their tool saves them, with counters, and the engine's log.
+
+    ``rules_before`` are those from before a step, as far as they were noted.
+    """
 
     rules: str
     log: tuple[str, ...] = ()
+    rules_before: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

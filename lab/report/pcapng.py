@@ -36,7 +36,11 @@ def pcapng(frames: Iterable[SeenFrame]) -> bytes:
     for frame in ordered:
         comment = f"{frame.packet} of flow {frame.flow}, {frame.direction} at {frame.place}"
         number = taps[frame.place, frame.device]
-        blocks.append(packet(bytes.fromhex(frame.data), frame.at, frame.direction, tap=number, comment=comment))
+        blocks.append(
+            packet(
+                bytes.fromhex(frame.data), frame.at, frame.direction, tap=number, comment=comment, length=frame.length
+            )
+        )
     return b"".join(blocks)
 
 
@@ -49,7 +53,7 @@ def beginning(taps: Iterable[tuple[str, str]]) -> bytes:
     return b"".join(blocks)
 
 
-def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment: str = "") -> bytes:
+def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment: str = "", length: int = 0) -> bytes:
     """One frame of a capture file.
 
     Args:
@@ -58,10 +62,11 @@ def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment:
         direction: which way it crossed the device.
         tap: the number of the tap, as the head has them.
         comment: shown beside it.
+        length: of the frame on the wire, where only its beginning is there; 0 where all of it is.
     """
     options = _option(_OPTION_COMMENT, comment.encode()) if comment else b""
     options += _option(_EPB_FLAGS, struct.pack("<I", _FLAG[direction])) + _option(_OPTION_END, b"")
-    head = struct.pack("<IIIII", tap, at >> 32, at & 0xFFFFFFFF, len(data), len(data))
+    head = struct.pack("<IIIII", tap, at >> 32, at & 0xFFFFFFFF, len(data), length or len(data))
     return _block(_PACKET, head + data + bytes(-len(data) & 3) + options)
 
 

@@ -13,10 +13,8 @@ A bundle is a directory::
     logs/NODE.txt      what the engine said on each node
     versions.txt       of everything that took part, and the seed
     plan.json          namespaces, links, addresses, routes and sysctls of the lab
-    repro.sh           rebuilds the wire and these rules without proxylab, and says what it cannot
+    repro.sh           the step without proxylab: a sandbox, the wire, the rules from before it, the streams, its change
     scenario.lab.yaml  the scenario as it was
-
-No script plays a step again: what it shows is made of all the steps before it, and of time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,8 +26,9 @@ from lab.errors import ScenarioError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
+from lab.plan.reach import Absences
 from lab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, text_file, variant_of
-from lab.report.reproduction import reconstruction
+from lab.report.reproduction import PRESENT, reconstruction
 from lab.scenario.model import Step
 from lab.verdict.explain import explain
 from lab.verdict.model import StepVerdict, Verdict
@@ -67,8 +66,12 @@ def step_bundle(
     plan: Plan,
     nodes: Mapping[str, NodeState],
     scenario: bytes,
+    absences: tuple[Absences, Absences] = (PRESENT, PRESENT),
 ) -> dict[str, bytes]:
-    """The files of a bundle by their path in it."""
+    """The files of a bundle by their path in it.
+
+    ``absences`` are what was taken out of the lab before the step, and with it.
+    """
     recorded = RecordedStep(
         circumstances=circumstances,
         step=verdict.step,
@@ -92,7 +95,11 @@ def step_bundle(
         "scenario.lab.yaml": scenario,
         **{f"pulses/{each.stream}.txt": text_file(chronicle(evidence, each)) for each in evidence.streams},
         "repro.sh": reconstruction(
-            verdict, plan, {name: each.rules for name, each in nodes.items()}, variant_of(circumstances.iptables)
+            verdict,
+            plan,
+            {name: (each.rules_before or each.rules, each.rules) for name, each in nodes.items()},
+            variant_of(circumstances.iptables),
+            absences,
         ).encode(),
         **files_of_nodes(nodes),
     }

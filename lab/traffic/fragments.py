@@ -12,7 +12,7 @@ veth all fragments of a packet cross before those of the next.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,7 +36,7 @@ _MOST_PENDING: Final = 1024
 _LONGEST: Final = 65535
 
 
-def cut(frame: bytes, mtu: int, identification: int) -> Iterator[bytes]:
+def cut(frame: bytes, mtu: int, identification: int) -> Iterable[bytes]:
     """The fragments of a frame with a plain IP header; the frame itself where it fits.
 
     Args:
@@ -45,11 +45,10 @@ def cut(frame: bytes, mtu: int, identification: int) -> Iterator[bytes]:
         identification: shared by the fragments, and by no other packet under way; its lower 16 bits count in IPv4.
     """
     if len(frame) - _ETHERNET <= mtu:
-        yield frame
-    elif frame[12:_ETHERNET] == _IPV4:
-        yield from _cut_ipv4(frame, mtu, identification & 0xFFFF)
-    else:
-        yield from _cut_ipv6(frame, mtu, identification & 0xFFFFFFFF)
+        return (frame,)
+    if frame[12:_ETHERNET] == _IPV4:
+        return _cut_ipv4(frame, mtu, identification & 0xFFFF)
+    return _cut_ipv6(frame, mtu, identification & 0xFFFFFFFF)
 
 
 def _cut_ipv4(frame: bytes, mtu: int, identification: int) -> Iterator[bytes]:

@@ -4,10 +4,10 @@ Owns: ``INTEREST``, ``SEGMENTS`` and ``NOTHING``, programs of the classic BPF (D
 Linux).
 Must not: pass over anything that ``match`` would take. What it lets through may still be nobody's.
 
-Kept are, of IPv4 and IPv6: TCP with SYN or RST, SCTP, UDP and ICMP echo with a token, and ICMP errors. Not kept are the
-data and the acknowledgements of dialogues, other people's datagrams, what neighbours discover, and the port unreachable
-with which a sender's kernel meets each reply to a crafted datagram, since it has no socket for it. Later fragments of
-UDP and ICMP are kept, whosever they are: only the first has a token.
+Kept are, of IPv4 and IPv6: TCP with SYN, or with RST and ACK; SCTP; UDP and ICMP echo with a token; and ICMP errors.
+Not kept are the data and the acknowledgements of dialogues, other people's datagrams, what neighbours discover, and
+what a sender's kernel says to each reply to a crafted packet, since it has no socket for it: a reset that acknowledges
+nothing, or a port unreachable. Later fragments of UDP and ICMP are kept, whosever they are: only the first has a token.
 
 A load beyond the frame's end ends the program as if it had answered no, which is right: what is cut off before the
 fields in question has no identity.
@@ -82,7 +82,9 @@ _STEPS: Final = (
     _Step(_IF_EQUAL, 132, then="yes"),
     _Step(_IF_EQUAL, 6, otherwise="no"),
     _Step(_LOAD_BYTE_X, _TCP_FLAGS, label="tcp"),
-    _Step(_IF_ANY_BIT, 0x02 | 0x04, then="yes", otherwise="no"),
+    _Step(_IF_ANY_BIT, 0x02, then="yes"),  # SYN
+    _Step(_IF_ANY_BIT, 0x04, otherwise="no"),  # RST
+    _Step(_IF_ANY_BIT, 0x10, then="yes", otherwise="no"),  # ACK
     _Step(_LOAD_BYTE_X, _ETHERNET, label="icmpv6"),
     _Step(_IF_EQUAL, 128, then="token"),
     _Step(_IF_EQUAL, 129, then="token"),

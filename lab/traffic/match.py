@@ -24,12 +24,13 @@ from typing import NamedTuple
 
 from lab.codec.records import of_columns
 from lab.ip import IPAddress, Transport
-from lab.kernel.batches import Frame
+from lab.kernel.batches import Frame, Slots
 from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from lab.traffic.fragments import Reassembly
 from lab.traffic.identity import Identity, Kind
+from lab.traffic.passing import MOST_TOLD, Passing
 from lab.traffic.plain import Told, plain_reader
-from lab.verdict.evidence import Direction, Observation, Packet, SeenFrame
+from lab.verdict.evidence import Direction, Observation, Packet, Passages, SeenFrame
 
 __all__ = ["FenceSighting", "Matcher", "Vantage"]
 
@@ -94,6 +95,7 @@ class Matcher:
             sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
         """
         self.fences: list[FenceSighting] = []
+        self.packs = identity.flows > MOST_TOLD and protocol in (Transport.UDP, Transport.TCP)
         self._identity = identity
         self._protocol = protocol
         self._sockets = sockets
@@ -101,6 +103,7 @@ class Matcher:
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
         self._read = plain_reader(identity, protocol, None if sockets is None else self._learned)
+        self._passing = Passing(identity, protocol, None if sockets is None else self._learned) if self.packs else None
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
         self._turned_away: set[int] = set()
@@ -108,7 +111,7 @@ class Matcher:
     @property
     def seen(self) -> int:
         """How many observations there are so far."""
-        return len(self._rows)
+        return len(self._rows) + (0 if self._passing is None else self._passing.seen)
 
     @property
     def requests_sent(self) -> int:
@@ -121,13 +124,20 @@ class Matcher:
         """All observations by time. Made now, of columns: one by one they would cost more than all else here."""
         if not self._rows:
             return ()
-        vantages, frames, told, icmp = zip(*sorted(self._rows, key=_time_of), strict=True)
+        times = [frame[2] for _, frame, _, _ in self._rows]
+        in_order = map(self._rows.__getitem__, sorted(range(len(times)), key=times.__getitem__))
+        vantages, frames, told, icmp = zip(*in_order, strict=True)
         flows, packets, *ends = zip(*told, strict=True)
         places, devices, *_ = zip(*vantages, strict=True)
         _, outgoing, at = zip(*frames, strict=True)
         directions = [_OUT if out else _IN for out in outgoing]
         protocols = [self._protocol] * len(told)
         return of_columns(Observation, (flows, places, devices, directions, packets, protocols, *ends, at, icmp))
+
+    @property
+    def passages(self) -> tuple[Passages, ...]:
+        """What devices of nodes saw and was packed."""
+        return () if self._passing is None else self._passing.packed()
 
     @property
     def unsettled(self) -> int:
@@ -137,31 +147,39 @@ class Matcher:
     @property
     def frames(self) -> tuple[SeenFrame, ...]:
         """What was kept, written out: few ever ask for it."""
-        return tuple(
+        told = tuple(
             SeenFrame(told[0], place, device, _OUT if outgoing else _IN, told[1], at, data.hex())
             for (place, device, *_), (data, outgoing, at), told, _ in self._rows[:_KEPT_FRAMES]
         )
+        return told if self._passing is None else (*told, *self._passing.frames())
 
     @property
     def left_out(self) -> int:
         """How many frames were too many to be kept."""
-        return max(0, len(self._rows) - _KEPT_FRAMES)
+        passed = 0 if self._passing is None else self._passing.left_out
+        return max(0, len(self._rows) - _KEPT_FRAMES) + passed
 
     def take(self, vantage: Vantage, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
         read, rows, passing = self._read, self._rows, vantage.transit
         before = len(rows)
         for frame in frames:
-            told = read(frame.data)
+            data, outgoing, _ = frame
+            told = read(data)
             if told:
                 rows.append((vantage, frame, told, None))
-                if not (passing or frame.outgoing):
+                if not (passing or outgoing):
                     self._settle(vantage, told)
             elif told is None:
                 self._look_closer(vantage, frame)
         for number in range(max(before, _KEPT_FRAMES), len(rows)):
             _, frame, told, icmp = rows[number]
             rows[number] = (vantage, frame._replace(data=b""), told, icmp)
+
+    def take_passing(self, vantage: Vantage, batch: Slots) -> None:
+        """Take in what one tap of a node saw, in one go if every frame of it is plain."""
+        if self._passing is None or not self._passing.take(vantage.place, vantage.device, batch):
+            self.take(vantage, batch.frames())
 
     def _look_closer(self, vantage: Vantage, frame: Frame) -> None:
         """Take in one frame of any sort."""
@@ -292,10 +310,6 @@ class Matcher:
             self._replied.add(flow)
         elif packet is _RESET:
             self._turned_away.add(flow)
-
-
-def _time_of(row: _Row) -> int:
-    return row[1].at_ns
 
 
 def _bears_token(quoted: Datagram, protocol: Transport) -> bool:

@@ -23,7 +23,7 @@ from lab.ip import Family, Transport
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
 from lab.plan.dialogue import Dialogue
-from lab.plan.errand import MOST_FOLLOWED, STACK, Errand
+from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan
 from lab.plan.naming import own_addresses
 from lab.scenario.model import Manner
@@ -254,6 +254,7 @@ class Runner:
         return Evidence(
             sent=turns.sending.sent,
             observations=turns.matcher.observations,
+            passages=turns.matcher.passages,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),
@@ -300,7 +301,7 @@ class Runner:
             )
         sender = errand.sender
         tap = self._watch.tap(sender.namespace, sender.device)
-        self._watch.follow(errand.flows <= MOST_FOLLOWED)
+        self._watch.follow(True)
         for receiver in errand.receivers:
             if receiver.device == STACK:
                 self._watch.tap(receiver.namespace, STACK)

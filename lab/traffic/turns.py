@@ -120,11 +120,15 @@ class Turns:
         answered = self._responders.pump()
         seen = self.matcher.seen
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
-        for tap, frames in sorted(self._watch.collect(), key=lambda batch: batch[0] is not self._tap):
+        batches = self._watch.collect(ends=self.matcher.packs)
+        for tap, frames in sorted(batches, key=lambda batch: batch[0] is not self._tap):
             if self._associations is not None:
                 answered += self._associations.answer(tap, frames)
             transit = tap.place in self._nodes and tap.device != STACK
             self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap, transit), frames)
+        if self.matcher.packs:
+            for tap, batch in self._watch.passing():
+                self.matcher.take_passing(Vantage(tap.place, tap.device, transit=True), batch)
         self.fences.take(self.matcher.fences)
         self.matcher.fences = []
         return answered > 0 or self.matcher.seen > seen

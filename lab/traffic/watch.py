@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from lab.errors import InternalError
-from lab.kernel.batches import Frame, FrameReader
+from lab.kernel.batches import Frame, FrameReader, Slots
 from lab.kernel.capture import Tap, open_tap
 from lab.kernel.netns import NetNs
 from lab.kernel.stack import StackTap
@@ -34,10 +34,8 @@ _TRUESIZE: Final = 2304 + 320
 class Watch:
     """A tap on every device of every pod and every outside host, for as long as the lab lives.
 
-    Every device of the nodes has one from the first time on that packets are to be followed through them, and is looked
-    at while they are: a flow crosses eight devices of two nodes, so for thousands of flows the two ends must do. The
-    programs of a node are tapped from the first time on that an errand starts or may end at one of them: most labs
-    never need it.
+    Every device of the nodes has one from the first run on, so that packets are followed through them. The programs of
+    a node are tapped from the first time on that an errand starts or may end at one of them: most labs never need it.
     """
 
     def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
@@ -110,13 +108,23 @@ class Watch:
         smallest = min((tap.buffer_bytes for tap in self._by_fd.values()), default=0)
         return smallest // (_TRUESIZE + frame_bytes)
 
-    def collect(self) -> list[tuple[AnyTap, list[Frame]]]:
-        """What waits at each tap at which anything waits. Never waits itself."""
+    def collect(self, *, ends: bool = False) -> list[tuple[AnyTap, list[Frame]]]:
+        """What waits at each tap at which anything waits. Never waits itself.
+
+        With ``ends`` the devices of nodes are left out: what waits there is for ``passing``.
+        """
         ready = self._epoll.poll(0, max(1, len(self._by_fd)))
-        batches = [(tap, tap.drain()) for tap in (self._by_fd[fd] for fd, _event in ready)]
+        left = {tap.fileno() for tap in self._on_nodes} if ends else frozenset[int]()
+        batches = [(tap, tap.drain()) for tap in (self._by_fd[fd] for fd, _event in ready if fd not in left)]
         for stack in self._stacks.values():
             stack.settle()
         return batches
+
+    def passing(self) -> Iterator[tuple[Tap, Slots]]:
+        """What waits at the devices of nodes, in batches; each must be done with before the next is asked for."""
+        for tap in self._on_nodes:
+            for batch in tap.slots():
+                yield tap, batch
 
     def discard(self) -> None:
         """Forget what was seen and lost so far: it belongs to no run."""

@@ -179,7 +179,9 @@ def _doubts(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...]) -> Iter
     if evidence.sent > errand.flows:
         yield f"{amount(evidence.sent, 'flow')} were sent, but the probe has {errand.flows:,}"
     numbers = range(errand.flows)
-    if any(seen.flow not in numbers or seen.protocol is not errand.protocol for seen in evidence.observations):
+    if any(seen.flow not in numbers or seen.protocol is not errand.protocol for seen in evidence.observations) or any(
+        seen.protocol is not errand.protocol for seen in evidence.passages
+    ):
         yield "packets were seen that claim to be of this probe, but of none of its flows"
     # A send that the kernel refused leaves no trace; which flow's it was, only a flow without any trace can claim.
     unsent = [flow for flow in flows if not flow.departures]

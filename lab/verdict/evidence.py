@@ -1,16 +1,17 @@
 """What was seen while a probe ran: pure data, complete enough to be judged anywhere.
 
-Owns: ``Observation`` and the other frozen records that ``traffic`` fills in and ``verdict`` reads.
+Owns: the frozen records that ``traffic`` fills in and ``verdict`` reads.
 Must not: judge. A record says what was seen, never whether that is right.
 
 Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from ipaddress import ip_address
 
 from lab.ip import IPAddress, Transport
+from lab.verdict.observation import Direction, Observation, Packet
+from lab.verdict.passages import PassageBook, Passages
 
 __all__ = [
     "Capture",
@@ -25,6 +26,7 @@ __all__ = [
     "NamedRecord",
     "Observation",
     "Packet",
+    "Passages",
     "RuleCount",
     "SeenFrame",
     "TableEntry",
@@ -34,50 +36,12 @@ __all__ = [
 ]
 
 
-class Packet(StrEnum):
-    """What a packet is to its flow."""
-
-    REQUEST = "request"
-    REPLY = "reply"
-    RESET = "reset"
-    PORT_UNREACHABLE = "port-unreachable"
-    OTHER_ICMP = "other-icmp"
-
-
-class Direction(StrEnum):
-    """Which way a packet crosses the device it was seen on, as the namespace of that device sees it."""
-
-    IN = "in"
-    OUT = "out"
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One packet of one flow at one tap.
-
-    For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is
-    ``(type, code)``; the flow is known from the packet the error quotes. ``place`` names the node, pod or host.
-    Of an echo request and its reply the port of who asked is the identifier, as in connection tracking; that of who
-    answers is 0.
-    """
-
-    flow: int
-    place: str
-    device: str
-    direction: Direction
-    packet: Packet
-    protocol: Transport
-    source: IPAddress
-    source_port: int
-    destination: IPAddress
-    destination_port: int
-    at: int
-    icmp: tuple[int, int] | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class SeenFrame:
-    """The bytes of one observation, as hexadecimal digits, for those who want to look for themselves."""
+    """The bytes of one observation, as hexadecimal digits, for those who want to look for themselves.
+
+    ``length`` is that of the frame on the wire, where only its beginning was kept; 0 where all of it was.
+    """
 
     flow: int
     place: str
@@ -86,6 +50,7 @@ class SeenFrame:
     packet: Packet
     at: int
     data: str
+    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +261,8 @@ class Lookup:
 class Evidence:
     """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
 
+    ``observations`` are told one by one. Where there are many flows, what devices of nodes saw of them is packed, in
+    ``passages``; ``of_flow`` has both.
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
     connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
@@ -307,6 +274,7 @@ class Evidence:
 
     sent: int
     observations: tuple[Observation, ...] = ()
+    passages: tuple[Passages, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
     counted: tuple[str, ...] = ()
@@ -324,3 +292,11 @@ class Evidence:
     drops: tuple[DropReason, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0
+
+    def of_flow(self, number: int) -> tuple[Observation, ...]:
+        """Everything that was seen of one flow, at the sender, in and out of every node, at the pod, and back.
+
+        In the order of time. To look at many flows, make one ``PassageBook``: it unpacks once.
+        """
+        told = (each for each in self.observations if each.flow == number)
+        return tuple(sorted((*told, *PassageBook(self.passages).of(number)), key=lambda seen: seen.at))

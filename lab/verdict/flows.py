@@ -18,6 +18,7 @@ from lab.codec.records import of_columns
 from lab.ip import IPAddress
 from lab.plan.errand import STACK, Errand, Receiver
 from lab.verdict.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
+from lab.verdict.passages import PassageBook
 
 __all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
 
@@ -30,6 +31,9 @@ packet too big (RFC 4443, section 3.2)."""
 
 _FRAGMENTATION_NEEDED = (3, 4)
 """What IPv4 has for packet too big: RFC 1191."""
+
+
+_NOTHING_PACKED = PassageBook(())
 
 
 class Fate(StrEnum):
@@ -55,7 +59,7 @@ class Flow:
         number: of the flow.
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
-        passages: everything seen of it at the devices of nodes, which may be nothing where many flows were sent.
+        told: what was seen of it at the devices of nodes, as far as that was told packet by packet.
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to somebody else.
         answers: replies leaving the pods.
         replies: replies coming in at the sender.
@@ -66,12 +70,13 @@ class Flow:
         tracked: what the nodes' connection tracking held of it.
         unsendable: whether the sender's kernel refused to send it.
         places: the pods at which it arrived, each once.
+        book: what was seen of all flows at the devices of nodes, where that was packed.
     """
 
     number: int
     departures: tuple[Observation, ...] = ()
     arrivals: tuple[Observation, ...] = ()
-    passages: tuple[Observation, ...] = ()
+    told: tuple[Observation, ...] = ()
     strays: tuple[Observation, ...] = ()
     answers: tuple[Observation, ...] = ()
     replies: tuple[Observation, ...] = ()
@@ -82,6 +87,12 @@ class Flow:
     tracked: tuple[TrackedFlow, ...] = ()
     unsendable: bool = False
     places: tuple[str, ...] = ()
+    book: PassageBook = _NOTHING_PACKED
+
+    @property
+    def passages(self) -> tuple[Observation, ...]:
+        """Everything that was seen of it at the devices of nodes."""
+        return (*self.told, *self.book.of(self.number))
 
     @property
     def report(self) -> ConnectReport | None:
@@ -131,6 +142,7 @@ def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
         seen["tracked"].setdefault(entry.flow, []).append(entry)
     columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, errand.flows) for kind, by_flow in seen.items()}
     columns["number"] = range(errand.flows)
+    columns["book"] = [PassageBook(evidence.passages)] * errand.flows
     columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
     columns["places"] = [tuple({arrival.place: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
     return of_columns(Flow, tuple(columns.values()))
@@ -226,7 +238,7 @@ class _Sorter:
     def _kind(self, observation: Observation) -> str:
         """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
         if observation.place in self._nodes and observation.device != STACK:
-            return "passages"
+            return "told"
         if observation.packet is Packet.REQUEST:
             return self._request(observation)
         if observation.direction is Direction.IN:

@@ -11,7 +11,7 @@ from lab.verdict.case import Case, Findings
 from lab.verdict.flows import Fate
 from lab.verdict.model import Verdict
 from lab.verdict.telling import fates, told
-from lab.verdict.whereabouts import hop, is_at, last_seen, left_as_it_was, translated, unfollowed
+from lab.verdict.whereabouts import hop, is_at, last_seen, left_as_it_was, translated
 from lab.verdict.words import endpoint, listed, tally
 
 __all__ = ["judge_last_hop", "judge_untranslated"]
@@ -40,8 +40,6 @@ def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
             findings.missing.append((flow.number, "it was not seen to leave a node under the address that was dialled"))
         else:
             witnesses.append(f"it crossed {hop(seen)} as it was sent")
-    if (clause := unfollowed(case)) and findings.missing:
-        findings.doubts_overall.append(clause)
     found = len(witnesses) == len(case.flows)
     return findings.settle(
         case,

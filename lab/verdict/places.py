@@ -15,7 +15,7 @@ from lab.verdict.model import Verdict
 from lab.verdict.passing import judge_last_hop
 from lab.verdict.rules import Rule, ending
 from lab.verdict.telling import packets, stack_drop
-from lab.verdict.whereabouts import is_at, last_seen, unfollowed
+from lab.verdict.whereabouts import is_at, last_seen
 from lab.verdict.words import amount, listed
 
 __all__ = ["FATE", "TARGET", "ending_rules", "judge_place", "went_no_further"]
@@ -75,12 +75,7 @@ def _of_rules(case: Case, expected: str) -> Verdict:
 def went_no_further(case: Case) -> bool:
     """Whether each flow was seen last where the author says that it ends, and no rule says otherwise."""
     where = case.probe.expect.at
-    if (
-        case.probe.expect.outcome is not Outcome.DROPPED
-        or where is None
-        or ending_rules(case, Outcome.DROPPED)
-        or unfollowed(case)
-    ):
+    if case.probe.expect.outcome is not Outcome.DROPPED or where is None or ending_rules(case, Outcome.DROPPED):
         return False
     last = [last_seen(flow) for flow in case.flows]
     return all(seen is not None and seen.place in case.errand.nodes and is_at(seen, where) for seen in last)

@@ -14,7 +14,7 @@ from lab.verdict.evidence import TableEntry
 from lab.verdict.model import Verdict
 from lab.verdict.words import amount, endpoint, listed
 
-__all__ = ["OF_STREAMS", "entry_words", "expected_entries", "held", "judge_conntrack", "unwanted_entries"]
+__all__ = ["OF_STREAMS", "entry_words", "expected_entries", "held", "judge_conntrack", "kind_words", "unwanted_entries"]
 
 _MOST_ENTRIES = 3
 
@@ -88,7 +88,7 @@ def judge_conntrack(
     some = expected_entries(wanted, entries, nodes, addresses, usual)
     none = unwanted_entries(wanted, entries, nodes, addresses, usual)
     if wanted.some is not None and not some:
-        findings.missing_overall.append(f"no entry {_kind(wanted.some)} on {where}")
+        findings.missing_overall.append(f"no entry {kind_words(wanted.some)} on {where}")
     if none:
         findings.wrong_overall.append(f"{entry_words(none[0])} stands on {none[0].node}")
     shown = [f"{entry_words(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
@@ -104,12 +104,13 @@ def judge_conntrack(
 
 def _expected(wanted: ConntrackExpect) -> Iterator[str]:
     if wanted.some is not None:
-        yield f"some {_kind(wanted.some)}"
+        yield f"some {kind_words(wanted.some)}"
     if wanted.none is not None:
-        yield f"none {_kind(wanted.none)}"
+        yield f"none {kind_words(wanted.none)}"
 
 
-def _kind(entries: Entries) -> str:
+def kind_words(entries: Entries) -> str:
+    """Which entries are meant."""
     parts = [] if entries.protocol is None else [f"of {entries.protocol}"]
     if entries.original_from is not None:
         parts.append(f"from {entries.original_from}")

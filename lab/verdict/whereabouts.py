@@ -4,13 +4,12 @@ Owns: the clauses that devices of nodes are witnesses for.
 Must not: judge.
 """
 
-from lab.plan.errand import MOST_FOLLOWED, STACK
+from lab.plan.errand import STACK
 from lab.verdict.case import Case
 from lab.verdict.evidence import Direction, Observation, Packet
 from lab.verdict.flows import Flow
-from lab.verdict.words import amount
 
-__all__ = ["hop", "is_at", "last_seen", "left_as_it_was", "translated", "unfollowed"]
+__all__ = ["hop", "is_at", "last_seen", "left_as_it_was", "translated"]
 
 
 def last_seen(flow: Flow) -> Observation | None:
@@ -50,11 +49,3 @@ def hop(seen: Observation) -> str:
 def is_at(seen: Observation, where: str) -> bool:
     """Whether a hop is the place that ``expect.at`` names, as NODE or as NODE/DEVICE."""
     return where in (seen.place, f"{seen.place}/{seen.device}")
-
-
-def unfollowed(case: Case) -> str:
-    """Why nothing was seen on nodes; empty if the flows were few enough to be followed."""
-    flows = len(case.flows)
-    if flows <= MOST_FOLLOWED:
-        return ""
-    return f"{amount(flows, 'flow')} are not followed through nodes; up to {MOST_FOLLOWED} are"

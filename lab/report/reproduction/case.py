@@ -13,8 +13,9 @@ from lab.plan.errand import STACK, Errand
 from lab.plan.model import Namespace, Plan, Role
 from lab.plan.places import own_addresses_of
 from lab.plan.sysctls import device_of
+from lab.report.reproduction.entries import entry_case, entry_of, strangers, tables_case
 from lab.report.reproduction.name import homes_of_names, name_case
-from lab.scenario.model import Expect, HttpExpect, Manner, Outcome, Reply, Shares, Spread
+from lab.scenario.model import Expect, HttpExpect, Manner, Outcome, Preserved, Reply, Shares, Spread
 from lab.spread import flows_to_hit_all
 from lab.verdict.evidence import Capture, Direction, Observation, Packet
 from lab.verdict.model import ProbeVerdict, expectations
@@ -30,12 +31,12 @@ MOST_FRAMES = 4096
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
     """The plan without the pods and hosts that no packet of the probe can have met.
 
-    Those stay that send, that were seen to take part, that are expected to, that serve the name that is dialled, and
-    whose address is in any rule.
+    Those stay that send, that were seen to take part, that are expected to, or to drop, that serve the name that is
+    dialled, and whose address is in any rule.
     """
     errand, expect = verdict.errand, verdict.probe.expect
     text = "\n".join(rules.values())
-    taking_part = {errand.sender.namespace, *(seen.place for seen in verdict.evidence.observations)}
+    taking_part = {errand.sender.namespace, *errand.watched, *(seen.place for seen in verdict.evidence.observations)}
     taking_part |= homes_of_names(errand.question, plan) if errand.question is not None else set()
     for pod in errand.receivers:
         named = pod.name in (expect.backends or ()) or pod.address == errand.destination
@@ -83,7 +84,10 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
         "name": name_case(verdict, plan),
         "version": errand.destination.version,
         "protocol": str(errand.protocol),
-        "sender": _place(errand.sender.name, errand.sender.namespace, errand.sender.device, errand.sender.address),
+        "sender": {
+            **_place(errand.sender.name, errand.sender.namespace, errand.sender.device, errand.sender.address),
+            "addresses": list(map(str, errand.sender.addresses)),
+        },
         "dialled": str(errand.destination),
         "port": errand.port,
         "flows": flows,
@@ -98,18 +102,33 @@ def case_of(verdict: ProbeVerdict, plan: Plan) -> dict[str, Any]:
         ],
         "listeners": [*_listeners(errand, plan), *_health_server(verdict, plan)],
         "http": _http(expect.http),
-        "nodes": list(errand.nodes) if expect.outcome is Outcome.UNTRANSLATED else [],
+        "nodes": list(errand.nodes) if expect.outcome is Outcome.UNTRANSLATED or expect.at else [],
         "remembered": list(remembered(verdict)),
+        "conntrack": expect.conntrack
+        and tables_case(expect.conntrack, errand.nodes, errand.addresses, (errand.protocol,)),
         "expect": {
             "outcome": str(expect.outcome) if "outcome" in expectations(expect) else "",
             "backends": sorted(set(expect.backends or ())) if delivered else [],
-            "source": str(verdict.source) if delivered and verdict.source else "",
+            "source": _source(verdict) if delivered and verdict.source else "",
+            "at": _where(expect.at, plan) if expect.at else [],
             "hit all": delivered and _must_hit_all(verdict, flows),
             "shares": dict(_shares(expect)) if delivered else {},
             "sticky": delivered and expect.spread is Spread.STICKY,
             "reply": str(expect.reply or Reply.TRANSLATED),
         },
     }
+
+
+def _source(verdict: ProbeVerdict) -> str:
+    """Whom pods must see; a sender with several addresses is ``preserved`` with each of them."""
+    several = verdict.errand.sender.others and isinstance(verdict.probe.expect.source, Preserved)
+    return "preserved" if several else str(verdict.source)
+
+
+def _where(at: str, plan: Plan) -> list[str]:
+    """The namespace of the place where flows must end, its device if one is named, and the author's words."""
+    place, _, device = at.partition("/")
+    return [next((pod.namespace for pod in plan.pods if pod.name == place), place), device, at]
 
 
 def _must_hit_all(verdict: ProbeVerdict, flows: int) -> bool:
@@ -169,27 +188,22 @@ def _health_server(verdict: ProbeVerdict, plan: Plan) -> Iterator[dict[str, Any]
 
 
 def remembered(verdict: ProbeVerdict) -> Iterator[dict[str, Any]]:
-    """The entries of connection tracking that took packets where no rule did: they were there before the probe.
+    """The entries of connection tracking that were there before the probe.
 
+    Those took packets of it where no rule did; or they are of others, where the author expects something of the tables.
     An echo request has no port that an author could choose, so none goes on with what was there before.
     """
     errand, evidence = verdict.errand, verdict.evidence
-    if errand.protocol is Transport.ICMP or not set(errand.nodes) <= set(evidence.counted):
-        return
-    ruled = {rule.translates_to for rule in translations(evidence.counts)}
     left = dict(enumerate(_ports(errand, evidence.observations)))
-    for entry in evidence.tracked or ():
-        answers = (entry.reply_source, entry.reply_source_port)
-        if answers in ruled or answers == (errand.destination, errand.port) or not left.get(entry.flow):
-            continue
-        yield {
-            "namespace": entry.node,
-            "protocol": errand.protocol_number,
-            "from": (str(errand.sender.of(entry.flow)), left[entry.flow]),
-            "to": (str(errand.destination), errand.port),
-            "answers": (str(entry.reply_source), entry.reply_source_port),
-            "answers to": (str(entry.reply_destination), entry.reply_destination_port),
-        }
+    if errand.protocol is not Transport.ICMP and set(errand.nodes) <= set(evidence.counted):
+        ruled = {rule.translates_to for rule in translations(evidence.counts)}
+        for flow in evidence.tracked or ():
+            answers = (flow.reply_source, flow.reply_source_port)
+            if answers not in ruled and answers != (errand.destination, errand.port) and left.get(flow.flow):
+                yield entry_case(entry_of(errand, left[flow.flow], flow))
+    own = {(errand.sender.of(flow), port) for flow, port in left.items()}
+    own |= {(each.reply_destination, each.reply_destination_port) for each in evidence.tracked or ()}
+    yield from map(entry_case, strangers(evidence.entries or (), own))
 
 
 def _shares(expect: Expect) -> Iterator[tuple[str, float]]:

@@ -20,6 +20,7 @@ from lab.plan.model import Plan
 from lab.plan.reach import Absences
 from lab.report.reproduction import wire
 from lab.report.reproduction.case import MOST_FRAMES, case_of, frames_of, needed, remembered
+from lab.report.reproduction.step import step_case
 from lab.scenario.model import Manner
 from lab.verdict.evidence import Capture
 from lab.verdict.explain import explain
@@ -46,23 +47,25 @@ _USAGE: Final = """\
 # and python3; root, or the right to make user namespaces.
 """
 
-_REBUILT: Final = """\
+_STEP: Final = """\
 #
-# This script rebuilds what the step has led to without proxylab: the wire, and the
-# rules of every node as they stood when the step ended, in namespaces of its own.
-# Nothing outside is touched, and with the script everything is gone.
+# This script makes the step again without proxylab: it rebuilds the wire, with the
+# rules of every node as they stood when the step began, in namespaces of its own, and
+# sends the streams. Then it changes rules, links and pods to what the step has led to,
+# and tells what became of the streams. Nothing outside is touched, and with the script
+# everything is gone.
 #
-# It cannot rebuild what is made of time and of the steps before: the streams, what
-# connection tracking held (conntrack.txt has it where it was read), links that were
-# cut, and what a proxy would do next. Pods are there, and nobody listens in them.
+# It has no proxy: the rules change from the first to the last at once, and what lay
+# between is not known. Where the proxy had made nodes forget a stream, so does the
+# script, and what else connection tracking held at the end was there before.
 #
-#   sh repro.sh          rebuild, and tell what stands; exit 0, or 2 if it could not
-#                        be rebuilt
+#   sh repro.sh          rebuild, send, change, tell; exit 1 if the failure shows, 0 if
+#                        not, 2 if the case could not be rebuilt
 #   sh repro.sh shell    the same, then a shell inside, for a look around:
 #                        nsenter --net=/run/netns/NAME COMMAND …
 #
-# Needs unshare and nsenter (util-linux), ip and bridge (iproute2), {tools};
-# root, or the right to make user namespaces.
+# Needs unshare and nsenter (util-linux), ip and bridge (iproute2), {tools}
+# and python3; root, or the right to make user namespaces.
 """
 
 _SANDBOX: Final = """\
@@ -122,10 +125,15 @@ exit "$status"
 """
 
 
-_LOOK: Final = """\
-echo "rebuilt: $names, with the rules as they stood when the step ended"
+_CHANGE: Final = """\
+status=0
+cd /run/case
+python3 step.py case.json before.sh change.sh settle.sh || status=$?
 [ "${1-}" != shell ] || PS1='repro# ' sh -i || true
+exit "$status"
 """
+
+_OF_STEPS: Final = ("listeners.py", "memory.py", "netns.py", "packets.py", "step.py", "stream.py", "tables.py")
 
 
 def reproduction(
@@ -163,20 +171,80 @@ def reproduction(
     return "\n".join(parts)
 
 
-def reconstruction(verdict: StepVerdict, plan: Plan, rules: Mapping[str, str], tool: str) -> str:
-    """The text of the script that rebuilds what a step has led to, as far as files can tell it.
+def reconstruction(
+    verdict: StepVerdict,
+    plan: Plan,
+    rules: Mapping[str, tuple[str, str]],
+    tool: str,
+    absences: tuple[Absences, Absences] = (PRESENT, PRESENT),
+) -> str:
+    """The text of the script that makes a step again, as far as files can tell it.
 
     Args:
         verdict: of the step.
         plan: of the lab.
-        rules: of each node when the step ended.
+        rules: of each node, when the step began and when it ended.
         tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
+        absences: what was taken out of the lab before the step, and with it.
     """
-    loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
-    loads += _masquerades(plan, tool)
+    before, after = absences
+    loads = [load for node, (text, _) in rules.items() for load in _loads(node, text, tool)]
+    later = [load for node, texts in rules.items() for load in _reloads(node, *texts, tool)]
+    own = list(_masquerades(plan, tool))
     way = next((each.detour for each in verdict.streams if each.detour is not None), None)
-    parts = [_head(verdict, _tools(loads), _REBUILT), _SANDBOX, _wire(plan, way), _rules(loads), _CARRYING, _LOOK]
+    case = json.dumps(step_case(verdict, plan, before, after), indent=1)
+    changed = {node for node, _, _ in later}
+    lines = ["# --- The streams, what is expected of them, and the programs that send them.", ""]
+    lines += _heredoc("cat > /run/case/case.json", case.splitlines())
+    for name in _OF_STEPS:
+        lines += ["", *_heredoc(f"cat > /run/case/{name}", (_PROGRAMS / name).read_text(encoding="utf-8").splitlines())]
+    later += [load for load in own if load[0] in changed]
+    parts = [
+        _head(verdict, _tools([*loads, *later, *own]), _STEP),
+        _SANDBOX,
+        _wire(plan, way),
+        _rules([*loads, *own], "when the step began"),
+        _CARRYING,
+        "\n".join([*lines, ""]),
+        _changes(plan, absences, verdict, later),
+        _CHANGE,
+    ]
     return "\n".join(parts)
+
+
+def _changes(
+    plan: Plan,
+    absences: tuple[Absences, Absences],
+    verdict: StepVerdict,
+    loads: Iterable[tuple[str, str, tuple[str, ...]]],
+) -> str:
+    """The scripts in the script: what earlier steps took away, what changes, and what is done after the wait."""
+    at_once, settled = wire.changed(plan, *absences)
+    lines = ["# --- Once the streams go where they went: what earlier steps have taken away."]
+    lines += _script("before.sh", map(_inside, wire.absent(plan, absences[0])))
+    change = list(map(_inside, at_once))
+    for node, each in verdict.step.change.nodes.items():
+        for key, value in each.sysctls.items():
+            change.append(f"inside {node} sh -c 'echo {value} > /proc/sys/{wire.path_of(key)}'")
+    for node, command, text in loads:
+        change += ["", *_heredoc(f"inside {node} {command}", text)]
+    lines += ["", "# --- What the step changes, with the rules as they stood when it ended."]
+    lines += _script("change.sh", change)
+    lines += ["", "# --- What is done when the step has waited."]
+    lines += _script("settle.sh", map(_inside, settled))
+    return "\n".join([*lines, ""])
+
+
+def _inside(where: tuple[str, str]) -> str:
+    return f"inside {where[0]} {where[1]}"
+
+
+def _script(name: str, lines: Iterable[str]) -> Iterator[str]:
+    """A script of sh in the script; END ends what it has in it."""
+    yield from ("", f"cat > /run/case/{name} << 'SCRIPT'", "set -eu")
+    yield 'inside() { name=$1; shift; nsenter --net="/run/netns/$name" "$@"; }'
+    yield from lines
+    yield "SCRIPT"
 
 
 def _tools(loads: Iterable[tuple[str, str, tuple[str, ...]]]) -> list[str]:
@@ -207,14 +275,17 @@ def _wire(plan: Plan, way: Detour | None) -> str:
 
 
 def _absent(plan: Plan, absences: Absences) -> Iterator[str]:
-    commands = [f"inside {namespace} {command}" for namespace, command in wire.absent(plan, absences)]
+    commands = [_inside(each) for each in wire.absent(plan, absences)]
     if commands:
         lines = "\n".join(commands)
         yield f"# --- What steps have taken away: links that are cut, and pods that are gone.\n\n{lines}\n"
 
 
-def _rules(loads: Iterable[tuple[str, str, tuple[str, ...]]]) -> str:
-    lines = ["# --- The rules, as they stood after the probe, without counters."]
+def _rules(loads: Iterable[tuple[str, str, tuple[str, ...]]], when: str = "after the probe") -> str:
+    lines = [f"# --- The rules, as they stood {when}, without counters."]
+    loads = tuple(loads)
+    if any("-m recent" in line for _, _, text in loads for line in text):
+        lines.append("# Whom session affinity had tied to an endpoint is not in them: its lists begin empty.")
     for node, command, text in loads:
         lines += ["", *_heredoc(f"inside {node} {command}", text)]
     return "\n".join([*lines, ""])
@@ -235,6 +306,15 @@ def _loads(node: str, text: str, tool: str) -> Iterator[tuple[str, str, tuple[st
     for family, lines in commands.items():
         if lines:
             yield node, f"ip{family}tables-{tool}-restore", tuple(lines)
+
+
+def _reloads(node: str, before: str, after: str, tool: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The loads that make one dump of another, as far as they differ. nft adds to a table that is there."""
+    old = list(_loads(node, before, tool))
+    gone = tuple(f"delete {line.rstrip(' {')}" for line in before.splitlines() if line.startswith("table "))
+    for _, command, text in list(_loads(node, after, tool)) or [(node, "nft -f -", ())]:
+        if (node, command, text) not in old:
+            yield node, command, (*gone, *text)
 
 
 def _masquerades(plan: Plan, tool: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -271,7 +351,7 @@ def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
 
 def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
     """What the script runs: some of the programs are for few probes."""
-    spared, protocol = set(), verdict.errand.protocol
+    spared, protocol = {"step.py", "stream.py"}, verdict.errand.protocol
     if protocol is not Transport.SCTP:
         spared.add("associations.py")
     if protocol not in (Transport.SCTP, Transport.ICMP):
@@ -280,6 +360,8 @@ def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
         spared.add("hypertext.py")
     if verdict.errand.question is None:
         spared.add("names.py")
+    if verdict.probe.expect.conntrack is None:
+        spared.add("tables.py")
     if not any(remembered(verdict)):
         spared.add("memory.py")
     yield from (program for program in sorted(_PROGRAMS.glob("*.py")) if program.name not in spared)

@@ -27,7 +27,7 @@ from lab.plan.model import (
 )
 from lab.plan.reach import Absences
 
-__all__ = ["absent", "detour", "furnishing", "links", "names", "sysctls"]
+__all__ = ["absent", "changed", "detour", "furnishing", "links", "names", "path_of", "sysctls"]
 
 _DOTS = str.maketrans("./", "/.")
 
@@ -76,13 +76,46 @@ def absent(plan: Plan, absences: Absences) -> Iterator[tuple[str, str]]:
     """Namespace and command for each thing that steps have taken out of the lab."""
     for end in absences.down(plan):
         yield end.namespace, f"ip link set dev {end.device} down"
-    for name in absences.mute(plan):
+    yield from _rules_of_silence(plan, absences.mute(plan), "add")
+
+
+def changed(
+    plan: Plan, before: Absences, after: Absences
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Namespace and command for what a step does at once, and for what it does when it has waited (``lab.advance``)."""
+    down, was_down, mute, was_mute = after.down(plan), before.down(plan), after.mute(plan), before.mute(plan)
+    at_once = [(end.namespace, f"ip link set dev {end.device} down") for end in down if end not in was_down]
+    for end in was_down:
+        if end not in down:
+            at_once += ((end.namespace, command) for command in _mended(plan.namespace(end.namespace), end))
+    at_once += _rules_of_silence(plan, [name for name in was_mute if name not in mute], "del")
+    return tuple(at_once), tuple(_rules_of_silence(plan, [name for name in mute if name not in was_mute], "add"))
+
+
+def _rules_of_silence(plan: Plan, names: Iterable[str], verb: str) -> Iterator[tuple[str, str]]:
+    for name in names:
         for family in sorted({each.interface.version for each in plan.namespace(name).addresses}):
-            yield name, f"ip -{family} rule add from all blackhole priority {BEHIND_LOCAL}"
+            yield name, f"ip -{family} rule {verb} from all blackhole priority {BEHIND_LOCAL}"
+
+
+def _mended(namespace: Namespace, end: LinkEnd) -> Iterator[str]:
+    """A link that is whole again, with what had gone with its end; some of it is there still."""
+    device = end.device
+    yield f"ip link set dev {device} up"
+    yield from (f"ip {_address(each, 'replace')}" for each in namespace.addresses if each.device == device)
+    for each in namespace.neighbours:
+        if each.device == device:
+            yield f"ip neigh replace {each.address} lladdr {each.mac} dev {device} nud permanent"
+    yield from (f"ip {_route(route, 'replace')}" for route in namespace.routes if device in route.devices)
+
+
+def path_of(key: str) -> str:
+    """A sysctl's file below /proc/sys."""
+    return key.translate(_DOTS)
 
 
 def _paths(values: Iterable[Sysctl]) -> tuple[str, ...]:
-    return tuple(f"{each.name.translate(_DOTS)} {each.value}".rstrip() for each in values)
+    return tuple(f"{path_of(each.name)} {each.value}".rstrip() for each in values)
 
 
 def _veth(link: Veth) -> str:
@@ -119,16 +152,16 @@ def _vxlan(vxlan: Vxlan) -> str:
     return f"link add name {vxlan.device} address {vxlan.mac} type vxlan {about}"
 
 
-def _address(address: Address) -> str:
-    return f"address add {address.interface} dev {address.device}" + (
+def _address(address: Address, verb: str = "add") -> str:
+    return f"address {verb} {address.interface} dev {address.device}" + (
         " nodad" if address.interface.version == 6 else ""
     )
 
 
-def _route(route: Route) -> str:
-    words = [f"route add {route.destination}"]
+def _route(route: Route, verb: str = "add") -> str:
+    words = [f"route {verb} {route.destination}"]
     if route.unreachable:
-        words = [f"route add unreachable {route.destination}"]
+        words = [f"route {verb} unreachable {route.destination}"]
     elif route.hops:
         words += [f"nexthop via {hop.via} dev {hop.device}" for hop in route.hops]
     else:

@@ -27,7 +27,7 @@ class StreamShape(ScenarioShape):
         alias="to", description="What is dialled.", examples=[{"service": "dns", "via": "clusterIP"}]
     )
     send: SendShape = Field(
-        default_factory=SendShape,
+        default_factory=SendShape.model_construct,
         description="What is sent, and how often.",
         examples=[{"protocol": "UDP", "every": "20ms", "payload": 64}],
     )

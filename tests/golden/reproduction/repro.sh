@@ -16,6 +16,9 @@
 #     expected, not seen  request  10.244.0.12        a pod
 #     the sender's socket: timeout
 #
+#   why: it was lost behind sender: seen to leave by eth0, addressed to
+#        10.96.1.1:80, and to come in at no node.
+#
 #   reproduce: proxylab run case.lab.yaml --probe 'a pod reaches echo'
 #
 # This script shows it again without proxylab: it rebuilds the wire and the rules in
@@ -380,7 +383,10 @@ cat > /run/case/case.json << 'END'
   "name": "sender",
   "namespace": "sender",
   "device": "eth0",
-  "address": "10.244.0.12"
+  "address": "10.244.0.12",
+  "addresses": [
+   "10.244.0.12"
+  ]
  },
  "dialled": "10.96.1.1",
  "port": 80,
@@ -416,10 +422,12 @@ cat > /run/case/case.json << 'END'
  "http": null,
  "nodes": [],
  "remembered": [],
+ "conntrack": null,
  "expect": {
   "outcome": "delivered",
   "backends": [],
   "source": "10.244.0.12",
+  "at": [],
   "hit all": false,
   "shares": {},
   "sticky": false,
@@ -454,6 +462,7 @@ class Listeners:
         self.case, self.waiting, self.got = case, waiting, got
         self.family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
         self.kind = socket.SOCK_STREAM if case["protocol"] == "TCP" else socket.SOCK_DGRAM
+        self.talking = {}
 
     def listen(self):
         """Open the sockets of the pods."""
@@ -461,6 +470,8 @@ class Listeners:
             enter(each["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((each["address"] or ("::" if self.family == socket.AF_INET6 else "0.0.0.0"), each["port"]))
             if self.kind == socket.SOCK_STREAM:
                 sock.listen(1024)
@@ -477,21 +488,35 @@ class Listeners:
                 made.setblocking(False)
                 heard = functools.partial(self.converse, listener, peer)
                 self.waiting.register(made, selectors.EVENT_READ, heard)
+                self.talking[made] = listener["name"]
+
+    def hang_up(self, names):
+        """Close the connections of some pods, as a program does that ends."""
+        for sock in [sock for sock, name in self.talking.items() if name in names]:
+            self.close(sock)
+
+    def close(self, sock):
+        """Close a connection."""
+        self.talking.pop(sock, None)
+        self.waiting.unregister(sock)
+        sock.close()
 
     def converse(self, listener, peer, sock):
-        """Answer a token, or close with the other end."""
+        """Answer every token, or close with the other end."""
         try:
             data = sock.recv(65535)
         except OSError:
             data = b""
         if self.case["http"] and data:
             self.tell(listener, data, peer, sock)
-        elif data.startswith(b"proxylab probe "):
-            self.got(listener, data, peer, sock.getsockname())
-            sock.send(b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode() + b"\n")
-        elif not data:
-            self.waiting.unregister(sock)
-            sock.close()
+            return
+        for line in data.split(b"\n"):
+            if line.startswith(b"proxylab probe "):
+                self.got(listener, line, peer, sock.getsockname())
+                with contextlib.suppress(OSError):
+                    sock.send(b"proxylab reply " + line[15:48] + b" from " + listener["name"].encode() + b"\n")
+        if not data:
+            self.close(sock)
 
     def tell(self, listener, data, peer, sock):
         """Answer a request by HTTP and close: as it was answered in the lab, where that was no pod."""
@@ -502,8 +527,7 @@ class Listeners:
             self.got(listener, asked, peer, sock.getsockname())
             said = listener["says"][int(asked[40:48], 16)] if listener["says"] else (200, None)
             sock.send(response(*said, listener["name"]) if said else b"")
-        self.waiting.unregister(sock)
-        sock.close()
+        self.close(sock)
 
     def answer(self, listener, sock):
         """Answer datagrams, each from the address that was asked."""
@@ -576,11 +600,13 @@ def bare(written):
 
 def judge(case, seen):
     """A line for each thing that is not as it was expected, with a flow that shows it."""
-    expect, sender, hits = case["expect"], case["sender"]["namespace"], collections.Counter()
+    expect, sender, hits = case["expect"], case["sender"]["namespace"], collections.defaultdict(collections.Counter)
     for flow in range(case["flows"]):
         reached = arrivals(case, seen, flow)
         heard = [each for each in seen if each.flow == flow and is_heard(each, sender)]
-        hits.update({name for name, _ in reached})
+        hits[client_of(case, flow)].update({name for name, _ in reached})
+        if expect["at"]:
+            yield from ((flow, line) for line in judge_end(case, seen, flow))
         if expect["outcome"] == "untranslated":
             yield from ((flow, line) for line in judge_passing(case, seen, flow, heard))
             continue
@@ -591,7 +617,7 @@ def judge(case, seen):
             yield flow, f"expected {expect['outcome']}, seen {outcome}"
             continue
         if outcome == "delivered":
-            yield from ((flow, line) for line in judge_delivery(case, reached, heard))
+            yield from ((flow, line) for line in judge_delivery(case, flow, reached, heard))
     yield from judge_shares(case, hits)
 
 
@@ -623,14 +649,30 @@ def judge_passing(case, seen, flow, heard):
         yield f"expected untranslated, answered by {turned[0]}"
 
 
-def judge_delivery(case, reached, heard):
+def client_of(case, flow):
+    """The address that a flow leaves from."""
+    addresses = case["sender"]["addresses"]
+    return addresses[flow % len(addresses)]
+
+
+def judge_end(case, seen, flow):
+    """Where a flow was seen last, if that is not where it must end."""
+    namespace, device, words = case["expect"]["at"]
+    hops = [each.place for each in seen if each.flow == flow and each.what == "request"]
+    last = hops[-1] if hops else "nowhere"
+    if last.partition("/")[0] != namespace or (device and last != f"{namespace}/{device}"):
+        yield f"expected to end at {words}, seen last at {last}"
+
+
+def judge_delivery(case, flow, reached, heard):
     """What is wrong with a flow that reached a pod: which pod, from which source, answered from where."""
     expect = case["expect"]
+    source = client_of(case, flow) if expect["source"] == "preserved" else expect["source"]
     for name, packet in reached[:1]:
         if expect["backends"] and name not in expect["backends"]:
             yield f"expected at {' or '.join(expect['backends'])}, seen at {name}"
-        if expect["source"] and bare(packet.source) != expect["source"]:
-            yield f"expected from {expect['source']}, seen from {bare(packet.source)} at {name}"
+        if source and bare(packet.source) != source:
+            yield f"expected from {source}, seen from {bare(packet.source)} at {name}"
     dialled = end(case["dialled"], case["port"])
     if expect["reply"] == "untranslated" and reached:
         dialled = reached[0][1].destination
@@ -640,8 +682,9 @@ def judge_delivery(case, reached, heard):
         yield f"expected a reply from {dialled}, seen from {heard[0].source}"
 
 
-def judge_shares(case, hits):
-    """Which backends got too much, too little or nothing."""
+def judge_shares(case, by_client):
+    """Which backends got too much, too little or nothing, and which clients were not kept by one."""
+    hits = sum(by_client.values(), collections.Counter())
     names, flows = case["expect"]["backends"] or [], sum(hits.values())
     for name in names if case["expect"]["hit all"] else []:
         if not hits[name]:
@@ -650,8 +693,9 @@ def judge_shares(case, hits):
         due = flows * share
         if abs(hits[name] - due) > 0.3 * due:
             yield None, f"expected about {due:.0f} flows at {name}, seen {hits[name]}"
-    if case["expect"]["sticky"] and len(hits) > 1:
-        yield None, f"expected all flows at one backend, seen at {' and '.join(sorted(hits))}"
+    for client, reached in by_client.items() if case["expect"]["sticky"] else ():
+        if len(reached) > 1:
+            yield None, f"expected all flows of {client} at one backend, seen at {' and '.join(sorted(reached))}"
 END
 
 cat > /run/case/packets.py << 'END'
@@ -867,7 +911,7 @@ class Run:
         for each in self.unknown:  # a pod's tap may have been read before the sender's, where numbers are learnt
             self.take(*each)
         self.resolve()
-        return sorted(self.seen)
+        return sorted(self.seen, key=lambda each: each.at)  # those of one time in the order in which they were read
 
     def remember(self):
         """Let the nodes remember flows as they did, which no rule is asked about."""
@@ -875,7 +919,8 @@ class Run:
             from memory import remember  # noqa: PLC0415 - stands in the scripts that need it
 
             enter(entry["namespace"])
-            remember(entry)
+            with contextlib.suppress(FileExistsError):  # of what was said twice
+                remember(entry)
 
     def settled(self):
         """Whether every flow has been answered or turned away; of its own flows a socket knows best."""
@@ -999,7 +1044,7 @@ class Run:
         for flow, port in enumerate(self.case["ports"]):
             enter(self.sender["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
-            sock.bind((self.sender["address"], port))
+            sock.bind((self.sender["addresses"][flow % len(self.sender["addresses"])], port))
             try:
                 sock.connect((self.case["dialled"], self.case["port"]))
             except BlockingIOError:
@@ -1115,6 +1160,10 @@ def main():
 
         for flow in range(case["flows"]):
             wrong += ((flow, line) for line in judge_answer(case["http"], run.answers.get(flow, b"")))
+    if case["conntrack"]:
+        from tables import judge_tables  # noqa: PLC0415 - stands in scripts for expectations of tables
+
+        wrong += ((None, line) for line in judge_tables(case["conntrack"]))
     tell(case, seen, wrong)
     return 1 if wrong else 0
 

@@ -54,7 +54,7 @@ class Quiet:
     def pump(self) -> int:
         return 0
 
-    def collect(self) -> list[Any]:
+    def collect(self, *, ends: bool = False) -> list[Any]:
         return []
 
     def discard(self) -> None:
@@ -167,7 +167,7 @@ class Tap:
         header = struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + A.packed + A.packed
         self.waiting.append(Frame(bytes(12) + b"\x08\x00" + header + segment, True, 7))
 
-    def collect(self) -> list[Any]:
+    def collect(self, *, ends: bool = False) -> list[Any]:
         frames, self.waiting = self.waiting, []
         return [(self, frames)] if frames else []
 

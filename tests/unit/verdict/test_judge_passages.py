@@ -72,12 +72,13 @@ def test_what_a_later_node_translates_is_not_untranslated() -> None:
     assert counted.reasons == (f"a DNAT rule to {ALONE.address('echo-1')}:8080 counted 1 packet on node-b",)
 
 
-def test_of_many_flows_nobody_saw_whether_they_left_as_they_were() -> None:
+def test_of_many_flows_each_is_followed() -> None:
     many = replace(ALONE, flows=17)
-    evidence = many.evidence([many.leaves(flow) for flow in range(17)])
-    verdict = one(many, evidence, "outcome")
-    assert verdict.judgement is INCONCLUSIVE
-    assert "17 flows are not followed through nodes; up to 16 are" in verdict.reasons
+    left = [many.leaves(flow) for flow in range(17)]
+    passed = [replace(on_node(ALONE, "eth0", Direction.OUT), flow=flow) for flow in range(17)]
+    assert one(many, many.evidence([*left, *passed]), "outcome").judgement is PASS
+    verdict = one(many, many.evidence([*left, *passed[1:]]), "outcome")
+    assert (verdict.judgement, verdict.example) == (FAIL, 0)
 
 
 STOPPED = World(outcome=Outcome.DROPPED, at="node-a/eth0")

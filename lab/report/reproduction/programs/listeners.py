@@ -23,6 +23,7 @@ class Listeners:
         self.case, self.waiting, self.got = case, waiting, got
         self.family = socket.AF_INET6 if case["version"] == 6 else socket.AF_INET
         self.kind = socket.SOCK_STREAM if case["protocol"] == "TCP" else socket.SOCK_DGRAM
+        self.talking = {}
 
     def listen(self):
         """Open the sockets of the pods."""
@@ -30,6 +31,8 @@ class Listeners:
             enter(each["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((each["address"] or ("::" if self.family == socket.AF_INET6 else "0.0.0.0"), each["port"]))
             if self.kind == socket.SOCK_STREAM:
                 sock.listen(1024)
@@ -46,21 +49,35 @@ class Listeners:
                 made.setblocking(False)
                 heard = functools.partial(self.converse, listener, peer)
                 self.waiting.register(made, selectors.EVENT_READ, heard)
+                self.talking[made] = listener["name"]
+
+    def hang_up(self, names):
+        """Close the connections of some pods, as a program does that ends."""
+        for sock in [sock for sock, name in self.talking.items() if name in names]:
+            self.close(sock)
+
+    def close(self, sock):
+        """Close a connection."""
+        self.talking.pop(sock, None)
+        self.waiting.unregister(sock)
+        sock.close()
 
     def converse(self, listener, peer, sock):
-        """Answer a token, or close with the other end."""
+        """Answer every token, or close with the other end."""
         try:
             data = sock.recv(65535)
         except OSError:
             data = b""
         if self.case["http"] and data:
             self.tell(listener, data, peer, sock)
-        elif data.startswith(b"proxylab probe "):
-            self.got(listener, data, peer, sock.getsockname())
-            sock.send(b"proxylab reply " + data[15:48] + b" from " + listener["name"].encode() + b"\n")
-        elif not data:
-            self.waiting.unregister(sock)
-            sock.close()
+            return
+        for line in data.split(b"\n"):
+            if line.startswith(b"proxylab probe "):
+                self.got(listener, line, peer, sock.getsockname())
+                with contextlib.suppress(OSError):
+                    sock.send(b"proxylab reply " + line[15:48] + b" from " + listener["name"].encode() + b"\n")
+        if not data:
+            self.close(sock)
 
     def tell(self, listener, data, peer, sock):
         """Answer a request by HTTP and close: as it was answered in the lab, where that was no pod."""
@@ -71,8 +88,7 @@ class Listeners:
             self.got(listener, asked, peer, sock.getsockname())
             said = listener["says"][int(asked[40:48], 16)] if listener["says"] else (200, None)
             sock.send(response(*said, listener["name"]) if said else b"")
-        self.waiting.unregister(sock)
-        sock.close()
+        self.close(sock)
 
     def answer(self, listener, sock):
         """Answer datagrams, each from the address that was asked."""

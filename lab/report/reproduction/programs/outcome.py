@@ -30,11 +30,13 @@ def bare(written):
 
 def judge(case, seen):
     """A line for each thing that is not as it was expected, with a flow that shows it."""
-    expect, sender, hits = case["expect"], case["sender"]["namespace"], collections.Counter()
+    expect, sender, hits = case["expect"], case["sender"]["namespace"], collections.defaultdict(collections.Counter)
     for flow in range(case["flows"]):
         reached = arrivals(case, seen, flow)
         heard = [each for each in seen if each.flow == flow and is_heard(each, sender)]
-        hits.update({name for name, _ in reached})
+        hits[client_of(case, flow)].update({name for name, _ in reached})
+        if expect["at"]:
+            yield from ((flow, line) for line in judge_end(case, seen, flow))
         if expect["outcome"] == "untranslated":
             yield from ((flow, line) for line in judge_passing(case, seen, flow, heard))
             continue
@@ -45,7 +47,7 @@ def judge(case, seen):
             yield flow, f"expected {expect['outcome']}, seen {outcome}"
             continue
         if outcome == "delivered":
-            yield from ((flow, line) for line in judge_delivery(case, reached, heard))
+            yield from ((flow, line) for line in judge_delivery(case, flow, reached, heard))
     yield from judge_shares(case, hits)
 
 
@@ -77,14 +79,30 @@ def judge_passing(case, seen, flow, heard):
         yield f"expected untranslated, answered by {turned[0]}"
 
 
-def judge_delivery(case, reached, heard):
+def client_of(case, flow):
+    """The address that a flow leaves from."""
+    addresses = case["sender"]["addresses"]
+    return addresses[flow % len(addresses)]
+
+
+def judge_end(case, seen, flow):
+    """Where a flow was seen last, if that is not where it must end."""
+    namespace, device, words = case["expect"]["at"]
+    hops = [each.place for each in seen if each.flow == flow and each.what == "request"]
+    last = hops[-1] if hops else "nowhere"
+    if last.partition("/")[0] != namespace or (device and last != f"{namespace}/{device}"):
+        yield f"expected to end at {words}, seen last at {last}"
+
+
+def judge_delivery(case, flow, reached, heard):
     """What is wrong with a flow that reached a pod: which pod, from which source, answered from where."""
     expect = case["expect"]
+    source = client_of(case, flow) if expect["source"] == "preserved" else expect["source"]
     for name, packet in reached[:1]:
         if expect["backends"] and name not in expect["backends"]:
             yield f"expected at {' or '.join(expect['backends'])}, seen at {name}"
-        if expect["source"] and bare(packet.source) != expect["source"]:
-            yield f"expected from {expect['source']}, seen from {bare(packet.source)} at {name}"
+        if source and bare(packet.source) != source:
+            yield f"expected from {source}, seen from {bare(packet.source)} at {name}"
     dialled = end(case["dialled"], case["port"])
     if expect["reply"] == "untranslated" and reached:
         dialled = reached[0][1].destination
@@ -94,8 +112,9 @@ def judge_delivery(case, reached, heard):
         yield f"expected a reply from {dialled}, seen from {heard[0].source}"
 
 
-def judge_shares(case, hits):
-    """Which backends got too much, too little or nothing."""
+def judge_shares(case, by_client):
+    """Which backends got too much, too little or nothing, and which clients were not kept by one."""
+    hits = sum(by_client.values(), collections.Counter())
     names, flows = case["expect"]["backends"] or [], sum(hits.values())
     for name in names if case["expect"]["hit all"] else []:
         if not hits[name]:
@@ -104,5 +123,6 @@ def judge_shares(case, hits):
         due = flows * share
         if abs(hits[name] - due) > 0.3 * due:
             yield None, f"expected about {due:.0f} flows at {name}, seen {hits[name]}"
-    if case["expect"]["sticky"] and len(hits) > 1:
-        yield None, f"expected all flows at one backend, seen at {' and '.join(sorted(hits))}"
+    for client, reached in by_client.items() if case["expect"]["sticky"] else ():
+        if len(reached) > 1:
+            yield None, f"expected all flows of {client} at one backend, seen at {' and '.join(sorted(reached))}"

@@ -89,7 +89,7 @@ class Run:
         for each in self.unknown:  # a pod's tap may have been read before the sender's, where numbers are learnt
             self.take(*each)
         self.resolve()
-        return sorted(self.seen)
+        return sorted(self.seen, key=lambda each: each.at)  # those of one time in the order in which they were read
 
     def remember(self):
         """Let the nodes remember flows as they did, which no rule is asked about."""
@@ -97,7 +97,8 @@ class Run:
             from memory import remember  # noqa: PLC0415 - stands in the scripts that need it
 
             enter(entry["namespace"])
-            remember(entry)
+            with contextlib.suppress(FileExistsError):  # of what was said twice
+                remember(entry)
 
     def settled(self):
         """Whether every flow has been answered or turned away; of its own flows a socket knows best."""
@@ -221,7 +222,7 @@ class Run:
         for flow, port in enumerate(self.case["ports"]):
             enter(self.sender["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
-            sock.bind((self.sender["address"], port))
+            sock.bind((self.sender["addresses"][flow % len(self.sender["addresses"])], port))
             try:
                 sock.connect((self.case["dialled"], self.case["port"]))
             except BlockingIOError:
@@ -337,6 +338,10 @@ def main():
 
         for flow in range(case["flows"]):
             wrong += ((flow, line) for line in judge_answer(case["http"], run.answers.get(flow, b"")))
+    if case["conntrack"]:
+        from tables import judge_tables  # noqa: PLC0415 - stands in scripts for expectations of tables
+
+        wrong += ((None, line) for line in judge_tables(case["conntrack"]))
     tell(case, seen, wrong)
     return 1 if wrong else 0
 
