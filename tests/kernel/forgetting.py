@@ -66,4 +66,17 @@ FORGETTING = [
             }
         },
     ),
+    Breakage(
+        "no list of clients",
+        BODIES,
+        "remembered",
+        "lambda scope, chain, endpoint, seconds: ''",
+        {
+            "steps/clients-who-stick": {
+                "others come: the client stays",
+                "another goes: the client stays with it",
+                "the first comes back: the client stays where it is now",
+            },
+        },
+    ),
 ]
