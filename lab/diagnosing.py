@@ -12,6 +12,7 @@ from typing import Final
 from lab.cluster.kube_dns import KUBE_DNS
 from lab.cluster.objects import KubeObject, Service
 from lab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
+from lab.diagnosis.checked import judge_health
 from lab.diagnosis.iptables import read_iptables
 from lab.diagnosis.model import Diagnosis, Finding, Station, nothing
 from lab.diagnosis.nameserver import judge_name_server
@@ -25,12 +26,14 @@ from lab.diagnosis.walked import Walked, judge_hairpin, judge_masquerade, judge_
 from lab.diagnosis.walks import Kind, Terms, Walk, Walker, loops, walkers, walks
 from lab.engines.names import mode_of
 from lab.errors import ScenarioError
+from lab.health import asked_for_health
 from lab.ip import IPAddress, Transport
 from lab.open_lab import OpenLab
 from lab.scenario.model import (
     AddressTarget,
     Expect,
     Front,
+    HttpExpect,
     Manner,
     Outcome,
     Position,
@@ -112,6 +115,8 @@ class Round:
         yield judge_masquerade(subject, self._rules, walked, self._addresses)
         own = loops(subject, self._terms, self._everybody, self._nodes)
         yield judge_hairpin(subject, self._all_walked(subject, own))
+        asked = asked_for_health(subject, self._terms, self._everybody, self._nodes, self._ask_for_health)
+        yield judge_health(subject, tuple(asked))
 
     def _all_walked(self, subject: Subject, chosen: Sequence[Walk]) -> tuple[Walked, ...]:
         """The walks that can be walked on this wire: some fronts are beyond the reach of some places."""
@@ -237,6 +242,9 @@ class Round:
                 return sender, self._send(f"{sender} to {address}", sender, target, protocol, 1)
         return senders[-1], self._send(f"{senders[-1]} to {address}", senders[-1], target, protocol, 1)
 
+    def _ask_for_health(self, name: str, sender: str, target: ServiceTarget, wanted: HttpExpect) -> ProbeVerdict:
+        return self._send(name, sender, target, Transport.TCP, 1, http=wanted)
+
     def _walked(self, subject: Subject, walk: Walk) -> Walked:
         service, due = subject.service, walk.due
         flows = min(flows_to_hit_all(len(due)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
@@ -275,6 +283,7 @@ class Round:
         protocol: Transport,
         flows: int,
         backends: tuple[str, ...] | None = None,
+        http: HttpExpect | None = None,
     ) -> ProbeVerdict:
         # Where it is written is its own: a probe that has been sent before some step is not sent again behind it.
         place = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
@@ -282,8 +291,8 @@ class Round:
             name=name,
             source=Source(name=sender),
             target=target,
-            send=Send(protocol=protocol, manner=Manner.PACKET, flows=flows),
-            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, position=place),
+            send=Send(protocol=protocol, manner=Manner.CONNECT if http else Manner.PACKET, flows=flows),
+            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=place),
             position=place,
         )
         self._lab.add(probe)

@@ -54,8 +54,9 @@ def command(
     """Look at every station of SERVICE, or NAMESPACE/SERVICE, in the lab that stands, and say where it breaks.
 
     The stations are its name, its endpoints, the engines, the rules that recognise its fronts, those that choose an
-    endpoint, translation, masquerading, and an endpoint that reaches itself. What lies behind a station that breaks is
-    not looked at. With FILE, the lab of that scenario is made for it, and closed. The exit code is 1 if one breaks.
+    endpoint, translation, masquerading, an endpoint that reaches itself, and what nodes tell load balancers. What lies
+    behind a station that breaks is not looked at. With FILE, the lab of that scenario is made for it, and closed. The
+    exit code is 1 if one breaks.
 
     Example: proxylab diagnose scenarios/clusterip/from-a-pod.lab.yaml echo
     """

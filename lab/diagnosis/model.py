@@ -22,6 +22,7 @@ class Station(StrEnum):
     DNAT = "DNAT"
     MASQUERADE = "masquerade"
     HAIRPIN = "hairpin"
+    HEALTH = "health"
 
 
 class Standing(StrEnum):

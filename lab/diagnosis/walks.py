@@ -14,7 +14,7 @@ from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
 from lab.scenario.model import Front, Scenario
 
-__all__ = ["Kind", "Terms", "Walk", "Walker", "loops", "walkers", "walks"]
+__all__ = ["Kind", "Terms", "Walk", "Walker", "askers", "loops", "nodes_at", "walkers", "walks"]
 
 _MOST = 64
 """How many walks there are at most; a round is no load test."""
@@ -194,6 +194,22 @@ def _walk(subject: Subject, terms: Terms, walker: Walker, front: FrontAt, node: 
         due=due,
         hidden=_hidden(subject, terms, walker, front, node, due),
     )
+
+
+def nodes_at(subject: Subject, terms: Terms, nodes: Sequence[str]) -> Iterator[tuple[str, IPAddress]]:
+    """Nodes with the addresses at which they serve node ports, one of each of the Service's families."""
+    for node in subject.nodes:
+        for family in subject.families if node.name in nodes else ():
+            at = next((each for each in node.addresses if Family.of(each) is family), None)
+            if at is not None and _serves_node_ports(terms, at):
+                yield node.name, at
+
+
+def askers(everybody: Sequence[Walker], node: str, address: IPAddress) -> Iterator[str]:
+    """Who may ask a node itself, as a balancer does: hosts, then other nodes, then pods elsewhere, then the node."""
+    order = {Kind.HOST: 0, Kind.NODE: 1, Kind.POD: 2}
+    able = [each for each in everybody if each.address(Family.of(address)) is not None]
+    yield from (each.name for each in sorted(able, key=lambda each: (each.node == node, order[each.kind])))
 
 
 def _is_outside(walker: Walker, node: str, terms: Terms) -> bool:

@@ -30,6 +30,7 @@ spec:
   pods:
     echo: {replicas: 2, nodes: [node-a, node-b], labels: {app: echo}, ports: [{name: web, port: 8080}]}
     late: {nodes: [node-b], labels: {app: late}, ports: [8080], ready: false}
+    only: {nodes: [node-b], labels: {app: only}, ports: [8080]}
     client: {nodes: [node-a]}
   hosts: {outside: {}}
   loadBalancers: {metal: {pool: [198.51.100.0/28], nodes: [node-a, node-b], healthChecked: true}}
@@ -49,8 +50,10 @@ SERVICES = {
     "nobody": "selector: {app: ecko}, ports: [{port: 80, targetPort: 8080}]",
     "late": "selector: {app: late}, ports: [{port: 80, targetPort: 8080}]",
     "deaf": "selector: {app: echo}, ports: [{port: 80, targetPort: 8081}]",
+    "checked": "type: LoadBalancer, externalTrafficPolicy: Local, selector: {app: only}, "
+    "ports: [{port: 80, targetPort: 8080}]",
 }
-SOUND = ("echo", "near", "inner", "sticky", "balanced", "heads", "away", "kube-system/kube-dns")
+SOUND = ("echo", "near", "inner", "sticky", "balanced", "heads", "away", "kube-system/kube-dns", "checked")
 
 
 @pytest.fixture
@@ -153,6 +156,41 @@ def test_every_station_is_named_at_which_a_lab_breaks(desk: Desk, scenario: Path
         "late to the cluster IP 10.96.1.1:80/TCP by node-b: no rule of node-b translated it; it went on, and node-a "
         "did."
     )
+
+
+def test_a_node_that_tells_balancers_the_wrong_thing_is_named(desk: Desk, scenario: Path) -> None:
+    assert desk.type("up", str(scenario)).status == 0
+    bench = Bench(desk)
+    port = json.loads(desk.type("get", "service", "checked", "-o", "json").output)["spec"]["healthCheckNodePort"]
+
+    def checked(*rule: str) -> dict[str, str]:
+        """What is found of the Service while a rule leads those astray who ask a node for its health."""
+        table, *rest = rule
+        chain = "INPUT" if table == "filter" else "PREROUTING"
+        words = ("-t", table, "-I", chain, "-p", "tcp", "--dport", str(port), *rest)
+        bench.do("iptables-legacy", *words)
+        status, found = bench.diagnosed("checked")
+        bench.do("iptables-legacy", "-t", table, "-D", chain, "1")
+        assert (status, found["at"]) == (1, "health"), found
+        return found
+
+    assert bench.diagnosed("checked") == (0, {"at": None, "cause": None, "look": ""})
+    lost = checked("filter", "-j", "REJECT", "--reject-with", "tcp-reset")
+    assert lost["cause"] == (
+        f"node-b's health-check port 172.18.0.3:{port} does not answer outside: the socket says ECONNREFUSED; so no "
+        "balancer sends to node-b, though only is ready there."
+    )
+    assert lost["look"].startswith(f"proxylab trace outside 172.18.0.3:{port} & ")
+    elsewhere = ("nat", "-j", "DNAT", "--to-destination")
+    hide = ("iptables-legacy", "-t", "nat", "-I", "POSTROUTING", "-p", "tcp", "--dport", str(port), "-j", "MASQUERADE")
+    bench.do(*hide)
+    closed = checked(*elsewhere, f"172.18.0.2:{port}")
+    assert "says 503, though only is ready there: balancers send nothing to node-b." in closed["cause"]
+    bench.node = "node-a"
+    bench.do(*hide)
+    opened = checked(*elsewhere, f"172.18.0.3:{port}")
+    assert "says 200, though no endpoint is ready there: balancers send what node-a drops." in opened["cause"]
+    assert bench.diagnosed("checked")[0] == 0, "all is as it was"
 
 
 def rounds(engine: EngineChoice, file: Path, *services: str) -> dict[str, Diagnosis]:
