@@ -335,10 +335,10 @@ def _uncounted(line: str) -> str:
 def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
     lines = ["# --- The probe: what is sent and expected, and the program that does it.", ""]
     lines += _heredoc("cat > /run/case/case.json", case.splitlines())
-    for program in _programs(verdict):
+    frames = tuple(frames)
+    for program in _programs(verdict, crafted=bool(frames)):
         text = program.read_text(encoding="utf-8").splitlines()
         lines += ["", *_heredoc(f"cat > /run/case/{program.name}", text)]
-    frames = tuple(frames)
     if frames:
         flows = verdict.errand.flows
         about = f" (the first {MOST_FRAMES:,} of {flows:,} flows)" if flows > MOST_FRAMES else ""
@@ -349,12 +349,12 @@ def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
     return "\n".join([*lines, ""])
 
 
-def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
+def _programs(verdict: ProbeVerdict, *, crafted: bool) -> Iterator[Path]:
     """What the script runs: some of the programs are for few probes."""
     spared, protocol = {"step.py", "stream.py"}, verdict.errand.protocol
     if protocol is not Transport.SCTP:
         spared.add("associations.py")
-    if protocol not in (Transport.SCTP, Transport.ICMP):
+    if protocol not in (Transport.SCTP, Transport.ICMP) and not (protocol is Transport.TCP and crafted):
         spared.add("raw.py")
     if not verdict.errand.http:
         spared.add("hypertext.py")

@@ -1,4 +1,4 @@
-"""Send and hear as a program of a node does, by raw sockets: what no kernel socket says for it, SCTP and echo requests.
+"""Send and hear as a program of a node does, by raw sockets: SCTP, echo requests, and SYNs that nobody accepts.
 
 Owns: the raw sockets of one namespace.
 Must not: need anything but python3 and its standard library, or choose a namespace.
@@ -10,7 +10,7 @@ import ipaddress
 import socket
 import struct
 
-NUMBERS = {"SCTP": (132, 132), "ICMP": (1, 58)}
+NUMBERS = {"TCP": (6, 6), "SCTP": (132, 132), "ICMP": (1, 58)}
 ICMP = (1, 58)
 
 
