@@ -236,16 +236,16 @@ class Run:
             enter(self.sender["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
             sock.bind((self.sender["addresses"][flow % len(self.sender["addresses"])], port))
+            ends = end(*sock.getsockname()[:2]), end(self.case["dialled"], self.case["port"])
+            self.flow_of[sock] = flow, ends
+            if self.sender["namespace"] in self.own:
+                self.note(flow, self.sender["namespace"], True, "request", ends)
             try:
                 sock.connect((self.case["dialled"], self.case["port"]))
             except BlockingIOError:
                 pass
             except OSError as error:
                 print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
-            ends = end(*sock.getsockname()[:2]), end(self.case["dialled"], self.case["port"])
-            self.flow_of[sock] = flow, ends
-            if self.sender["namespace"] in self.own:
-                self.note(flow, self.sender["namespace"], True, "request", ends)
             self.waiting.register(sock, selectors.EVENT_WRITE, self.speak)
             yield True
 
