@@ -35,14 +35,14 @@ def step_case(verdict: StepVerdict, plan: Plan, before: Absences, after: Absence
         "nodes": list(verdict.nodes),
         "lasts": round(min(_LONGEST, max(elapsed, (evidence.settled - evidence.changed) / 1e9)), 3),
         "gone": sorted(after.gone - before.gone),
-        "streams": [_stream(verdict, errands[each.stream], each) for each in evidence.streams],
+        "streams": [_stream(verdict, plan, errands[each.stream], each) for each in evidence.streams],
         "remembered": list(_left_by_others(verdict)),
         "listeners": list(_listeners(plan)),
         "conntrack": None if conntrack is None else tables_case(conntrack, verdict.nodes, verdict.addresses),
     }
 
 
-def _stream(verdict: StepVerdict, errand: Errand, record: StreamRecord) -> dict[str, Any]:
+def _stream(verdict: StepVerdict, plan: Plan, errand: Errand, record: StreamRecord) -> dict[str, Any]:
     first = record.pulses[0] if record.pulses else None
     began_at = first.backend if first is not None else ""
     by_udp = errand.protocol is Transport.UDP
@@ -54,16 +54,34 @@ def _stream(verdict: StepVerdict, errand: Errand, record: StreamRecord) -> dict[
         "device": errand.sender.device,
         "address": str(errand.sender.address),
         "port": record.port if by_udp else errand.sender.port or 0,
+        "first port": record.port,
         "dialled": str(errand.destination),
         "dialled port": errand.port,
         "protocol": str(errand.protocol),
         "every": errand.every,
         "payload": errand.payload,
         "binds": began_at,
+        "bound to": _backend_of(errand, record, began_at, plan) if began_at else None,
+        "seen as": (str(first.peer), first.peer_port) if first is not None and first.peer is not None else ("", 0),
         "forgotten": by_udp and bool(began_at) and not still,
         "remembered": [entry_case(entry_of(errand, record.port, each)) for each in still if by_udp],
         "expect": _expected(verdict.step.expect.streams.get(errand.name), verdict.sources.get(errand.name)),
     }
+
+
+def _backend_of(errand: Errand, record: StreamRecord, name: str, plan: Plan) -> tuple[str, int] | None:
+    """The address and port by which a pod served a stream: by what nodes know, or by where it listens."""
+    own = {pod.name: pod.addresses for pod in plan.pods}.get(name, ())
+    address = next((each for each in own if each.version == errand.destination.version), None)
+    known = [each.reply_source_port for each in record.tracked if each.reply_source_port != errand.port]
+    listening = [
+        each.port
+        for namespace in plan.namespaces
+        for each in namespace.listeners
+        if each.name == name and each.protocol is errand.protocol.served
+    ]
+    fitting = [port for port in known if port in listening] or listening
+    return (str(address), fitting[0]) if address is not None and fitting else None
 
 
 def _expected(expect: StreamExpect | None, source: IPAddress | None) -> dict[str, Any]:
