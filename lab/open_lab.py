@@ -231,11 +231,7 @@ class OpenLab:
             EngineError: a step before it failed (see ``step``).
             InternalError: the lab is gone, past the probe, or at fault.
         """
-        self._come_to(probe)
-        with uncollected():
-            errand, source, evidence = self._send(probe)
-            verdict = judge(probe, errand, source, evidence)
-        verdict = replace(verdict, plan=self._assembly.plan, options=self._options)
+        errand, verdict = self._judged(probe)
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
             self._recalled = probe, recalled
@@ -248,6 +244,23 @@ class OpenLab:
             if trace:
                 raise
             return verdict
+
+    def judged(self, probe: Probe) -> ProbeVerdict:
+        """The same, but that nothing is looked for beyond the verdict, whichever it is.
+
+        Raises:
+            CapabilityError: a step cannot be made on this machine.
+            EngineError: a step before it failed (see ``step``).
+            InternalError: the lab is gone, past the probe, or at fault.
+        """
+        return self._judged(probe)[1]
+
+    def _judged(self, probe: Probe) -> tuple[Errand, ProbeVerdict]:
+        self._come_to(probe)
+        with uncollected():
+            errand, source, evidence = self._send(probe)
+            verdict = judge(probe, errand, source, evidence)
+        return errand, replace(verdict, plan=self._assembly.plan, options=self._options)
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
         """The errand of one more packet of a probe, and what was seen of it; ``steps`` are the rules that it met.

@@ -18,12 +18,13 @@ from lab.verdict.causes import cause
 from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from lab.verdict.naming import led_nowhere
+from lab.verdict.otherwise import otherwise
 from lab.verdict.reasons import reasons
 from lab.verdict.timeline import explain_step, summary_of_step
 from lab.verdict.way import brief, deeds, way
 from lab.verdict.words import amount, endpoint
 
-__all__ = ["briefly", "command", "explain", "intent", "summary", "why"]
+__all__ = ["briefly", "command", "explain", "intent", "known_cause", "summary", "why"]
 
 _MOST_PODS = 12
 _INDENT = "  "
@@ -169,10 +170,16 @@ def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
     return lines
 
 
-def why(case: Case, verdict: ProbeVerdict) -> str:
-    """The cause of a failure in one sentence; empty where the evidence shows none."""
+def known_cause(case: Case, verdict: ProbeVerdict) -> str:
+    """Who or what made it fail, in one sentence; empty if nothing failed, or if nothing says."""
     sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
     return next(filter(None, sentences), "")
+
+
+def why(case: Case, verdict: ProbeVerdict) -> str:
+    """The cause of a failure in one sentence; what was seen, where nothing says more; empty if nothing failed."""
+    failed = (each for each in verdict.verdicts if each.judgement is Judgement.FAIL)
+    return known_cause(case, verdict) or next((otherwise(case, each) for each in failed), "")
 
 
 def _cause(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:

@@ -158,7 +158,7 @@ def _judge_outcome(case: Case) -> Verdict:
         elif fate is wanted or (outcome is Outcome.DROPPED and fate is Fate.UNSENT):
             findings.doubts += ((flow.number, clause) for clause in _doubts_about(case, flow, fate))
         elif fate is Fate.LOST:
-            findings.missing.append((flow.number, "nothing of it was seen again after it left"))
+            findings.missing.append((flow.number, _unseen(case, flow)))
         elif fate in _UNDECIDED[outcome]:
             findings.doubts.append((flow.number, told(case, flow, fate)))
         else:
@@ -172,6 +172,12 @@ def _judge_outcome(case: Case) -> Verdict:
         silence=case.silence,
         witnesses=_witnesses(case, outcome),
     )
+
+
+def _unseen(case: Case, flow: Flow) -> str:
+    seen = last_seen(flow)
+    behind = hop(seen) if seen is not None and seen.place in case.errand.nodes else ""
+    return f"nothing of it was seen behind {behind}" if behind else "nothing of it was seen again after it left"
 
 
 def _ended_silently(case: Case) -> str:

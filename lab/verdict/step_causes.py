@@ -19,7 +19,7 @@ _MILLISECOND = 1_000_000
 
 
 def cause_of_step(verdict: StepVerdict) -> str:
-    """Why the step failed, as a sentence; empty if the evidence does not show it, or if it did not fail."""
+    """Why the step failed, as a sentence; what was seen, where nothing says more; empty if it did not fail."""
     failed = [each.expectation for each in verdict.verdicts if each.judgement is Judgement.FAIL]
     records = {record.stream: record for record in verdict.evidence.streams}
     sentences = [
@@ -29,7 +29,50 @@ def cause_of_step(verdict: StepVerdict) -> str:
     ]
     if "conntrack" in failed:
         sentences.append(_of_tables(verdict))
-    return next(filter(None, sentences), "")
+    return next(filter(None, sentences), "") or _as_seen(verdict)
+
+
+def _as_seen(verdict: StepVerdict) -> str:
+    """What was seen instead of what was expected, of the first expectation that failed; empty if none did."""
+    records = {record.stream: record for record in verdict.evidence.streams}
+    for each in verdict.verdicts:
+        if each.judgement is Judgement.FAIL:
+            stream, _, key = each.expectation.rpartition(".")
+            seen = _instead(verdict, records[stream], key) if stream in records else ""
+            return seen or f"{each.reasons[0]} when the step ended."
+    return ""
+
+
+def _instead(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
+    """Who answered instead, as whom the stream was seen, or that nothing was in its way."""
+    changed, settled = verdict.evidence.changed, verdict.evidence.settled
+    expect = verdict.step.expect.streams[record.stream]
+    answered = [pulse for pulse in record.pulses if pulse.fate is PulseFate.ANSWERED]
+    behind = [pulse for pulse in answered if pulse.at >= settled]
+    match key:
+        case "backend":
+            other = next((each for each in behind if each.backend != expect.backend), None)
+            if other is None:
+                return ""
+            return f"{other.backend} answered pulse {other.number}, {_sent(other, changed)}."
+        case "backends" if answered:
+            last = answered[-1]
+            return f"{last.backend} was the last to answer: pulse {last.number}, {_sent(last, changed)}."
+        case "source":
+            wanted = verdict.sources.get(record.stream)
+            other = next((each for each in behind if each.peer != wanted), None)
+            if other is None:
+                return ""
+            return f"{other.backend} saw {other.peer} as the sender of pulse {other.number}, {_sent(other, changed)}."
+        case "lost" | "rejected" | "resets":
+            told = f"{amount(len(answered), 'pulse')} of {len(record.pulses):,} answered"
+            return f"nothing was in the way of {record.stream}: {told}."
+        case _:
+            return ""
+
+
+def _sent(pulse: Pulse, changed: int) -> str:
+    return f"sent {_when(pulse.at, changed)}"
 
 
 def owner(addresses: Mapping[str, tuple[IPAddress, ...]], address: IPAddress) -> str:

@@ -14,11 +14,11 @@ from lab.plan.model import Plan
 from lab.scenario.model import Expect, Outcome, Preserved, Probe
 from lab.verdict.case import Case, open_case
 from lab.verdict.evidence import Evidence
-from lab.verdict.explain import why
+from lab.verdict.explain import known_cause
 from lab.verdict.flows import Fate
 from lab.verdict.judge import judge
-from lab.verdict.phrases import dialled
 from lab.verdict.telling import fates, told
+from lab.verdict.vanishing import vanished
 from lab.verdict.words import endpoint
 
 __all__ = ["upshot"]
@@ -37,7 +37,7 @@ def upshot(probe: Probe, errand: Errand, evidence: Evidence, plan: Plan | None =
     probe = replace(probe, expect=plain)
     case = open_case(probe, errand, evidence)
     verdict = replace(judge(probe, errand, None, evidence), plan=plan, traced=evidence)
-    return why(case, verdict) or _how_it_went(case)
+    return known_cause(case, verdict) or _how_it_went(case)
 
 
 def _how_it_went(case: Case) -> str:
@@ -52,5 +52,5 @@ def _how_it_went(case: Case) -> str:
     if not flow.departures:
         return f"nothing of it was seen to leave {case.errand.sender.name}."
     if fate is Fate.LOST:
-        return f"it left {case.errand.sender.name} for {dialled(case)} and was lost: no rule and no counter says where."
+        return vanished(case)
     return f"{fates(case)}: {told(case, flow, fate)}, and nothing that was seen says why."

@@ -61,9 +61,10 @@ class MutatedLabs:
                 undo()
 
     def _judged(self, case: Scenario) -> list[Judged]:
+        """Without what a run does besides for what does not pass: there is more of that here than of all else."""
         lab = self._session.open(case)
         try:
-            return [lab.conclude(each) if isinstance(each, Step) else lab.probe(each) for each in case.judged]
+            return [lab.conclude(each) if isinstance(each, Step) else lab.judged(each) for each in case.judged]
         finally:
             lab.close()
 

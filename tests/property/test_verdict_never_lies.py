@@ -14,8 +14,9 @@ from recorded import World
 from thoroughness import examples
 
 from lab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome
+from lab.verdict.case import open_case
 from lab.verdict.evidence import Evidence, HttpReport, KernelCount, Packet
-from lab.verdict.explain import explain
+from lab.verdict.explain import explain, why
 from lab.verdict.judge import judge
 from lab.verdict.model import Judgement, ProbeVerdict
 
@@ -50,6 +51,11 @@ def hold(world: World, evidence: Evidence) -> ProbeVerdict:
         forbidden = NO_OUTCOME[world.outcome] if each.expectation == "outcome" else FORBIDDEN[each.expectation]
         lies = [*untrustworthy(world, evidence), *forbidden(world, evidence)]
         assert not lies, f"{each.expectation} passed, but: {lies}"
+    sentence = why(open_case(world.probe, world.errand, evidence), verdict)
+    failed = Judgement.FAIL in {each.judgement for each in verdict.verdicts}
+    assert sentence.endswith(".") if failed else not sentence, (
+        "every failure has its sentence, and nothing else has one"
+    )
     return verdict
 
 

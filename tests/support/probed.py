@@ -153,9 +153,8 @@ def many_backends() -> ProbeVerdict:
 
 def some_lost() -> ProbeVerdict:
     world = World(flows=200, source=Preserved(), name="two hundred flows")
-    seen = [
-        each for flow in range(200) for each in world.round_trip(flow, "echo-1") if flow % 20 != 7 or each.at % 10 == 0
-    ]
+    ways = (world.crossing(flow, "echo-1")[: 3 if flow % 20 == 7 else None] for flow in range(200))
+    seen = [each for way in ways for each in way]
     return judged(world, world.evidence(seen))
 
 

@@ -16,6 +16,9 @@
 #     expected, not seen  request  10.244.0.12        a pod
 #     the sender's socket: timeout
 #
+#   why: it was lost behind sender: seen to leave by eth0, addressed to
+#        10.96.1.1:80, and to come in at no node.
+#
 #   reproduce: proxylab run case.lab.yaml --probe 'a pod reaches echo'
 #
 # This script shows it again without proxylab: it rebuilds the wire and the rules in

@@ -21,7 +21,7 @@ def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
     )
     assert cause_of_step(entry_remains()) == sentence
     stranger = judged(step(backend="new"), replace(record(answered(10, 25, "old")), tracked=tracked(OLD)))
-    assert cause_of_step(stranger) == "", "nobody has seen that it answered before"
+    assert cause_of_step(stranger) == "old answered pulse 10, sent 24.0 ms after the change was made."
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,18 @@ def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
             judged(step(conntrack=True), record(BEFORE), entries=(entry(OLD),)),
             "nothing has made node-a forget UDP 10.244.0.2:12345 > 10.96.0.53:53, answered by 10.244.0.3:5353.",
         ),
-        (judged(step(lost=Count(at_least=1)), record(BEFORE)), ""),
+        (
+            judged(step(lost=Count(at_least=1)), record(BEFORE)),
+            "nothing was in the way of queries: 1 pulse of 1 answered.",
+        ),
+        (
+            judged(step(source="node-a"), record(answered(10, 21, "old")), source=NEW),
+            "old saw 10.244.0.2 as the sender of pulse 10, sent 20.0 ms after the change was made.",
+        ),
+        (
+            judged(step(backends=("new", "old")), record(BEFORE, answered(10, 21, "new"))),
+            "new was the last to answer: pulse 10, sent 20.0 ms after the change was made.",
+        ),
         (judged(step(backend="old"), record(BEFORE, answered(10, 21, "old"))), ""),
     ],
 )

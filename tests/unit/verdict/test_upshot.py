@@ -52,7 +52,7 @@ def test_a_source_that_nobody_says_who_changed_is_told_as_it_was_seen() -> None:
         ),
         (
             WORLD.evidence([WORLD.leaves(0)]),
-            "it left debug for 10.96.0.10:80 and was lost: no rule and no counter says where.",
+            "it was lost behind debug: seen to leave by eth0, addressed to 10.96.0.10:80, and to come in at no node.",
         ),
         (WORLD.evidence([]), "nothing of it was seen to leave debug."),
         (
