@@ -103,6 +103,7 @@ FAILING = [
         mended=(
             ('"remembered": [', '"remembered": [], "was remembered": ['),
             ('"resets": [\n     1,\n     1\n    ]', '"resets": null'),
+            ('"delay": 1', '"delay": null'),
         ),
     ),
 ]

@@ -345,7 +345,7 @@ def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
         lines += ["", f"# the frames as they left {verdict.errand.sender.name}{about}"]
         lines += _heredoc("cat > /run/case/frames", frames)
     elif verdict.errand.manner is Manner.PACKET and verdict.evidence.sent:
-        lines += ["", "# No frame was kept, so the kernel's own sockets send."]
+        lines += ["", "# No whole frame was kept, so the kernel's own sockets send."]
     return "\n".join([*lines, ""])
 
 
