@@ -118,6 +118,20 @@ BROKEN = [
         mended=(('"agent-1"\n  ]', '"agent-1", "agent-2"\n  ]'),),
     ),
     Broken(
+        "a client that was tied to an endpoint before",
+        "others come: the client stays[ipv4]",
+        ("expected at three, seen at one (15 of 15 flows)",),
+        before="one serves[ipv4]",
+        scenario="scenarios/steps/clients-who-stick.lab.yaml",
+        edits=(
+            (
+                "send: {flows: 15}\n      expect: {outcome: delivered, backends: [one]",
+                "send: {flows: 15}\n      expect: {outcome: delivered, backends: [three]",
+            ),
+        ),
+        mended=(('"three"\n  ]', '"one"\n  ]'),),
+    ),
+    Broken(
         "rejected",
         "a backend on another node sees the pod that dialled",
         ("expected delivered, seen rejected", "port unreachable"),

@@ -19,6 +19,7 @@ from lab.plan.masquerade import masquerade_text
 from lab.plan.model import Plan
 from lab.plan.reach import Absences
 from lab.report.reproduction import wire
+from lab.report.reproduction.affinity import tied
 from lab.report.reproduction.case import MOST_FRAMES, case_of, frames_of, needed, remembered
 from lab.report.reproduction.step import step_case
 from lab.scenario.model import Manner
@@ -156,7 +157,7 @@ def reproduction(
     """
     wanted = needed(verdict, plan, rules)
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
-    loads += _masquerades(wanted, tool)
+    loads = [*tied(loads, verdict), *_masquerades(wanted, tool)]
     frames = frames_of(verdict, capture)
     parts = [
         _head(verdict, _tools(loads), _USAGE),
@@ -285,7 +286,9 @@ def _rules(loads: Iterable[tuple[str, str, tuple[str, ...]]], when: str = "after
     lines = [f"# --- The rules, as they stood {when}, without counters."]
     loads = tuple(loads)
     if any("-m recent" in line for _, _, text in loads for line in text):
-        lines.append("# Whom session affinity had tied to an endpoint is not in them: its lists begin empty.")
+        lines.append(
+            "# The lists of session affinity begin empty; whom they had, rules of this script's own lead there."
+        )
     for node, command, text in loads:
         lines += ["", *_heredoc(f"inside {node} {command}", text)]
     return "\n".join([*lines, ""])
