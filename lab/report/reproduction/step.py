@@ -46,8 +46,8 @@ def _stream(verdict: StepVerdict, plan: Plan, errand: Errand, record: StreamReco
     first = record.pulses[0] if record.pulses else None
     began_at = first.backend if first is not None else ""
     by_udp = errand.protocol is Transport.UDP
-    own = {address for name, all_of in verdict.addresses.items() if name == began_at for address in all_of}
-    still = [each for each in record.tracked if not own or each.reply_source in own]
+    own = _endpoints_of(began_at, errand, plan)
+    still = [each for each in record.tracked if not own or (each.reply_source, each.reply_source_port) in own]
     return {
         "name": errand.name,
         "namespace": errand.sender.namespace,
@@ -61,7 +61,7 @@ def _stream(verdict: StepVerdict, plan: Plan, errand: Errand, record: StreamReco
         "every": errand.every,
         "payload": errand.payload,
         "binds": began_at,
-        "bound to": _backend_of(errand, record, began_at, plan) if began_at else None,
+        "bound to": next(((str(address), port) for address, port in own), None),
         "seen as": (str(first.peer), first.peer_port) if first is not None and first.peer is not None else ("", 0),
         "forgotten": by_udp and bool(began_at) and not still,
         "remembered": [entry_case(entry_of(errand, record.port, each)) for each in still if by_udp],
@@ -69,19 +69,16 @@ def _stream(verdict: StepVerdict, plan: Plan, errand: Errand, record: StreamReco
     }
 
 
-def _backend_of(errand: Errand, record: StreamRecord, name: str, plan: Plan) -> tuple[str, int] | None:
-    """The address and port by which a pod served a stream: by what nodes know, or by where it listens."""
-    own = {pod.name: pod.addresses for pod in plan.pods}.get(name, ())
-    address = next((each for each in own if each.version == errand.destination.version), None)
-    known = [each.reply_source_port for each in record.tracked if each.reply_source_port != errand.port]
-    listening = [
-        each.port
+def _endpoints_of(name: str, errand: Errand, plan: Plan) -> list[tuple[IPAddress, int]]:
+    """Where somebody serves what a stream asks, in its family: one pod may do so by two names, on two ports."""
+    return [
+        (address, each.port)
         for namespace in plan.namespaces
         for each in namespace.listeners
         if each.name == name and each.protocol is errand.protocol.served
+        for address in _addresses_of(namespace, each)
+        if address.version == errand.destination.version
     ]
-    fitting = [port for port in known if port in listening] or listening
-    return (str(address), fitting[0]) if address is not None and fitting else None
 
 
 def _expected(expect: StreamExpect | None, source: IPAddress | None) -> dict[str, Any]:
