@@ -240,7 +240,7 @@ def _is_crafted(errand: Errand) -> bool:
     So they do what was crafted in fragments: of each datagram only one is kept, and the kernel makes its own.
     """
     own = errand.sender.device == STACK and errand.protocol in (Transport.TCP, Transport.UDP)
-    cut = errand.protocol is Transport.UDP and errand.payload + _AROUND_PAYLOAD > errand.sender.mtu
+    cut = errand.protocol in (Transport.UDP, Transport.ICMP) and errand.payload + _AROUND_PAYLOAD > errand.sender.mtu
     return errand.manner is Manner.PACKET and not own and not cut
 
 

@@ -58,7 +58,7 @@ class Run:
         self.waiting = selectors.DefaultSelector()
         self.mouths = {}
         if not frames:
-            self.sending = self.dial()
+            self.sending = self.echo() if case["protocol"] == "ICMP" else self.dial()
         else:
             self.sending = self.speak_raw(frames) if self.sender["device"] == "stack" else self.frames(frames)
 
@@ -226,6 +226,25 @@ class Run:
             self.note(flow, self.sender["namespace"], True, "request", packet.ends())
             try:
                 mouth.send(packet)
+            except OSError as error:
+                print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
+            yield True
+
+    def echo(self):
+        """Ask by echo requests of this script's own making; the kernel cuts them where they are too long."""
+        from raw import Mouth, echo_request  # noqa: PLC0415 - stands in scripts that need it
+
+        here, address = self.sender["namespace"], self.sender["address"]
+        enter(here)
+        mouth = self.mouths.get((here, address)) or Mouth("ICMP", address)
+        for flow, port in enumerate(self.case["ports"]):
+            if here in self.own:
+                self.note(flow, here, True, "request", (end(address, 0), end(self.case["dialled"], 0)))
+            words = token("probe", flow) + b"." * self.case["payload"]
+            try:
+                mouth.ears[0].sendto(
+                    echo_request(self.case["version"], port or flow + 1, words), (self.case["dialled"], 0)
+                )
             except OSError as error:
                 print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
             yield True

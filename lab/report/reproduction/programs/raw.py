@@ -44,3 +44,16 @@ class Mouth:
                 head = struct.pack("!IHBB", 6 << 28, len(data), sock.proto, 64)
                 data = head + ipaddress.ip_address(peer[0].partition("%")[0]).packed + self.address.packed + data
             yield data
+
+
+def echo_request(version, identifier, words):
+    """An echo request; of IPv6 the kernel writes the checksum."""
+    body = struct.pack("!BBHHH", 128 if version == 6 else 8, 0, 0, identifier, 1) + words
+    if version == 6:
+        return body
+    total = sum(struct.unpack(f"!{len(body) // 2}H", body[: len(body) // 2 * 2])) + (
+        body[-1] << 8 if len(body) % 2 else 0
+    )
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return body[:2] + struct.pack("!H", 0xFFFF - total) + body[4:]
