@@ -132,6 +132,18 @@ BROKEN = [
         mended=(('"three"\n  ]', '"one"\n  ]'),),
     ),
     Broken(
+        "an echo request in fragments",
+        "a pod answers a host, in fragments[ipv4]",
+        ("expected rejected, seen delivered",),
+        scenario="scenarios/icmp/echo-requests.lab.yaml",
+        edits=(
+            (
+                "payload: 4000}\n    expect: {outcome: delivered, backends: [echo], source: preserved}",
+                "payload: 4000}\n    expect: {outcome: rejected}",
+            ),
+        ),
+    ),
+    Broken(
         "rejected",
         "a backend on another node sees the pod that dialled",
         ("expected delivered, seen rejected", "port unreachable"),
