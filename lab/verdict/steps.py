@@ -111,19 +111,35 @@ class _Stream:
         """The pulses behind the step's wait."""
         return tuple(pulse for pulse in self.record.pulses if pulse.at >= self.settled)
 
+    @property
+    def _silence(self) -> tuple[str, ...]:
+        """Why it proves nothing that a pulse was not answered."""
+        silent = self.record.silent
+        return (f"the way to {listed(silent)} is itself broken, so silence proves nothing",) if silent else ()
+
     def _case(self, pulses: tuple[Pulse, ...]) -> _Case:
-        doubts = () if pulses else (f"no pulse of {self.name} was sent",)
-        return _Case(self.step, self.name, pulses, doubts)
+        doubts = [] if pulses else [f"no pulse of {self.name} was sent"]
+        numbers = [pulse.number for pulse in self.record.pulses]
+        if numbers != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
+            doubts.append(f"of the pulses of {self.name} some were not recorded, or twice")
+        return _Case(self.step, self.name, pulses, tuple(doubts))
 
     def _backend(self, wanted: str) -> Verdict:
         findings, behind = Findings(), self._behind
         for pulse in behind:
-            if pulse.backend != wanted:
+            if _may_be_late(pulse):
+                findings.missing.append((pulse.number, _told(pulse)))
+            elif pulse.backend != wanted:
                 findings.wrong.append((pulse.number, _told(pulse)))
         observed = listed(list(dict.fromkeys(pulse.backend or "nobody" for pulse in behind)))
         witnesses = [f"{wanted} answered all {amount(len(behind), 'pulse')} behind the wait"]
         return findings.settle(
-            self._case(behind), f"{self.name}.backend", expected=wanted, observed=observed, witnesses=witnesses
+            self._case(behind),
+            f"{self.name}.backend",
+            expected=wanted,
+            observed=observed,
+            silence=self._silence,
+            witnesses=witnesses,
         )
 
     def _backends(self, wanted: tuple[str, ...]) -> Verdict:
@@ -133,14 +149,15 @@ class _Stream:
             strangers = [name for name in answered if name not in wanted]
             silent = [name for name in wanted if name not in answered]
             findings.wrong_overall += (f"{name} answered, too" for name in strangers)
-            findings.wrong_overall += (f"{name} answered nothing" for name in silent)
+            findings.missing_overall += (f"{name} answered nothing" for name in silent)
             if not strangers and not silent:
-                findings.wrong_overall.append(f"they answered in another order: {listed(answered)}")
+                findings.missing_overall.append(f"they answered in another order: {listed(answered)}")
         return findings.settle(
             self._case(self.record.pulses),
             f"{self.name}.backends",
             expected=", ".join(wanted),
             observed=", ".join(answered) or "nobody",
+            silence=self._silence,
             witnesses=[f"first answers of {listed(answered)}"],
         )
 
@@ -150,7 +167,8 @@ class _Stream:
         findings, behind = Findings(), self._behind
         for pulse in behind:
             if pulse.peer is None:
-                findings.missing.append((pulse.number, f"{_told(pulse)}, so nobody saw its source"))
+                found = findings.missing if _may_be_late(pulse) else findings.wrong
+                found.append((pulse.number, f"{_told(pulse)}, so nobody saw its source"))
             elif pulse.peer != wanted:
                 findings.wrong.append((pulse.number, f"{pulse.backend} saw {pulse.peer}"))
         seen = dict.fromkeys(str(pulse.peer) for pulse in behind if pulse.peer is not None)
@@ -159,6 +177,7 @@ class _Stream:
             f"{self.name}.source",
             expected=str(wanted),
             observed=listed(list(seen)),
+            silence=self._silence,
             witnesses=[f"told by {listed(list(dict.fromkeys(each.backend for each in behind if each.backend)))}"],
         )
 
@@ -179,10 +198,10 @@ class _Stream:
 
     def _count(self, key: str, wanted: Count, number: int, clause: str, pulses: Sequence[Pulse] = ()) -> Verdict:
         findings = Findings()
-        silence: tuple[str, ...] = ()
-        if key == "lost" and self.record.silent and number > (wanted.at_most or 0) and number not in wanted:
+        late = sum(map(_may_be_late, pulses)) if self.record.silent else 0
+        possible = [each in wanted for each in range(number - late, number + 1)]
+        if any(possible) and not all(possible):
             findings.missing_overall.append(clause)
-            silence = (f"the way to {listed(self.record.silent)} is itself broken, so silence proves nothing",)
         elif number not in wanted:
             findings.wrong_overall.append(clause)
             errors = dict.fromkeys(pulse.error for pulse in pulses if pulse.error)
@@ -193,7 +212,7 @@ class _Stream:
             f"{self.name}.{key}",
             expected=_bounds(wanted),
             observed=f"{number:,}",
-            silence=silence,
+            silence=self._silence,
             witnesses=[clause],
         )
 
@@ -206,6 +225,8 @@ class _Stream:
                 findings.wrong.append((pulse.number, f"its answer took longer than {most} ms"))
         if not answered:
             findings.doubts_overall.append("nothing was answered")
+        if any(map(_may_be_late, self.record.pulses)):
+            findings.doubts_overall += self._silence
         return findings.settle(
             self._case(self.record.pulses),
             f"{self.name}.delay",
@@ -213,6 +234,11 @@ class _Stream:
             observed=f"{longest / _MILLISECOND:.1f} ms at most",
             witnesses=[f"the longest of {amount(len(answered), 'answer')} took {longest / _MILLISECOND:.1f} ms"],
         )
+
+
+def _may_be_late(pulse: Pulse) -> bool:
+    """Whether nothing was heard of it: only a fence can tell that nothing will be."""
+    return pulse.fate is PulseFate.LOST and not pulse.error
 
 
 def _told(pulse: Pulse) -> str:

@@ -48,6 +48,7 @@ BREAKAGES = [
         {
             "nodeport/masqueraded-by-the-outgoing-device": {
                 "a node by itself",
+                "a node by its loopback address",
                 "a pod by its own node",
                 "a stranger by a node without backend",
                 "a stranger by the backend's node",
@@ -63,13 +64,22 @@ BREAKAGES = [
             },
             "masquerade/all": {"a backend elsewhere sees the node", "a backend of the node sees the pods' gateway"},
             "clusterip/host-network-endpoints": {"a stranger is passed on by another node as that node"},
-            "manifests/hosts-as-endpoints": {"an outside host reaches one as its node"},
+            "manifests/hosts-as-endpoints": {"an outside host reaches both as its node"},
             "detect-local/cluster-cidr": {"a stranger is masqueraded"},
             "fragments/datagrams-above-the-mtu": {"all of them are masqueraded"},
-            "senders/from-loopback": {"localhost leads to a pod elsewhere", "localhost leads to a pod of the node"},
+            "senders/from-loopback": {
+                "localhost is masqueraded under the policy Local, too",
+                "localhost leads to a pod elsewhere",
+                "localhost leads to a pod of the node",
+            },
         },
         # ::1 has no node ports that could be masqueraded.
-        over_one_family={"localhost leads to a pod elsewhere", "localhost leads to a pod of the node"},
+        over_one_family={
+            "a node by its loopback address",
+            "localhost is masqueraded under the policy Local, too",
+            "localhost leads to a pod elsewhere",
+            "localhost leads to a pod of the node",
+        },
     ),
     Breakage(
         "no rule against hairpins",
@@ -174,7 +184,9 @@ BREAKAGES = [
                 "a stranger is told at the node port",
             },
             "rejections/before-a-daemon-on-the-node-port": {
+                "a pod is rejected at an address without node ports, which is a limit of upstream",
                 "a pod is rejected by the Service",
+                "a pod is rejected so over IPv6",
                 "a stranger is rejected by the Service",
             },
             "rejections/none-here-and-none-at-all": {
@@ -243,8 +255,19 @@ BREAKAGES = [
                 "a pod beside an endpoint stays on its node",
                 "a pod on a node without one stays in its zone",
             },
-            "topology/prefer-same-zone": {"a pod in the east stays there", "a pod in the west stays there"},
+            "topology/prefer-same-zone": {
+                "a pod in the east stays there",
+                "a pod in the west stays there",
+                "hints that point elsewhere count under the policy Cluster",
+            },
         },
+    ),
+    Breakage(
+        "hints of the west under the policy Local as well",
+        CATEGORIES,
+        "_usable",
+        "lambda endpoints, usable=module._usable: tuple(e for e in usable(endpoints) if 'west' not in e.for_zones)",
+        {"topology/prefer-same-zone": {"under the policy Local they do not"}},
     ),
     Breakage(
         "a cluster IP with every port of it",

@@ -16,8 +16,10 @@ FORGETTING = [
         "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         {
             "affinity/shared-by-all-fronts": {
-                "a client that never came is sent to any of them",
-                "the cluster IP then leads there too",
+                "the others are ready: clients who never came are led to any of them, each to one",
+                "the others are ready: so does the balancer's address",
+                "the others are ready: so does the external IP",
+                "the others are ready: the cluster IP then leads there too",
             },
             "affinity/a-hundred-clients-an-endpoint": {"the others are ready: few clients all come back to it"},
             "affinity/of-each-port": {

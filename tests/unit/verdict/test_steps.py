@@ -62,7 +62,7 @@ def test_the_source_is_what_backends_say_they_saw() -> None:
     ],
 )
 def test_what_the_change_costs_belongs_to_the_step(wanted: Count, judgement: str) -> None:
-    pulses = record(BEFORE, lost(10, 5), lost(11, 10), *BEHIND)
+    pulses = record(BEFORE, lost(10, 5), *BEHIND, lost(16, 40))
     assert only(judged(step(lost=wanted), pulses)) == (judgement, "2")
 
 
@@ -87,7 +87,21 @@ def test_the_longest_answer_counts() -> None:
 def test_what_is_missing_where_no_fence_comes_back_decides_nothing() -> None:
     pulses = replace(record(BEFORE, lost(10, 5), *BEHIND), silent=("node-b",))
     assert only(judged(step(lost=ZERO), pulses))[0] == "inconclusive"
-    assert only(judged(step(lost=Count(at_least=1)), pulses))[0] == "pass"
+    assert only(judged(step(lost=Count(at_least=1)), pulses))[0] == "inconclusive", "its answer may only be late"
+    assert only(judged(step(lost=Count(at_most=1)), pulses))[0] == "pass", "late or lost, it is one at most"
+    assert only(judged(step(lost=Count(at_least=2)), pulses))[0] == "fail"
+    assert only(judged(step(delay=100), pulses))[0] == "inconclusive"
+    behind = replace(record(*seen(*BEHIND[:-1], lost(15, 24))), silent=("node-b",))
+    for wanted in ({"backend": "new"}, {"source": CLIENT}, {"backends": ("old", "new", "third")}):
+        assert only(judged(step(**wanted), behind))[0] == "inconclusive"
+    assert only(judged(step(backend="old"), behind))[0] == "fail", "new was seen to answer"
+    torn = replace(record(BEFORE, lost(10, 5, "ECONNRESET"), *BEHIND), silent=("node-b",))
+    assert only(judged(step(lost=ZERO), torn))[0] == "fail", "its socket has said so"
+
+
+def test_a_pulse_that_nobody_recorded_casts_doubt_on_all() -> None:
+    for pulses in ((BEFORE, *BEHIND), (BEFORE, BEFORE, TRANSITION)):
+        assert only(judged(step(lost=ZERO), record(*pulses)))[0] == "inconclusive"
 
 
 def test_tables_are_judged_without_any_stream() -> None:
