@@ -16,9 +16,10 @@ from lab.cli.run import paint
 from lab.cli.width import terminal_width
 from lab.errors import ExitCode
 from lab.plan.model import Plan
-from lab.report import exit_code, run_lines
 from lab.report.bundle import CASE, PLAN, read_case, read_plan
+from lab.report.exits import exit_code
 from lab.report.step_bundle import STEP, read_step
+from lab.report.terminal import run_lines
 from lab.verdict.judge import judge
 from lab.verdict.model import ScenarioResult, Verdict
 from lab.verdict.steps import judge_step

@@ -19,7 +19,7 @@ from lab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from lab.cli.width import terminal_width
 from lab.errors import ExitCode
 from lab.ip import Transport
-from lab.report import exit_code
+from lab.report.exits import exit_code
 from lab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
 from lab.verdict.columns import wrapped
 from lab.verdict.explain import briefly, explain

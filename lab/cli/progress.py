@@ -18,7 +18,8 @@ import click
 
 from lab.cli.color import wants_color
 from lab.cli.width import terminal_width
-from lab.report import Painter, scenario_lines
+from lab.report.matrix import Painter
+from lab.report.terminal import scenario_lines
 from lab.verdict.model import ScenarioResult
 
 __all__ = ["Progress"]

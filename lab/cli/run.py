@@ -27,8 +27,10 @@ from lab.frozen import dataclass
 from lab.keeping import Keeping
 from lab.open_lab import OpenLab
 from lab.pages import Begun, write_page
-from lab.report import closing_lines, exit_code, to_json
+from lab.report.document import to_json
+from lab.report.exits import exit_code
 from lab.report.html import entries_of
+from lab.report.terminal import closing_lines
 from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario, Step
 from lab.scenario.versions import Version

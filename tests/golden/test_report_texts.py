@@ -10,7 +10,8 @@ from made_steps import all_well, entry_remains, torn_connection, unproven_loss
 from probed import CASES, RUN
 from recorded import SVC
 
-from lab.report import run_lines, to_json
+from lab.report.document import to_json
+from lab.report.terminal import run_lines
 from lab.verdict.explain import explain
 from lab.verdict.model import ScenarioResult
 

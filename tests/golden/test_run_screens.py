@@ -10,7 +10,7 @@ import pytest
 from probed import CASES, RUN
 
 from lab.cli.run import paint
-from lab.report import run_lines
+from lab.report.terminal import run_lines
 from lab.verdict.columns import WIDTH
 from lab.verdict.model import ScenarioResult
 

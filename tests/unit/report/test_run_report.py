@@ -9,7 +9,9 @@ import pytest
 from recorded import FILE, World
 
 from lab.errors import ExitCode
-from lab.report import exit_code, run_lines, to_json
+from lab.report.document import to_json
+from lab.report.exits import exit_code
+from lab.report.terminal import run_lines
 from lab.scenario.model import Outcome, Preserved
 from lab.verdict.judge import judge
 from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
