@@ -45,6 +45,12 @@ IN_YAML = {
 """Pages whose files have commands in them, and why nobody types these."""
 
 LACKS_A_CAPABILITY = 4
+FAILURE = re.compile(r"^```text\n(fail .*?)^```$", re.MULTILINE | re.DOTALL)
+REPRODUCE = re.compile(r"reproduce: (.*\\\n.*)\n")
+WITHOUT_MASQUERADE = """\
+import lab.engines.embedded.iptables.fixed as module
+module.masquerade = lambda settings: ()
+"""
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 
 # No live cluster is at hand: what one prints stands on the page, as the file that the command would have written.
@@ -96,6 +102,28 @@ def test_every_command_prints_what_the_page_says(page: Path, folder: Path) -> No
     if os.environ.get("LAB_DOCS") == "write":
         page.write_text(with_outputs(text, outputs))
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.timeout(120)
+def test_the_failure_on_the_first_page_is_what_an_engine_without_masquerade_gives(folder: Path) -> None:
+    """Whoever types what it says under *reproduce* gets it, once the rule is taken out of the engine."""
+    page = ROOT / "README.md"
+    text = page.read_text()
+    block = FAILURE.search(text)
+    assert block is not None
+    typed = REPRODUCE.search(block[1])
+    assert typed is not None
+    # A line of progress comes first; and on a slow machine TCP asks again while the answers come.
+    there, back = block[1].split("    solo eth0 out")
+    said = ["...", *there.splitlines(), "...", *back[back.index("    the sender's socket") :].splitlines()]
+    shown = Command(text.count("\n", 0, block.start(1)), typed[1], tuple(said), block.span(1))
+    (folder / "sitecustomize.py").write_text(WITHOUT_MASQUERADE)
+    found = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80"}
+    paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    done = play(shown, folder, {**found, "PYTHONPATH": paths})
+    if done.returncode == LACKS_A_CAPABILITY:
+        pytest.skip(done.stdout)
+    assert matches(shown.output, done.stdout.splitlines()), done.stdout
 
 
 def test_every_command_that_is_not_typed_stands_on_a_page() -> None:
