@@ -3,7 +3,6 @@
 import os
 
 import pytest
-from hypothesis import settings
 
 pytest_plugins = ["pytester"]
 
@@ -15,13 +14,6 @@ collect_ignore_glob = [
     "tests/golden/scenario/*.lab.yaml",
     "tests/golden/screens/*.lab.yaml",
 ]  # texts to be read, not labs to be run
-
-# Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.
-# They are drawn anew only where somebody asks for many: a change must not be red by chance.
-settings.register_profile(
-    "proxylab", database=None, deadline=None, print_blob=True, derandomize="LAB_THOROUGH" not in os.environ
-)
-settings.load_profile("proxylab")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,12 +5,12 @@ Must not: change anything.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from lab.control.balancers import HealthChecks
 from lab.engines.fleet import Fleet
 from lab.errors import EngineError
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress
 from lab.plan.model import Plan
 from lab.scenario.model import ConntrackExpect, EngineState, RulesState, Until

@@ -4,7 +4,7 @@ Owns: ``Capability``, which the kernel room finds by trying and ``proxylab docto
 Must not: try anything.
 """
 
-from dataclasses import dataclass
+from lab.frozen import dataclass
 
 __all__ = ["Capability", "in_words"]
 

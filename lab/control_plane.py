@@ -10,7 +10,6 @@ which endpoint, which a Service of the same name would otherwise find.
 
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Final, Self
 
 from lab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
@@ -23,6 +22,7 @@ from lab.engines.ground import Cluster, Place
 from lab.engines.names import NFT_TABLE, mode_of, read_engine
 from lab.engines.protocol import Engine, EngineChoice
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.ip import Family
 from lab.kernel.launcher import Launcher
 from lab.kernel.nft import NftRefusedError, NftTool

@@ -8,12 +8,13 @@ must be equal, for those stand. Objects of the cluster are applied as a step app
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from lab.assembly import Assembly
 from lab.cluster.objects import KubeObject
 from lab.control.kubeapi.manifest import manifest
+from lab.frozen import dataclass
 from lab.messages import Advance
 from lab.plan.model import Namespace, Plan
 from lab.plan.topology import draw

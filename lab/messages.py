@@ -8,11 +8,12 @@ is in its sandbox: ``Ready``, or ``Failed`` when it cannot be. ``lab.visits`` ha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lab.capability import Capability
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand, Query

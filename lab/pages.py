@@ -6,11 +6,11 @@ Must not: know what is on it (``lab.report.html`` does).
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import lab
+from lab.frozen import dataclass
 from lab.report.html import Entry, page
 
 __all__ = ["Begun", "write_page"]

@@ -8,8 +8,9 @@ Must not: sleep for a fixed time in the hope that something has happened meanwhi
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from lab.frozen import dataclass
 
 __all__ = ["Deadline", "DeadlineExceededError", "pass_by", "together", "wait_until", "wait_until_seen"]
 

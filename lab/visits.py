@@ -8,10 +8,11 @@ request is answered once, as in ``lab.messages``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
+from lab.frozen import dataclass
 from lab.messages import (
     Advance,
     Advanced,

@@ -7,11 +7,11 @@ Must not: obtain one.
 import os
 import re
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from lab.errors import CapabilityError
+from lab.frozen import dataclass
 
 __all__ = ["Binary", "inspect", "order"]
 

@@ -17,12 +17,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from lab.binaries.binary import Binary, inspect, order
 from lab.errors import CapabilityError
+from lab.frozen import dataclass
 
 __all__ = ["Cache"]
 

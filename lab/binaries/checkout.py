@@ -6,13 +6,13 @@ Must not: change the checkout. ``go build`` writes nothing into it, and the vers
 
 import re
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from lab.binaries.binary import Binary
 from lab.binaries.cache import Cache
 from lab.binaries.go import BUILD_SECONDS, linker_flags, run_go
+from lab.frozen import dataclass
 
 __all__ = ["CheckoutSource", "is_checkout"]
 

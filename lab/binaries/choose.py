@@ -9,7 +9,7 @@ what is in the cache is taken if it fits, and else the newest that any source ha
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ from lab.binaries.module import ModuleSource
 from lab.binaries.release import ReleaseSource
 from lab.engines.names import EngineName
 from lab.errors import CapabilityError
+from lab.frozen import dataclass
 
 __all__ = ["Offer", "Source", "Sources", "UnobtainableError", "newest", "obtain", "offers"]
 

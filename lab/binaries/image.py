@@ -10,13 +10,13 @@ and say so by their entry point.
 import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from lab.binaries.binary import Binary
 from lab.binaries.cache import Cache
 from lab.errors import CapabilityError
+from lab.frozen import dataclass
 
 if TYPE_CHECKING:
     from docker import DockerClient

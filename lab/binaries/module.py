@@ -11,13 +11,13 @@ that was published with it (v0.34.2 for v1.34.2).
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from lab.binaries.binary import Binary, order
 from lab.binaries.cache import Cache
 from lab.binaries.go import BUILD_SECONDS, linker_flags, run_go
+from lab.frozen import dataclass
 
 __all__ = ["ModuleSource"]
 

@@ -15,13 +15,13 @@ import re
 import urllib.error
 import urllib.request
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from lab.binaries.binary import Binary, order
 from lab.binaries.cache import Cache
 from lab.errors import CapabilityError
+from lab.frozen import dataclass
 
 __all__ = ["ReleaseSource"]
 

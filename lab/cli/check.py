@@ -81,10 +81,18 @@ def _version(written: str | None) -> str | None:
 def _lay_out(scenarios: Iterable[Scenario]) -> None:
     """Raise what keeps any case of the scenarios from being laid out, each mistake once."""
     problems: dict[str, None] = {}
-    for case in (each for scenario in scenarios for mode in RUNNING_MODES for each in cases(scenario, mode)):
+    for case in (each for scenario in scenarios for each in _different_cases(scenario)):
         try:
             assemble(case)
         except ScenarioError as error:
             problems |= dict.fromkeys(error.problems)
     if problems:
         raise ScenarioError(tuple(problems))
+
+
+def _different_cases(scenario: Scenario) -> list[Scenario]:
+    """The cases of a scenario in all modes, each once: in most of them nothing depends on the mode."""
+    found: list[Scenario] = []
+    for mode in RUNNING_MODES:
+        found += [case for case in cases(scenario, mode) if case not in found]
+    return found

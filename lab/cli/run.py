@@ -7,7 +7,6 @@ Must not: judge, or know how a lab is made; ``lab.open_lab`` and ``lab.session``
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -24,6 +23,7 @@ from lab.engines.names import mode_of, version_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, ExitCode, LabError
 from lab.foreseen import open_or_foresee
+from lab.frozen import dataclass
 from lab.keeping import Keeping
 from lab.open_lab import OpenLab
 from lab.pages import Begun, write_page

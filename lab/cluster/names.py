@@ -21,11 +21,11 @@ reverse names          PTR       the Service of a cluster IP; the endpoint of a 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from lab.cluster.objects import EndpointSlice, Service, ServiceType
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress
 
 __all__ = ["SCHEMA_VERSION", "TTL_SECONDS", "Kind", "Names", "Record", "Srv"]

@@ -10,11 +10,11 @@ As in etcd, one counter numbers every change of any object, an object carries th
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from lab.cluster.objects import Key, KubeObject
+from lab.frozen import dataclass
 
 __all__ = ["CompactedError", "Event", "EventType", "Store"]
 

@@ -155,9 +155,11 @@ class Text:
         """As ``Coder`` says."""
         check(column, self.classes, self._expected)
         # A long column holds few objects, and looking one up by its value would cost more than writing it.
-        objects = dict(zip(map(id, column), column, strict=True))
+        # Whoever notes who makes what (``kernel.origins``) is told of each id(), too: so they are asked for once.
+        identities = list(map(id, column))
+        objects = dict(zip(identities, column, strict=True))
         texts = {identity: str(value) for identity, value in objects.items()}
-        return list(map(texts.__getitem__, map(id, column)))
+        return list(map(texts.__getitem__, identities))
 
     def decode(self, column: Sequence[Any]) -> Sequence[Any]:
         """As ``Coder`` says."""

@@ -14,9 +14,11 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
+
+from lab.frozen import dataclass
 
 if TYPE_CHECKING:
     import h11

@@ -4,11 +4,10 @@ Owns: ``Place`` and ``Cluster``.
 Must not: do anything with them; ``catalogue`` hands each engine what it needs.
 """
 
-from dataclasses import dataclass
-
 from lab.cluster.store import Store
 from lab.control.apiserver import ApiServer
 from lab.engines.barrier import Barrier
+from lab.frozen import dataclass
 from lab.kernel.launcher import Launcher
 from lab.kernel.netns import NetNs
 from lab.kernel.rules import IptablesTool

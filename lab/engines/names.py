@@ -10,9 +10,10 @@ kube-proxy a version may leave its patch out (``kube-proxy@v1.34/iptables``); th
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
+
+from lab.frozen import dataclass
 
 __all__ = [
     "ABOUT",

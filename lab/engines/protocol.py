@@ -5,11 +5,12 @@ Must not: know whose engine it is. A scenario speaks of modes and versions only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, runtime_checkable
 
 from lab.cluster.configuration import ProxyConfiguration
 from lab.engines.names import ENGINES, version_of
+from lab.frozen import dataclass
 from lab.ip import Family, IPNetwork
 from lab.timing import Deadline
 from lab.verdict.progress import Progress

@@ -1,10 +1,11 @@
-"""Tables of legacy iptables with nothing in them, told without a process.
+"""Tables of legacy iptables without rules, told without a process.
 
 Owns: ``blank_table``: what iptables-save prints of such a table.
 Must not: put rules into words; where there is one, iptables-save is to be asked.
 
-Every lab begins on a wire without rules, and its engine looks first what it finds in each of three tables. To learn so
-by iptables-save costs more than to load the rules.
+Every lab begins on a wire without rules, and its engine looks first what it finds in each of three tables. Afterwards
+there is no rule in mangle: all that a Service proxy has there is the canary, an empty chain. To learn so by
+iptables-save costs more than to load the rules.
 """
 
 import struct
@@ -18,18 +19,25 @@ _COUNTERS: Final = struct.Struct("=QQ")  # struct xt_counters: packets, bytes
 
 
 def blank_table(table: str, snapshot: Snapshot | None) -> str | None:
-    """The lines that ``iptables-save --counters`` prints of a table that has its policies only; ``None`` of another.
+    """The lines that ``iptables-save --counters`` prints of a table in which no chain has a rule; ``None`` of another.
 
     Args:
         table: its name.
         snapshot: as it was read; ``None`` where the namespace has no such table, so that iptables-save may load it.
     """
-    # One entry for each policy, and one that ends the table (xt_alloc_initial_table, net/netfilter/x_tables.c).
-    if snapshot is None or snapshot.total != len(snapshot.ends) + 1:
+    if snapshot is None:
         return None
-    lines = [f"*{table}"]
+    policies, chains = [], []
     for kind, chain, at in walk(snapshot):
-        if kind is not Kind.BOUNDARY:
-            packets, size = _COUNTERS.unpack_from(snapshot.entries, at)
-            lines.append(f":{chain} {'DROP' if kind is Kind.DROP_POLICY else 'ACCEPT'} [{packets}:{size}]")
-    return "\n".join([*lines, "COMMIT", ""])
+        match kind:
+            case Kind.RULE:
+                return None
+            case Kind.BOUNDARY:
+                chains.append(chain)
+            case _:
+                packets, size = _COUNTERS.unpack_from(snapshot.entries, at)
+                word = "DROP" if kind is Kind.DROP_POLICY else "ACCEPT"
+                policies.append(f":{chain} {word} [{packets}:{size}]")
+    # A user's chain has a head and a RETURN; what ends the table is one more (iptables, libiptc/libiptc.c).
+    mine = [f":{chain} - [0:0]" for chain in chains[:-1:2]]
+    return "\n".join([f"*{table}", *policies, *mine, "COMMIT", ""])

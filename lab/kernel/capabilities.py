@@ -10,13 +10,13 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
 from lab.capability import Capability, in_words
 from lab.errors import CapabilityError, InternalError
+from lab.frozen import dataclass
 from lab.kernel import attributes as nla
 from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.capture import WANTED_BUFFER

@@ -10,10 +10,11 @@ process's own namespace, threads that never end, and commands that have left the
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from lab.frozen import dataclass
 from lab.kernel.leftovers import told_of
 from lab.kernel.origins import Origins, whereabouts
 

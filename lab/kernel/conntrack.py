@@ -3,7 +3,8 @@
 Owns: the encoding of ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
 Must not: decide which entries may stay, or when all of them may go.
 
-A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces.
+A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces. How many entries this
+namespace has, the kernel knows without a walk: so a table is dumped only where there are any.
 """
 
 import errno
@@ -27,6 +28,8 @@ __all__ = ["Conntrack", "Entry", "flush"]
 
 _CT_GET: Final = 1 << 8 | 1
 _CT_DELETE: Final = 1 << 8 | 2
+_CT_STATS: Final = 1 << 8 | 5
+_CTA_STATS_GLOBAL_ENTRIES: Final = 1
 _CTA_TUPLE_ORIG: Final = 1
 _CTA_TUPLE_REPLY: Final = 2
 _CTA_ID: Final = 12
@@ -81,10 +84,17 @@ class Conntrack:
     def entries(self, family: Family, *protocols: int) -> list[Entry]:
         """The entries of one family, and of protocols that have ports or are ICMP. Raises ``InternalError``."""
         try:
+            if not self._count():
+                return []
             bodies = self._dump.all(_CT_GET, _NFGENMSG.pack(_FAMILIES[family], 0, 0))
         except OSError as error:
             raise InternalError(f"{self._name}: conntrack cannot be read ({error.strerror})") from error
         return [entry for body in bodies if (entry := _entry(body, family, protocols)) is not None]
+
+    def _count(self) -> int:
+        """How many entries the namespace has (``ctnetlink_stat_ct``); those of new packets under way count, too."""
+        told = nested(self._dump.one(_CT_STATS, _NFGENMSG.pack(socket.AF_UNSPEC, 0, 0)), _NFGENMSG.size)
+        return int.from_bytes(told[_CTA_STATS_GLOBAL_ENTRIES])
 
     def delete(self, entries: Iterable[Entry]) -> int:
         """Delete entries and return how many of them were still there. Raises ``InternalError``."""

@@ -43,6 +43,16 @@ class Dump:
                 return found
         raise OSError(errno.EINTR, "what was dumped changed all the time")
 
+    def one(self, kind: int, body: bytes) -> bytes:
+        """The body of the one object by which a request is answered. Raises ``OSError``: the kernel's errno."""
+        self._send(kind, 0, body)
+        for answer, _, _, content in messages(self._socket.recv(_MOST)):
+            if answer != NLMSG_ERROR:
+                return content
+            code = -struct.unpack_from("=i", content)[0]
+            raise OSError(code, os.strerror(code))
+        raise OSError(errno.EPROTO, "a request was answered by nothing")
+
     def ask(self, kind: int, body: bytes) -> int:
         """Carry out one request and return the kernel's errno, or 0."""
         self._send(kind, NLM_F_ACK, body)

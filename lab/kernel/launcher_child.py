@@ -26,9 +26,9 @@ import socket
 import struct
 import termios
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from lab.frozen import dataclass
 from lab.kernel.commands import family_of
 from lab.kernel.feeding import feed
 from lab.kernel.linux import (

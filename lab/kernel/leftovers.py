@@ -14,10 +14,10 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.kernel.commands import command_of
 from lab.kernel.netns import NetNs
 from lab.kernel.origins import Origins

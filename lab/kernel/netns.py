@@ -13,8 +13,9 @@ sockets, or opens files below /proc/sys/net (resolved at open(2) by the caller's
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from lab.frozen import dataclass
 from lab.kernel.linux import CLONE_NEWNET, setns, unshare
 from lab.kernel.origins import here
 

@@ -10,9 +10,9 @@ group (NFULNL_CFG_F_SEQ), so what did not fit into the socket's buffer is counte
 import errno
 import socket
 import struct
-from dataclasses import dataclass
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.kernel import attributes as nla
 from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.framing import messages, nested

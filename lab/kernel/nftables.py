@@ -11,9 +11,9 @@ import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.kernel import attributes as nla
 from lab.kernel.framing import HEADER, messages
 from lab.kernel.netns import NetNs, inside

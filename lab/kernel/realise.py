@@ -11,9 +11,9 @@ each of these waits for an RCU grace period of 10 to 25 ms.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from lab.errors import InternalError
+from lab.frozen import dataclass
 from lab.kernel.answering import make_addresses_answer
 from lab.kernel.carry import make_links_carry
 from lab.kernel.netlink import RouteSocket

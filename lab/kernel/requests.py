@@ -9,9 +9,9 @@ Layouts are those of the kernel's headers: ``struct ifinfomsg``, ``rtmsg`` and `
 
 import socket
 import struct
-from dataclasses import dataclass
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
 from lab.kernel import attributes as nla
 from lab.kernel.netns import NetNs

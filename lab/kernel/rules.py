@@ -213,7 +213,7 @@ class IptablesTool:
         return "".join(saved[table] for table in _TABLES)
 
     def _blank(self, family: Family) -> dict[str, str]:
-        """What iptables-save would print of the tables that have nothing in them."""
+        """What iptables-save would print of the tables without rules."""
         reader = TableReader(self._netns, family)
         try:
             read = {table: blank_table(table, reader.read(table)) for table in _TABLES}

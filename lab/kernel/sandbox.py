@@ -31,11 +31,11 @@ import select
 import signal
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from lab.errors import CapabilityError
+from lab.frozen import dataclass
 from lab.kernel.linux import (
     CLONE_NEWNET,
     CLONE_NEWNS,

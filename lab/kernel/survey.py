@@ -10,10 +10,10 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.kernel.dumps import Dump
 from lab.kernel.framing import attributes, nested

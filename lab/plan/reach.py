@@ -6,8 +6,8 @@ Must not: know steps, or look for another way: an uplink beside ``eth0`` is nobo
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
+from lab.frozen import dataclass
 from lab.plan.model import LinkEnd, Plan, PodPlace, Role
 from lab.plan.names import UPLINK
 from lab.scenario.model import LinkChange

@@ -15,7 +15,7 @@ So evidence is gathered while an item is set up, and its call only holds the ver
 out otherwise than expected is *failed*; what could not be decided is an *error*, as JUnit tells the two apart; what
 this machine cannot do is *skipped*, with the cure.
 
-What YAML should not say is a ``test_*.py`` with the fixture ``lab`` or ``lab_factory`` (``in_python``).
+What YAML should not say is a ``test_*.py`` with the fixture ``lab`` or ``lab_factory`` (``python_fixtures``).
 """
 
 import os
@@ -29,7 +29,7 @@ from lab.pytest_plugin.desk import AtTheDesk
 from lab.pytest_plugin.desk_options import DESK, add_desk_options, is_kept, is_paused, shell_place
 from lab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_shelf, lab_verdict
 from lab.pytest_plugin.gathering import Gathering, Telling
-from lab.pytest_plugin.in_python import Lab, LabFactory, lab, lab_engine, lab_factory, parametrize_engines
+from lab.pytest_plugin.in_python import Lab
 from lab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
 from lab.pytest_plugin.markers import register
 from lab.pytest_plugin.options import (
@@ -43,6 +43,7 @@ from lab.pytest_plugin.options import (
     report,
     seed,
 )
+from lab.pytest_plugin.python_fixtures import LabFactory, lab, lab_engine, lab_factory, parametrize_engines
 from lab.pytest_plugin.required import Required
 
 __all__ = [

@@ -1,61 +1,43 @@
 """The lab of a Python test: for what YAML should not say, beside the scenarios and with the same report.
 
-Owns: the fixtures ``lab`` and ``lab_factory``, the marker ``lab``, and ``Lab``, which a test talks to.
+Owns: ``Lab``, which a test talks to.
 Must not: judge; a probe is held against its expectation as one of a scenario file is.
 """
 
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
 
-from lab.engines.names import ENGINES, mode_of
-from lab.errors import ScenarioError
+from lab.engines.names import ENGINES
 from lab.pytest_plugin.desk_options import has_pcap
-from lab.pytest_plugin.options import engines
 from lab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from lab.pytest_plugin.showing import show_of_test
-from lab.pytest_plugin.stash import OPEN
+from lab.pytest_plugin.tested_case import case_of
 from lab.scenario.model import Position, Scenario
 
 if TYPE_CHECKING:
     from lab.bundles import Shelf
-    from lab.engines.protocol import EngineChoice
     from lab.ip import IPAddress
     from lab.messages import Executed
     from lab.open_lab import OpenLab
     from lab.plan.dialogue import Turn
     from lab.scenario.model import Probe
-    from lab.session import Session
     from lab.verdict.evidence import Lookup
     from lab.verdict.model import ProbeVerdict, StepVerdict
     from lab.verdict.segments import Spoken
 
 _Verdict = TypeVar("_Verdict", "ProbeVerdict", "StepVerdict")
 
-__all__ = ["MARKER", "Lab", "LabFactory", "lab", "lab_engine", "lab_factory", "parametrize_engines"]
+__all__ = ["Lab"]
 
-MARKER: Final = "lab"
-
-
-class LabFactory(Protocol):
-    """What the fixture ``lab_factory`` is."""
-
-    def __call__(self, scenario: str | Path, *, case: str = "") -> "Lab":
-        """Build the lab of a scenario and return it.
-
-        Args:
-            scenario: a file, looked for beside the test, or the text of one.
-            case: the id of the case that is meant, where the scenario has a matrix.
-        """
+_NOTHING_IN_PARTICULAR: Final[Mapping[str, object]] = {"outcome": "delivered", "source": "preserved"}
 
 
 class Lab:
@@ -254,7 +236,7 @@ class Lab:
             self._kept = self._stands.made
         self._written.append((entry, position))
         whole = parse_with_steps(self._text, self.scenario.file, self._kept, self._written)
-        self._stands.go_on_as(_case(whole, self._stands.engine, self._case))
+        self._stands.go_on_as(case_of(whole, self._stands.engine, self._case))
 
     def conclude(self, *, check: bool = True) -> "StepVerdict":
         """End the step that was made last: let its streams come to rest, and judge what they show.
@@ -293,7 +275,7 @@ class Lab:
         entry = {"name": words, **{key: value for key, value in written.items() if value is not None}}
         with in_its_own_words(""):
             whole = parse_with_probes(self._text, self.scenario.file, [entry], Position(file, line, 1))
-        return _case(whole, self._stands.engine, self._case).probes[0]
+        return case_of(whole, self._stands.engine, self._case).probes[0]
 
     def _kept_evidence(self, verdict: _Verdict) -> _Verdict:
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
@@ -303,91 +285,6 @@ class Lab:
         name = f"{self._item.name} {self._probes}"
         evidence = partial(self._stands.bundle, verdict)
         return self._shelf.settle(verdict, self._engine, evidence, partial(warn, self._item), name)
-
-
-_NOTHING_IN_PARTICULAR: Final[Mapping[str, object]] = {"outcome": "delivered", "source": "preserved"}
-
-
-@pytest.fixture
-def lab_engine(pytestconfig: pytest.Config) -> str:
-    """The engine of a Python test's labs; each of them, where several run."""
-    return engines(pytestconfig)[0]
-
-
-def parametrize_engines(metafunc: pytest.Metafunc) -> None:
-    """Let a test that has a lab run on every engine that was asked for."""
-    chosen = engines(metafunc.config)
-    if "lab_engine" in metafunc.fixturenames and len(chosen) > 1:
-        metafunc.parametrize("lab_engine", chosen, ids=[engine.replace("/", ".") for engine in chosen])
-
-
-@pytest.fixture
-def lab_factory(
-    request: pytest.FixtureRequest,
-    lab_sessions: "Callable[[str], Session]",
-    lab_engine: str,
-    lab_shelf: "Shelf | None",
-) -> Iterator[LabFactory]:
-    """Builds labs for a Python test, one at a time: the next one takes the place of the one before."""
-    with ExitStack() as stack:
-
-        def build(scenario: str | Path, *, case: str = "") -> Lab:
-            stack.close()
-            with in_its_own_words(""):
-                text, file = _read(scenario, request.path)
-                session, written = lab_sessions(lab_engine), _parsed(text, file)
-                stands = session.open(_case(written, session.engine, case), text)
-            stack.enter_context(closing(stands))
-            request.node.stash[OPEN] = stands
-            return Lab(stands, text, engine=lab_engine, item=request.node, shelf=lab_shelf, case=case)
-
-        yield build
-
-
-@pytest.fixture
-def lab(request: pytest.FixtureRequest, lab_factory: LabFactory) -> Lab:
-    """The lab of the scenario that the marker names: ``@pytest.mark.lab("x.lab.yaml")``."""
-    marker = request.node.get_closest_marker(MARKER)
-    if marker is None:
-        pytest.fail(
-            'the fixture "lab" needs a scenario: mark the test with @pytest.mark.lab("FILE.lab.yaml"), '
-            'or use the fixture "lab_factory"',
-            pytrace=False,
-        )
-    arguments: Any = marker.args
-    return lab_factory(*arguments, **marker.kwargs)
-
-
-def _read(scenario: str | Path, test: Path) -> tuple[str, str]:
-    """The text of a scenario, and the name of its file; text in a test is called after the test."""
-    from lab.scenario.load import read_text  # noqa: PLC0415
-
-    if isinstance(scenario, str) and "\n" in scenario:
-        return inspect.cleandoc(scenario), f"{os.path.relpath(test)}:scenario"
-    path = Path(os.path.relpath(test.parent / scenario))
-    return read_text(path), str(path)
-
-
-def _parsed(text: str, file: str) -> Scenario:
-    from lab.scenario.load import parse_scenario  # noqa: PLC0415
-
-    return parse_scenario(text, file)
-
-
-def _case(scenario: Scenario, engine: "EngineChoice", case: str) -> Scenario:
-    """The one case of a scenario, or that with this id. Raises ``ScenarioError``; skips for want of a mode."""
-    from lab.scenario.cases import cases  # noqa: PLC0415
-
-    mode = mode_of(engine.name)
-    known = cases(scenario, mode, engine.version)
-    if not known:
-        pytest.skip(f"{scenario.file} has no case for {mode}")
-    fitting = [each for each in known if case in (each.case.id, "")]
-    if len(fitting) != 1:
-        ids = ", ".join(repr(each.case.id) for each in known)
-        asked = f"no case {case!r}" if case else f"{len(known)} cases"
-        raise ScenarioError([f"{scenario.file}: there is {asked} in its matrix; say case=… with one of {ids}"])
-    return fitting[0]
 
 
 def _caller() -> tuple[str, int]:

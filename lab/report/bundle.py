@@ -19,11 +19,12 @@ A bundle is a directory::
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 from lab.codec import CodecError, dumps, loads
 from lab.errors import ScenarioError
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan

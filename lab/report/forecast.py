@@ -6,11 +6,12 @@ is what the probe expects; and what the source would be if it were masqueraded i
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from lab.assembly import Assembly
 from lab.cluster.objects import EndpointSlice, Service, ServicePort
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.errand import STACK, Errand
 from lab.plan.model import Plan, Role, Route

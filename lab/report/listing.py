@@ -7,7 +7,6 @@ An age is not among the columns: everything in a lab is as old as the lab.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from lab.cluster.objects import (
@@ -21,6 +20,7 @@ from lab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
+from lab.frozen import dataclass
 from lab.report.columns import rows_of
 from lab.verdict.words import endpoint
 

@@ -5,9 +5,9 @@ Must not: draw (``drawing`` and ``svg`` do), or say how rules will be (``forecas
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
+from lab.frozen import dataclass
 from lab.verdict.case import Case
 from lab.verdict.evidence import Packet
 from lab.verdict.stops import Ends, Stop, stops

@@ -163,7 +163,7 @@ def _node(name: str, shape: NodeShape, place: Place) -> Node:
             Daemon(name=daemon, port=each.port, protocol=each.protocol, address=each.address)
             for daemon, each in shape.daemons.items()
         ),
-        leftovers=shape.leftovers.model_dump(exclude_none=True),
+        leftovers={tool: text for tool, text in shape.leftovers if text is not None},
         position=place.key.position,
     )
 

@@ -9,9 +9,10 @@ that is not well-formed leaves what follows in doubt; from there on nothing is s
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.ip import IPNetwork
 from lab.scenario.document import Document, Place
 from lab.scenario.inventory import Inventory, check_readiness

@@ -19,6 +19,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from lab.scenario.document import Document, Marks, Path, Spot
+from lab.scenario.events import read_events
 from lab.scenario.model import Position
 from lab.scenario.problems import Problems, shown
 
@@ -64,6 +65,9 @@ def read_documents(text: str, file: str, problems: Problems) -> tuple[list[Docum
     documents: list[Document] = []
     yaml = YAML(typ="safe", pure=True)
     yaml.max_depth = _MOST_DEPTH
+    events = read_events(text)
+    if events is not None:
+        yaml.Parser = lambda loader: events
     yaml.composer.warn_double_anchors = False  # YAML 1.2, 7.1: an alias is the most recent node of that anchor
     try:
         for node in yaml.compose_all(text):
@@ -102,6 +106,11 @@ def _one_line(words: str) -> str:
 
 def _spot(file: str, line: int, column: int) -> Spot:
     return Spot(Position(file, line, column), ())
+
+
+def _is_nothing(node: Node) -> bool:
+    """Whether nothing is written where a value should be; such a node is marked wherever its reader was by then."""
+    return isinstance(node, ScalarNode) and not node.value and not node.style
 
 
 class _Maker:
@@ -166,15 +175,16 @@ class _Maker:
     def _mapping(self, node: MappingNode, path: Path) -> dict[str, object]:
         data: dict[str, object] = {}
         marks: dict[str | int, Marks] = {}
-        merged: list[tuple[Node, Path]] = []
+        merged: list[tuple[Node, Spot]] = []
         for key_node, value_node in node.value:
+            at = self.position(key_node)
+            place = Marks(at, at if _is_nothing(value_node) else self.position(value_node))
             if str(key_node.tag) == _TAG + "merge":
-                merged.append((value_node, (*path, "<<")))
+                merged.append((value_node, Spot(place.value, (*path, "<<"))))
                 continue
             key = self._key(key_node, path)
             if key is None:
                 continue
-            place = Marks(self.position(key_node), self.position(value_node))
             if key in data:
                 first = marks[key].key
                 what = f"the key stands twice; the first is in line {first.line}"
@@ -182,20 +192,20 @@ class _Maker:
                 continue
             marks[key] = place
             data[key] = self.value(value_node, (*path, key))
-        for value_node, at in merged:
-            for key, value, place in self._merged(value_node, at):
+        for value_node, spot in merged:
+            for key, value, place in self._merged(value_node, spot):
                 if key not in data:
                     data[key], marks[key] = value, place
         self.marks[id(data)] = marks
         self._sizes[id(data)] = self._size(data.values())
         return data
 
-    def _merged(self, node: Node, path: Path) -> Iterator[tuple[str, object, Marks]]:
+    def _merged(self, node: Node, spot: Spot) -> Iterator[tuple[str, object, Marks]]:
         """The entries that a merge key brings in, those that win first (https://yaml.org/type/merge.html)."""
-        value = self.value(node, path)
+        value = self.value(node, spot.path)
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
-                self._problems.add(self.spot(node, path), "must be an alias of a mapping, or a list of such")
+                self._problems.add(spot, "must be an alias of a mapping, or a list of such")
                 return
             for key, entry in source.items():
                 yield key, entry, self.marks[id(source)][key]

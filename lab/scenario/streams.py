@@ -5,8 +5,8 @@ Must not: check senders and targets itself (``lab.scenario.probes`` does, for pr
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from lab.frozen import dataclass
 from lab.ip import Transport
 from lab.scenario.changes import Moment
 from lab.scenario.conntrack import check_conntrack

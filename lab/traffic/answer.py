@@ -9,10 +9,10 @@ probe with ``http``, or somebody with curl in the lab) is answered the same obje
 """
 
 import json
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.traffic.identity import TOKEN_BYTES, answer_to
 

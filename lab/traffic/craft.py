@@ -4,16 +4,16 @@ Owns: ``first_packets`` and ``fences``, and the ``enveloped`` packets of others.
 Must not: send, or import scapy before a frame is asked for (its import costs more than most scenarios).
 
 Building a frame in scapy costs a quarter of a millisecond, and ten thousand flows differ in their source port, in the
-initial sequence number or the token, and in the checksum over them. So those bytes are written into a copy, and the
-checksum is the template's with the changed words exchanged, in the arithmetic of RFC 1624.
+initial sequence number or the token, and in the checksum over them; those of a crowd in the sender's address, too. So
+those bytes are written into a copy, and the checksum is the template's with the changed words exchanged, in the
+arithmetic of RFC 1624.
 """
 
 import logging
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import zip_longest
 from typing import Any, Final
 
 from lab.ip import IPAddress, Transport
@@ -25,6 +25,7 @@ __all__ = ["enveloped", "fences", "filling", "first_packets", "packed"]
 
 _ETHERNET_BYTES: Final = 14
 _IP_BYTES: Final = {4: 20, 6: 40}
+_SOURCE_AT: Final = {4: _ETHERNET_BYTES + 12, 6: _ETHERNET_BYTES + 8}
 _DESTINATION_AT: Final = {4: _ETHERNET_BYTES + 16, 6: _ETHERNET_BYTES + 24}
 _IPV4_CHECKSUM_AT: Final = _ETHERNET_BYTES + 10
 
@@ -64,40 +65,23 @@ def first_packets(errand: Errand, identity: Identity, ports: Sequence[int]) -> I
         identity: gives each flow its initial sequence number or its token.
         ports: one source port per flow, in the order of the flows; of an echo request, the identifier.
     """
-    flows, addresses = tuple(enumerate(ports)), errand.sender.addresses
-    turns = [
-        _frames(
-            replace(errand, sender=replace(errand.sender, address=address)), identity, flows[turn :: len(addresses)]
-        )
-        for turn, address in enumerate(addresses)
-    ]
-    return turns[0] if len(turns) == 1 else _dealt(turns)
-
-
-def _dealt(turns: Sequence[Iterator[bytes]]) -> Iterator[bytes]:
-    """One frame of each in turn, until none has any more."""
-    for frames in zip_longest(*turns):
-        yield from (frame for frame in frames if frame is not None)
-
-
-def _frames(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """Those of some flows, each with its source port, which all leave from the sender's own address."""
-    match errand.protocol:
-        case Transport.TCP:
-            return _syns(errand, identity, flows)
-        case Transport.UDP:
-            return _datagrams(errand, identity, flows)
-        case Transport.SCTP:
-            return _inits(errand, identity, flows)
-        case Transport.ICMP:
-            return _echoes(errand, identity, flows)
+    addresses = errand.sender.addresses
+    if errand.protocol is Transport.SCTP:
+        for flow, port in enumerate(ports):
+            yield _init(errand, addresses[flow % len(addresses)], port, identity.sequence(flow))
+        return
+    pattern = _PATTERNS[errand.protocol](errand, identity)
+    templates = [pattern.sent_by(address) for address in addresses[: len(ports)]]
+    for flow, port in enumerate(ports):
+        yield templates[flow % len(templates)].changed(pattern.changes(flow, port))
 
 
 def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
     """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token that stands beside it."""
     version = sender.address.version
     nowhere = type(sender.address)(0)
-    frame = bytes(_network_header(sender, nowhere, sender.next_hop_mac) / _echo_request(version) / bytes(TOKEN_BYTES))
+    header = _network_header((sender.mac, sender.next_hop_mac), (sender.address, nowhere))
+    frame = bytes(header / _echo_request(version) / bytes(TOKEN_BYTES))
     transport = _ETHERNET_BYTES + _IP_BYTES[version]
     checksum_at, token_at = transport + _ICMP_CHECKSUM_AT, transport + _PAYLOAD_AT
     template = _Template.of(frame, checksum_at if version == 6 else _IPV4_CHECKSUM_AT)
@@ -110,41 +94,52 @@ def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterat
             yield _Template.of(template.changed((where,)), checksum_at).changed(((token_at, token),))
 
 
-def _syns(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    inet = _scapy()
-    version = errand.destination.version
-    options = [("MSS", _SEGMENT_SIZE[version])]
-    header = inet.TCP(sport=0, dport=errand.port, seq=0, flags="S", window=_WINDOW, options=options)
-    at = _ETHERNET_BYTES + _IP_BYTES[version]
-    frame = bytes(_network_header(errand.sender, errand.destination, errand.sender.framed_to) / header)
-    template = _Template.of(frame, at + _TCP_CHECKSUM_AT)
-    for flow, port in flows:
-        changes = ((at, _WORD.pack(port)), (at + _SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow))))
-        yield template.changed(changes)
-
-
-def _datagrams(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    inet = _scapy()
-    # The digits of the number are zero bytes in the template, so that changing them means adding them.
-    payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
-    header = inet.UDP(sport=0, dport=errand.port)
-    frame = bytes(_network_header(errand.sender, errand.destination, errand.sender.framed_to) / header / payload)
-    at = _ETHERNET_BYTES + _IP_BYTES[errand.destination.version]
-    template = _Template.of(frame, at + _UDP_CHECKSUM_AT, zero=0xFFFF)
-    for flow, port in flows:
-        yield template.changed(((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
-
-
-def _echoes(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    version = errand.destination.version
-    payload = identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
-    frame = bytes(
-        _network_header(errand.sender, errand.destination, errand.sender.framed_to) / _echo_request(version) / payload
+def _syn(errand: Errand, identity: Identity) -> "_Pattern":
+    at = _transport_at(errand)
+    options = [("MSS", _SEGMENT_SIZE[errand.destination.version])]
+    header = _scapy().TCP(sport=0, dport=errand.port, seq=0, flags="S", window=_WINDOW, options=options)
+    return _Pattern(
+        _template(errand, header, at + _TCP_CHECKSUM_AT),
+        lambda flow, port: ((at, _WORD.pack(port)), (at + _SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow)))),
     )
-    at = _ETHERNET_BYTES + _IP_BYTES[version]
-    template = _Template.of(frame, at + _ICMP_CHECKSUM_AT)
-    for flow, port in flows:
-        yield template.changed(((at + _IDENTIFIER_AT, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)))
+
+
+def _datagram(errand: Errand, identity: Identity) -> "_Pattern":
+    at = _transport_at(errand)
+    header = _scapy().UDP(sport=0, dport=errand.port)
+    return _Pattern(
+        _template(errand, header / _payload(errand, identity), at + _UDP_CHECKSUM_AT, zero=0xFFFF),
+        lambda flow, port: ((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)),
+    )
+
+
+def _echo(errand: Errand, identity: Identity) -> "_Pattern":
+    at, version = _transport_at(errand), errand.destination.version
+    return _Pattern(
+        _template(errand, _echo_request(version) / _payload(errand, identity), at + _ICMP_CHECKSUM_AT),
+        lambda flow, port: ((at + _IDENTIFIER_AT, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)),
+        covers_addresses=version == 6,
+    )
+
+
+def _payload(errand: Errand, identity: Identity) -> bytes:
+    """The payload of an errand's packets; the digits of the flow's number are zeros, so that writing adds them."""
+    return identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
+
+
+def _transport_at(errand: Errand) -> int:
+    return _ETHERNET_BYTES + _IP_BYTES[errand.destination.version]
+
+
+def _template(errand: Errand, content: Any, checksum_at: int, zero: int = 0) -> "_Template":
+    """The template of an errand's packets, from the transport header on as it is given, that nobody has sent yet."""
+    sender, destination = errand.sender, errand.destination
+    nowhere = type(destination)(0)
+    frame = bytes(_network_header((sender.mac, sender.framed_to), (nowhere, destination)) / content)
+    return _Template.of(frame, checksum_at, zero)
+
+
+_PATTERNS: Final = {Transport.TCP: _syn, Transport.UDP: _datagram, Transport.ICMP: _echo}
 
 
 def _echo_request(version: int) -> Any:
@@ -152,12 +147,10 @@ def _echo_request(version: int) -> Any:
     return _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
 
 
-def _inits(errand: Errand, identity: Identity, flows: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    sender = errand.sender
-    macs = (packed(sender.mac), packed(sender.framed_to))
-    for flow, port in flows:
-        packet = init(port, errand.port, identity.sequence(flow))
-        yield enveloped(macs, (sender.address, errand.destination), errand.protocol_number, packet)
+def _init(errand: Errand, address: IPAddress, port: int, tag: int) -> bytes:
+    macs = (packed(errand.sender.mac), packed(errand.sender.framed_to))
+    packet = init(port, errand.port, tag)
+    return enveloped(macs, (address, errand.destination), errand.protocol_number, packet)
 
 
 def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], protocol: int, packet: bytes) -> bytes:
@@ -210,13 +203,39 @@ class _Template:
         return bytes(frame)
 
 
-def _network_header(sender: Sender, destination: IPAddress, mac: str) -> object:
-    """Ethernet and IP, as the sender's own stack would write them if it took ``mac`` for that of the next hop."""
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """What the first packets of an errand have in common, and what each has of its own.
+
+    Attributes:
+        template: of a packet from the address zero.
+        changes: the bytes that belong to a flow and its port, each with its place.
+        covers_addresses: whether the template's checksum covers the addresses, too.
+    """
+
+    template: _Template
+    changes: Callable[[int, int], Sequence[tuple[int, bytes]]]
+    covers_addresses: bool = True
+
+    def sent_by(self, address: IPAddress) -> _Template:
+        """The template of a packet that this address sends."""
+        at, packed_address = _SOURCE_AT[address.version], address.packed
+        if address.version == 4:
+            frame = _Template.of(self.template.frame, _IPV4_CHECKSUM_AT).changed(((at, packed_address),))
+        else:
+            frame = self.template.frame[:at] + packed_address + self.template.frame[at + len(packed_address) :]
+        covered = int.from_bytes(packed_address, "big") if self.covers_addresses else 0
+        return replace(self.template, frame=frame, words=self.template.words + covered)
+
+
+def _network_header(macs: tuple[str, str], ends: tuple[IPAddress, IPAddress]) -> Any:
+    """Ethernet and IP, from the first of ``macs`` and of ``ends`` to the second, as a stack would write them."""
     inet = _scapy()
-    ethernet = inet.Ether(dst=mac, src=sender.mac)
-    if destination.version == 6:
-        return ethernet / _scapy6().IPv6(src=str(sender.address), dst=str(destination))
-    return ethernet / inet.IP(src=str(sender.address), dst=str(destination), flags="DF")
+    ethernet = inet.Ether(src=macs[0], dst=macs[1])
+    source, destination = map(str, ends)
+    if ends[1].version == 6:
+        return ethernet / _scapy6().IPv6(src=source, dst=destination)
+    return ethernet / inet.IP(src=source, dst=destination, flags="DF")
 
 
 @cache

@@ -5,11 +5,13 @@ Must not: know what any rule means.
 
 A lab has few changes of rules and many probes. So ``TableMeter`` has iptables-save print the rules once for each state
 of a table, and then reads the bare table before and after each probe: fractions of a millisecond, where two runs of
-iptables-save in every node took 40. Two readings with equal bytes everywhere but in the counters hold the same rules.
+iptables-save in every node took 40. Two readings with equal bytes everywhere but in the counters hold the same rules,
+and so do two tables of legacy iptables in different nodes: what iptables-save prints of one it has from those bytes.
 """
 
+import asyncio
 import struct
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
@@ -22,10 +24,13 @@ from lab.plan.errand import Errand
 from lab.traffic.saved import policy_text, rule_texts
 from lab.verdict.evidence import RuleCount
 
-__all__ = ["Meter", "Save", "TableMeter"]
+__all__ = ["Layouts", "Meter", "Save", "TableMeter"]
 
 _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
 _ATTEMPTS: Final = 5
+_MOST_LAYOUTS: Final = 24
+_MOST_BYTES: Final = 1 << 17
+_SETS: Final = ("-m set ", "-j SET ")  # known by a number in the entry, whose name belongs to the namespace
 
 Save = Callable[[], Awaitable[str]]
 """What ``iptables-save -c`` prints in the meter's node."""
@@ -83,13 +88,45 @@ class _Layout:
         return self.counters.unpack_from(entries)
 
 
-class TableMeter:
-    """Reads counters from the tables of iptables, legacy or nft, as the kernel holds them."""
+class Layouts:
+    """The last layouts of a family's tables that were found to fit, for the meters of several nodes.
 
-    def __init__(self, node: str, reader: TableReader | NftTableReader, save: Save) -> None:
+    ``learning`` is held by who has iptables-save asked, so that the others find what it has learnt.
+    """
+
+    def __init__(self) -> None:
+        self.learning: Final = asyncio.Lock()
+        self._known: deque[tuple[str, int, _Layout]] = deque(maxlen=_MOST_LAYOUTS)
+
+    def find(self, table: str, snapshot: Snapshot) -> _Layout | None:
+        """The layout of a table that holds the same rules, if any is known."""
+        size = len(snapshot.entries)
+        found = (
+            known for name, length, known in self._known if (name, length) == (table, size) and known.fits(snapshot)
+        )
+        return next(found, None)
+
+    def note(self, table: str, snapshot: Snapshot, layout: _Layout) -> None:
+        """Remember a layout that fits, unless the table is large, or its bytes do not say all that is printed."""
+        if len(snapshot.entries) > _MOST_BYTES or any(layout is known for _, _, known in self._known):
+            return
+        if not any(words in place.text for place in layout.places for words in _SETS):
+            self._known.append((table, len(snapshot.entries), layout))
+
+
+class TableMeter:
+    """Reads counters from the tables of iptables, legacy or nft, as the kernel holds them.
+
+    ``layouts`` are other meters', too; not where a table's bytes belong to its namespace, as those of nf_tables do.
+    """
+
+    def __init__(
+        self, node: str, reader: TableReader | NftTableReader, save: Save, layouts: Layouts | None = None
+    ) -> None:
         self._node = node
         self._reader = reader
         self._save = save
+        self._shared = layouts or Layouts()
         self._layouts: dict[str, _Layout] = {}
         self._before: dict[str, tuple[_Layout, bytes]] = {}
 
@@ -147,14 +184,29 @@ class TableMeter:
         """
         for _ in range(_ATTEMPTS):
             snapshots = self._snapshots()
-            if all(table in self._layouts and self._layouts[table].fits(each) for table, each in snapshots.items()):
+            if self._are_known(snapshots):
+                for table, snapshot in snapshots.items():
+                    self._shared.note(table, snapshot, self._layouts[table])
                 return {table: (self._layouts[table], each.entries) for table, each in snapshots.items()}
-            self._learn(snapshots, await self._save())
+            async with self._shared.learning:
+                if not self._are_known(snapshots):
+                    self._learn(snapshots, await self._save())
         raise InternalError(f"the rules of {self._node} changed during each of {_ATTEMPTS} readings of their counters")
 
     def _snapshots(self) -> dict[str, Snapshot]:
         read = {table: self._reader.read(table) for table in _TABLES}
         return {table: snapshot for table, snapshot in read.items() if snapshot is not None}
+
+    def _are_known(self, snapshots: Mapping[str, Snapshot]) -> bool:
+        """Whether all these tables' layouts are at hand, from an earlier reading or from another meter."""
+        for table, snapshot in snapshots.items():
+            known = self._layouts.get(table)
+            if known is None or not known.fits(snapshot):
+                known = self._shared.find(table, snapshot)
+            if known is None:
+                return False
+            self._layouts[table] = known
+        return True
 
     def _learn(self, snapshots: Mapping[str, Snapshot], saved: str) -> None:
         """Tie each table's entries to the lines that were printed after it was read.
@@ -174,9 +226,8 @@ class TableMeter:
                 blank[counters] = bytes(counters.stop - counters.start)
             mask = _number(bytes(blank))
             numbers = self._reader.counters([at for at, _ in places])
-            self._layouts[table] = _Layout(
-                _number(snapshot.entries) & mask, mask, tuple(place for _, place in places), numbers
-            )
+            bare = _number(snapshot.entries) & mask
+            self._layouts[table] = _Layout(bare, mask, tuple(place for _, place in places), numbers)
 
 
 def _number(entries: bytes) -> int:

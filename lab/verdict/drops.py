@@ -9,8 +9,9 @@ packets and of nothing that was sent to learn about them.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan

@@ -6,9 +6,9 @@ Must not: judge. A record says what was seen, never whether that is right.
 Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 """
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress, Transport
 from lab.verdict.observation import Direction, Observation, Packet
 from lab.verdict.passages import PassageBook, Passages

@@ -8,9 +8,9 @@ matched. A line ``now A > B`` stands where the addresses are no longer what they
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
+from lab.frozen import dataclass
 from lab.plan.errand import STACK, Errand
 from lab.verdict.columns import WIDTH, table, wrapped
 from lab.verdict.deeds import deed, short

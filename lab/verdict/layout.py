@@ -5,8 +5,8 @@ Must not: know rules or judge. Each function says what is so in the plan; whethe
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.model import LinkEnd, Namespace, Plan, Role
 from lab.plan.walk import UnreachableError, next_hop, route_to

@@ -6,9 +6,9 @@ Must not: judge.
 A pulse is one packet of a stream: a datagram, or a line on a connection. Times are nanoseconds of CLOCK_REALTIME.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.verdict.evidence import TableEntry, TrackedFlow
 

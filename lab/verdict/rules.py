@@ -11,10 +11,10 @@ does not say so.
 import re
 import shlex
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress, IPNetwork, Transport
 from lab.plan.errand import Errand
 from lab.verdict.evidence import RuleCount

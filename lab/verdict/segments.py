@@ -5,8 +5,8 @@ Must not: judge: a dialogue has no expectation but those of the test that holds 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.dialogue import FLAGS, Turn
 from lab.plan.errand import STACK

@@ -10,9 +10,9 @@ were sent behind the step's wait; there are five of each stream at least.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from lab.errors import InternalError
+from lab.frozen import dataclass
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.scenario.model import Count, Position, Step, StreamExpect

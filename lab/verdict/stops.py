@@ -5,8 +5,8 @@ Must not: judge, or lay anything out.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from lab.frozen import dataclass
 from lab.plan.errand import STACK
 from lab.verdict.evidence import Direction, Observation, Packet
 from lab.verdict.flows import Flow, hops

@@ -1,7 +1,8 @@
 """``proxylab check`` of one file, beside what its libraries alone take.
 
 The bound is 250 ms of processor time, on a quiet machine. One that runs tests in parallel shares caches and cores among
-them, and takes longer for the same work: there it is held to the measure of its libraries.
+them, and takes longer for the same work: so on every machine it is held to the measure of its libraries, too. It takes
+1.3 to 1.4 of it; before shapes, classes and cases were made only where a file needs them, it took 1.65.
 """
 
 import resource
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "scenarios" / "clusterip" / "from-a-pod.lab.yaml"
 LIBRARIES = "import click, ruamel.yaml, pydantic; from pydantic import BaseModel\nclass A(BaseModel): a: int\n"
 BOUND = 0.250
-TIMES_THE_LIBRARIES = 2.1
+TIMES_THE_LIBRARIES = 1.55
 
 
 def cpu_seconds(argv: Sequence[str], cache: Path) -> float:
@@ -38,9 +39,9 @@ def least(tmp_path: Path) -> tuple[float, float]:
     return floor, ours
 
 
-def test_check_of_one_file(tmp_path: Path) -> None:
+def test_check_of_one_file_takes_little_beside_its_libraries(tmp_path: Path) -> None:
     floor, ours = least(tmp_path)
-    assert ours <= max(BOUND, TIMES_THE_LIBRARIES * floor)
+    assert ours <= TIMES_THE_LIBRARIES * floor
 
 
 @pytest.mark.budget

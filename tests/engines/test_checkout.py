@@ -1,18 +1,27 @@
 """One's own patch of kube-proxy: a work tree is built as it lies there, and what was changed is seen in a lab."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from documents import Command, clone_of_a_reader, needs_a_checkout, pages, play, steps
 from kubernetes_checkout import NoSourcesError, make_checkout
 
 from lab.binaries.binary import Binary
+from lab.binaries.cache import Cache
 from lab.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
+TRACED = "scenarios/clusterip/from-a-pod.lab.yaml"
+CHAIN, BY_ANOTHER_NAME = '= "services"', "of-a-patch"
+COMMANDS = 6
+"""On all pages together."""
+
 PATCHED = "pkg/proxy/iptables/proxier.go"
 COMMENT = '"kubernetes service portals"'
 
@@ -31,7 +40,7 @@ def built_and_traced(folder: Path, version: str, staged: str, cache: Path) -> st
     text = source.read_text()
     assert COMMENT in text
     source.write_text(text.replace(COMMENT, '"a patch that nobody has seen"'))
-    scenario = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
+    scenario = str(ROOT / TRACED)
     choice = ["--engine", "kube-proxy/iptables", "--kube-proxy", str(folder)]
     done = subprocess.run(
         [sys.executable, "-m", "lab", "trace", scenario, "client", "echo", *choice],
@@ -59,13 +68,65 @@ def go_cache() -> str:
     return subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
 
 
+def patched(checkout: Path) -> str:
+    """A patch that calls a chain of mode nftables by another name; the checkout stays as it was."""
+    source = checkout / "pkg/proxy/nftables/proxier.go"
+    text = source.read_text()
+    assert text.count(CHAIN) == 1
+    source.write_text(text.replace(CHAIN, CHAIN.replace("services", BY_ANOTHER_NAME)))
+    patch = subprocess.run(["git", "-C", str(checkout), "diff"], capture_output=True, text=True, check=True).stdout
+    source.write_text(text)
+    return patch
+
+
+def in_a_checkout(page: Path, folder: Path) -> Iterator[Command]:
+    """What a page says of a checkout, which is as it was cloned when its reader begins."""
+    subprocess.run(["git", "-C", str(folder / "kubernetes"), "checkout", "-q", "."], check=True)
+    found = steps(page.read_text(encoding="utf-8"))
+    yield from (each for each in found if isinstance(each, Command) and needs_a_checkout(each))
+
+
+def typed(command: Command, home: Path, cache: Path) -> str:
+    """What it prints, to somebody who has this home and cache."""
+    go = json.loads(subprocess.run(["go", "env", "-json"], capture_output=True, text=True, check=True).stdout)
+    environment = {
+        **{name: go[name] for name in ("GOCACHE", "GOENV", "GOMODCACHE", "GOPATH")},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(cache),
+        "COLUMNS": "200",
+    }
+    done = play(command, home, environment, seconds=500)
+    assert done.returncode == ExitCode.OK, f"$ {command.text}\n{done.stdout}"
+    return done.stdout
+
+
 @needs
 @pytest.mark.timeout(600)
-def test_a_patch_is_seen_in_the_rules(kube_proxy: Binary, tmp_path: Path) -> None:
-    """Of the staging modules one is staged: Go has compiled the rest of them where it built kube-proxy before."""
-    told = built_and_traced(tmp_path / "kubernetes", kube_proxy.version, "kube-proxy", tmp_path / "cache")
-    assert "a patch that nobody has seen" in told
-    assert "kubernetes service portals" not in told
+def test_the_commands_of_the_pages_run_a_patch_of_ones_own(kube_proxy: Binary, tmp_path: Path) -> None:
+    """Typed as they stand, by somebody whose home is the clone's folder; of the scenarios there is the one they trace.
+
+    Of the staging modules one is staged: Go has compiled the rest of them where it built kube-proxy before.
+    """
+    clone_of_a_reader(tmp_path)
+    (tmp_path / "scenarios/clusterip").mkdir(parents=True)
+    shutil.copy(ROOT / TRACED, tmp_path / TRACED)
+    try:
+        make_checkout(tmp_path / "kubernetes", kube_proxy.version, "kube-proxy")
+    except NoSourcesError as error:
+        pytest.skip(str(error))
+    patch = patched(tmp_path / "kubernetes")
+    (tmp_path / "my.patch").write_text(patch)
+    binaries = tmp_path / "cache/proxylab/kube-proxy"
+    binaries.mkdir(parents=True)
+    for release in Cache.of_user().folder.glob("v*"):
+        (binaries / release.name).symlink_to(release)  # what the pages compare one's own build with
+    told = [typed(each, tmp_path, binaries.parents[1]) for page in pages() for each in in_a_checkout(page, tmp_path)]
+    assert len(told) == COMMANDS
+    assert any(BY_ANOTHER_NAME in each for each in told)  # by trace
+    (built,) = binaries.glob(f"{kube_proxy.version}-dirty/*/kube-proxy")  # once for all of them
+    built.unlink()  # it is large, and pytest keeps the folders of three runs
+    shutil.rmtree(tmp_path / "kubernetes")
 
 
 @needs

@@ -48,6 +48,7 @@ BREAKAGES = [
         {
             "nodeport/masqueraded-by-the-outgoing-device": {
                 "a node by itself",
+                "a node by its loopback address",
                 "a pod by its own node",
                 "a stranger by a node without backend",
                 "a stranger by the backend's node",
@@ -63,13 +64,22 @@ BREAKAGES = [
             },
             "masquerade/all": {"a backend elsewhere sees the node", "a backend of the node sees the pods' gateway"},
             "clusterip/host-network-endpoints": {"a stranger is passed on by another node as that node"},
-            "manifests/hosts-as-endpoints": {"an outside host reaches one as its node"},
+            "manifests/hosts-as-endpoints": {"an outside host reaches both as its node"},
             "detect-local/cluster-cidr": {"a stranger is masqueraded"},
             "fragments/datagrams-above-the-mtu": {"all of them are masqueraded"},
-            "senders/from-loopback": {"localhost leads to a pod elsewhere", "localhost leads to a pod of the node"},
+            "senders/from-loopback": {
+                "localhost is masqueraded under the policy Local, too",
+                "localhost leads to a pod elsewhere",
+                "localhost leads to a pod of the node",
+            },
         },
         # ::1 has no node ports that could be masqueraded.
-        over_one_family={"localhost leads to a pod elsewhere", "localhost leads to a pod of the node"},
+        over_one_family={
+            "a node by its loopback address",
+            "localhost is masqueraded under the policy Local, too",
+            "localhost leads to a pod elsewhere",
+            "localhost leads to a pod of the node",
+        },
     ),
     Breakage(
         "no rule against hairpins",
@@ -174,7 +184,9 @@ BREAKAGES = [
                 "a stranger is told at the node port",
             },
             "rejections/before-a-daemon-on-the-node-port": {
+                "a pod is rejected at an address without node ports, which is a limit of upstream",
                 "a pod is rejected by the Service",
+                "a pod is rejected so over IPv6",
                 "a stranger is rejected by the Service",
             },
             "rejections/none-here-and-none-at-all": {
@@ -218,7 +230,9 @@ BREAKAGES = [
                 "a pod is served and keeps its address",
             },
             "detect-local/cluster-cidr": {"a pod is short-circuited past the policy Local"},
+            "senders/from-loopback": {"localhost is masqueraded under the policy Local, too"},
         },
+        over_one_family={"localhost is masqueraded under the policy Local, too"},  # ::1 has no node ports
     ),
     Breakage(
         "no last resort",
@@ -243,8 +257,19 @@ BREAKAGES = [
                 "a pod beside an endpoint stays on its node",
                 "a pod on a node without one stays in its zone",
             },
-            "topology/prefer-same-zone": {"a pod in the east stays there", "a pod in the west stays there"},
+            "topology/prefer-same-zone": {
+                "a pod in the east stays there",
+                "a pod in the west stays there",
+                "hints that point elsewhere count under the policy Cluster",
+            },
         },
+    ),
+    Breakage(
+        "hints of the west under the policy Local as well",
+        CATEGORIES,
+        "_usable",
+        "lambda endpoints, usable=module._usable: tuple(e for e in usable(endpoints) if 'west' not in e.for_zones)",
+        {"topology/prefer-same-zone": {"under the policy Local they do not"}},
     ),
     Breakage(
         "a cluster IP with every port of it",
@@ -340,99 +365,6 @@ BREAKAGES = [
                 "the balancer leaves out the node without an endpoint",
                 "what passes the balancer by is dropped there",
             },
-        },
-    ),
-    Breakage(
-        "no flow of UDP is ever forgotten",
-        UDP,
-        "UdpReconciler.update",
-        "lambda self, ports: False",
-        {
-            "steps/a-rolling-update": {"the old one is gone"},
-            "steps/scaled-under-streams": {"nobody is there", "one is there and not ready", "it is ready"},
-            "bugs/48370-asked-before-the-service-was-there": {"so is its endpoint"},
-            "bugs/130542-another-target-port": {"at the other"},
-            "steps/a-cable-is-cut": {"somebody has noticed"},
-        },
-    ),
-    Breakage(
-        "every flow of UDP is forgotten when a proxy begins",
-        UDP,
-        "UdpReconciler.__call__",
-        "lambda self, flow: flow.destination in self._wanted",
-        {
-            "steps/the-proxy-is-gone-under-streams": {"it is started again", "it is restarted"},
-            "steps/rules-are-flushed-under-a-stream": {"who comes now is sent to another", "the rules are flushed"},
-        },
-    ),
-    Breakage(
-        "endpoints are told by their addresses alone",
-        UDP,
-        "UdpReconciler.__call__",
-        "lambda self, flow: flow.reply_source[0] not in {end[0] for end in self._wanted.get(flow.destination, "
-        "self._wanted.get((None, flow.destination[1]), {flow.reply_source}))}",
-        {"bugs/130542-another-target-port": {"at the other"}, "steps/a-rolling-update": set()},
-    ),
-    Breakage(
-        "no list of clients",
-        BODIES,
-        "remembered",
-        "lambda scope, chain, endpoint, seconds: ''",
-        {
-            "steps/clients-who-stick": {
-                "others come: the client stays",
-                "another goes: the client stays with it",
-                "the first comes back: the client stays where it is now",
-            },
-        },
-    ),
-    Breakage(
-        "nobody is refused under the policy Local",
-        FRONTS,
-        "_refused",
-        "lambda scope, destination: ()",
-        {"steps/a-policy-on-three-nodes": {"the third drops", "Local again: the third drops"}},
-    ),
-    Breakage(
-        "addresses of any family",
-        PORTS,
-        "_of_family",
-        "lambda addresses, family: tuple(addresses)",
-        {
-            "bugs/73157-an-address-of-the-wrong-family": {
-                "a Service with a foreign address comes: it is served where it can be",
-            },
-        },
-    ),
-    Breakage(
-        "headless Services without a name",
-        NAMES,
-        "_headless",
-        "lambda name, slices: ()",
-        {
-            "dns/headless-by-name": {
-                "a pod that is behind the name dials it as well",
-                "a port that pods do not have is not translated",
-                "the name gives the ready pods",
-                "whoever is not ready is given where that is asked for",
-            },
-        },
-    ),
-    Breakage(
-        "names of Services that lead to the address beside theirs",
-        NAMES,
-        "_with_cluster_ips",
-        "lambda name, service: ((name, module._address(address + 1)) for address in service.cluster_ips)",
-        {
-            "dns/cluster-ip-by-name": {
-                "a name whose Service has nobody behind it leads to a rejection",
-                "a pod beside the name server asks for a name of its own namespace",
-                "a pod elsewhere does so",
-                "a pod of another namespace adds the Service's",
-                "a pod on its node's network asks for the whole name",
-            },
-            "dns/external-name": {"the alias leads to the Service that it stands for"},
-            "dns/records": {"the cluster IP's name is dialled"},
         },
     ),
 ]

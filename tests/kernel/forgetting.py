@@ -16,8 +16,10 @@ FORGETTING = [
         "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         {
             "affinity/shared-by-all-fronts": {
-                "a client that never came is sent to any of them",
-                "the cluster IP then leads there too",
+                "the others are ready: clients who never came are led to any of them, each to one",
+                "the others are ready: so does the balancer's address",
+                "the others are ready: so does the external IP",
+                "the others are ready: the cluster IP then leads there too",
             },
             "affinity/a-hundred-clients-an-endpoint": {"the others are ready: few clients all come back to it"},
             "affinity/of-each-port": {
@@ -62,6 +64,19 @@ FORGETTING = [
             "affinity/timeout-slides": {
                 "the timeout is over since the first time, and another is ready: who came again belongs there still"
             }
+        },
+    ),
+    Breakage(
+        "no list of clients",
+        BODIES,
+        "remembered",
+        "lambda scope, chain, endpoint, seconds: ''",
+        {
+            "steps/clients-who-stick": {
+                "others come: the client stays",
+                "another goes: the client stays with it",
+                "the first comes back: the client stays where it is now",
+            },
         },
     ),
 ]

@@ -4,7 +4,7 @@ Owns: the rows of ``breakages`` for scenarios that are about a change, or about 
 Must not: run anything.
 """
 
-from breakages import BODIES, CATEGORIES, PORTS, UDP, Breakage
+from breakages import BODIES, CATEGORIES, FRONTS, PORTS, UDP, Breakage
 
 __all__ = ["STEPPING"]
 
@@ -105,5 +105,54 @@ STEPPING = [
         "SERVICE_PROXY_NAME_LABEL",
         "'nobody'",
         {"steps/left-to-another-proxy": {"the labels are put on: it is left alone"}},
+    ),
+    Breakage(
+        "no flow of UDP is ever forgotten",
+        UDP,
+        "UdpReconciler.update",
+        "lambda self, ports: False",
+        {
+            "steps/a-rolling-update": {"the old one is gone"},
+            "steps/scaled-under-streams": {"nobody is there", "one is there and not ready", "it is ready"},
+            "bugs/48370-asked-before-the-service-was-there": {"so is its endpoint"},
+            "bugs/130542-another-target-port": {"at the other"},
+            "steps/a-cable-is-cut": {"somebody has noticed"},
+        },
+    ),
+    Breakage(
+        "every flow of UDP is forgotten when a proxy begins",
+        UDP,
+        "UdpReconciler.__call__",
+        "lambda self, flow: flow.destination in self._wanted",
+        {
+            "steps/the-proxy-is-gone-under-streams": {"it is started again", "it is restarted"},
+            "steps/rules-are-flushed-under-a-stream": {"who comes now is sent to another", "the rules are flushed"},
+        },
+    ),
+    Breakage(
+        "endpoints are told by their addresses alone",
+        UDP,
+        "UdpReconciler.__call__",
+        "lambda self, flow: flow.reply_source[0] not in {end[0] for end in self._wanted.get(flow.destination, "
+        "self._wanted.get((None, flow.destination[1]), {flow.reply_source}))}",
+        {"bugs/130542-another-target-port": {"at the other"}, "steps/a-rolling-update": set()},
+    ),
+    Breakage(
+        "nobody is refused under the policy Local",
+        FRONTS,
+        "_refused",
+        "lambda scope, destination: ()",
+        {"steps/a-policy-on-three-nodes": {"the third drops", "Local again: the third drops"}},
+    ),
+    Breakage(
+        "addresses of any family",
+        PORTS,
+        "_of_family",
+        "lambda addresses, family: tuple(addresses)",
+        {
+            "bugs/73157-an-address-of-the-wrong-family": {
+                "a Service with a foreign address comes: it is served where it can be",
+            },
+        },
     ),
 ]

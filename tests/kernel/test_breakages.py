@@ -12,6 +12,7 @@ import pytest
 from breakages import BREAKAGES, Breakage
 from edits import EDITS, Edit
 from forgetting import FORGETTING
+from misnaming import MISNAMING
 from mutated_labs import MutatedLabs, name_of, title
 from mutation import Mutation
 from sandboxed import ROOT
@@ -22,6 +23,7 @@ from lab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
+EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING)
 FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last one of an id: before it may stand those that the lab has
 
 
@@ -47,7 +49,7 @@ def seen_in(labs: MutatedLabs, files: list[Path], below: Path, mutation: Mutatio
     return Seen(found, {name for (file, name), families in failed.items() if families != dialled[file, name]})
 
 
-@pytest.mark.parametrize("breakage", [*BREAKAGES, *FORGETTING, *STEPPING], ids=lambda breakage: breakage.name)
+@pytest.mark.parametrize("breakage", EVERY, ids=lambda breakage: breakage.name)
 def test_what_needs_a_rule_turns_red_without_it(breakage: Breakage, mutated_labs: MutatedLabs) -> None:
     files = [SCENARIOS / (name + SUFFIX) for name in breakage.red]
     mutation = Mutation(breakage.module, breakage.attribute, breakage.becomes)
@@ -68,7 +70,7 @@ def test_what_needs_a_setting_turns_red_without_it(edit: Edit, mutated_labs: Mut
 
 def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken = {mutant.scenario.removeprefix("scenarios/").removesuffix(SUFFIX) for mutant in MUTANTS}
-    broken |= {name for breakage in (*BREAKAGES, *FORGETTING, *STEPPING) for name, red in breakage.red.items() if red}
+    broken |= {name for breakage in EVERY for name, red in breakage.red.items() if red}
     broken |= {edit.file for edit in EDITS if edit.red}
     for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # by mutants with tests of their own
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))

@@ -128,7 +128,7 @@ def test_iptables_save_is_asked_once_for_rules_that_stay() -> None:
 
 
 async def blank_and_not(launcher: Launcher) -> list[tuple[str, str, int]]:
-    """Tables without rules as they are told and as iptables-save prints them, and how many have nothing in the end."""
+    """Tables without rules as they are told and as iptables-save prints them, and how many have none in the end."""
     found = []
     for family in Family:
         netns = make_netns(str(family))
@@ -141,10 +141,12 @@ async def blank_and_not(launcher: Launcher) -> list[tuple[str, str, int]]:
             return done.stdout.decode()
 
         await run(variant.command(family, ""), "--policy", "FORWARD", "DROP")
+        for chain in ("YOURS", "MINE"):
+            await run(variant.command(family, ""), "--new-chain", chain)
         told = "".join(tool._blank(family).values())
         save = variant.command(family, "save")
         printed = "".join([await run(save, "-c", "-t", table) for table in ("mangle", "filter", "nat")])
-        await run(variant.command(family, ""), "--new-chain", "MINE")
+        await run(variant.command(family, ""), "--append", "MINE", "--jump", "YOURS")
         found.append((told, printed, len(tool._blank(family))))
         netns.close()
     return found
@@ -154,4 +156,5 @@ def test_a_table_without_rules_is_told_as_iptables_save_prints_it() -> None:
     for told, printed, blank in sandboxed(blank_and_not):
         assert told == "".join(f"{line}\n" for line in printed.splitlines() if not line.startswith("#"))
         assert ":FORWARD DROP [0:0]" in told
-        assert blank == 2, "the filter table has a chain now"
+        assert ":MINE - [0:0]\n:YOURS - [0:0]\n" in told
+        assert blank == 2, "the filter table has a rule now"

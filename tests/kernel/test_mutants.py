@@ -212,6 +212,7 @@ MUTANTS = [
             "a port that the Service does not have is left alone": {"outcome"},
             "so is it over IPv6": {"outcome"},
             "what a node itself sends there is left alone as well": {"outcome"},
+            "what a node sends there over IPv6, too": {"outcome"},
         },
     ),
     Mutant(

@@ -97,6 +97,53 @@ BROKEN = [
         mended=(('"echo-1",\n   "echo-2"', '"echo-1", "echo-3"'),),
     ),
     Broken(
+        "in fragments, over IPv6",
+        "crafted fragments arrive at one backend[ipv6]",
+        ("expected at echo-1, seen at echo-2",),
+        scenario="scenarios/fragments/datagrams-above-the-mtu.lab.yaml",
+        edits=(
+            (
+                "as: packet, flows: 40, payload: 4000}\n    expect: {outcome: delivered, backends: [echo-1, echo-2]",
+                "as: packet, flows: 40, payload: 4000}\n    expect: {outcome: delivered, backends: [echo-1]",
+            ),
+        ),
+        mended=(('"echo-1"\n  ]', '"echo-1", "echo-2"\n  ]'),),
+    ),
+    Broken(
+        "at programs of nodes, by crafted SYNs",
+        "a pod's connections are shared by the agents[ipv4]",
+        ("expected at agent-1, seen at agent-2",),
+        scenario="scenarios/clusterip/host-network-endpoints.lab.yaml",
+        edits=(("backends: [agent-1, agent-2]", "backends: [agent-1]"),),
+        mended=(('"agent-1"\n  ]', '"agent-1", "agent-2"\n  ]'),),
+    ),
+    Broken(
+        "a client that was tied to an endpoint before",
+        "others come: the client stays[ipv4]",
+        ("expected at three, seen at one (15 of 15 flows)",),
+        before="one serves[ipv4]",
+        scenario="scenarios/steps/clients-who-stick.lab.yaml",
+        edits=(
+            (
+                "send: {flows: 15}\n      expect: {outcome: delivered, backends: [one]",
+                "send: {flows: 15}\n      expect: {outcome: delivered, backends: [three]",
+            ),
+        ),
+        mended=(('"three"\n  ]', '"one"\n  ]'),),
+    ),
+    Broken(
+        "an echo request in fragments",
+        "a pod answers a host, in fragments[ipv4]",
+        ("expected rejected, seen delivered",),
+        scenario="scenarios/icmp/echo-requests.lab.yaml",
+        edits=(
+            (
+                "payload: 4000}\n    expect: {outcome: delivered, backends: [echo], source: preserved}",
+                "payload: 4000}\n    expect: {outcome: rejected}",
+            ),
+        ),
+    ),
+    Broken(
         "rejected",
         "a backend on another node sees the pod that dialled",
         ("expected delivered, seen rejected", "port unreachable"),

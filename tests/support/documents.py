@@ -12,7 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Command", "File", "matches", "pages", "play", "steps", "untyped", "with_outputs"]
+__all__ = [
+    "ROOT",
+    "Command",
+    "File",
+    "clone_of_a_reader",
+    "matches",
+    "needs_a_checkout",
+    "pages",
+    "play",
+    "steps",
+    "untyped",
+    "with_outputs",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -20,6 +32,10 @@ _TITLE = re.compile(r'title="([^"]+)"')
 _NUMBER = re.compile(r"\d[\d,.]*")
 _HASH = re.compile(r"-([A-Z0-9]{16}\b|[A-Z0-9]{6}…)")  # of a chain: which endpoint comes first is up to chance
 _ANYTHING = "..."
+_CHECKOUT = re.compile(r"[~.]/kubernetes\b")
+_DEV = """#!/bin/sh
+exec "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -39,10 +55,27 @@ class Command:
     output: tuple[str, ...]
     span: tuple[int, int]
 
+    @property
+    def words(self) -> str:
+        """What is typed, without what the page remarks on it."""
+        return self.text.partition("  #")[0].rstrip()
+
 
 def pages() -> list[Path]:
-    """Every page that a user reads."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Every page that a user reads, and that for who works on the project."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def clone_of_a_reader(folder: Path) -> None:
+    """Make the folder to a page what the clone is to its reader; what is to be installed is there already."""
+    (folder / "docs").symlink_to(ROOT / "docs")
+    (folder / "dev").write_text(_DEV)
+    (folder / "dev").chmod(0o755)
+
+
+def needs_a_checkout(command: Command) -> bool:
+    """Whether it is about a checkout of kubernetes. ``tests/engines/test_checkout.py`` has one, and types it there."""
+    return _CHECKOUT.search(command.text) is not None
 
 
 def steps(text: str) -> Iterator[File | Command]:
@@ -86,7 +119,9 @@ def _commands(text: str, start: int, body: str) -> Iterator[Command]:
         yield Command(line, command, tuple(output), (begin, at))
 
 
-def play(command: Command, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def play(
+    command: Command, folder: Path, environment: dict[str, str], *, seconds: float = 100
+) -> subprocess.CompletedProcess[str]:
     """Type a command there; both of its outputs come in the order in which it printed them."""
     return subprocess.run(
         ["bash", "-c", command.text],
@@ -96,7 +131,7 @@ def play(command: Command, folder: Path, environment: dict[str, str]) -> subproc
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=seconds,
         check=False,
     )
 

@@ -13,7 +13,7 @@ import pytest
 from lab.ip import Family
 from lab.scenario.cases import cases
 from lab.scenario.load import load_scenario
-from lab.scenario.model import AddressTarget, Probe, Scenario, Stream
+from lab.scenario.model import AddressTarget, Outcome, Probe, Scenario, Stream
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(SCENARIOS.rglob("*.lab.yaml"))
@@ -30,7 +30,8 @@ THEMES = {
     "spread over four": "spread/two-three-four-and-seven-endpoints::four get a quarter each",
     "spread over seven": "spread/two-three-four-and-seven-endpoints::seven get a seventh each",
     "session affinity": "affinity/client-ip",
-    "session affinity is shared between fronts": "affinity/shared-by-all-fronts",
+    "session affinity is shared between fronts": "affinity/shared-by-all-fronts::so does the external IP",
+    "session affinity of each node": "affinity/shared-by-all-fronts::another node remembers nobody",
     "session affinity under the policy Local (55429)": "affinity/client-ip::an outside host's connections go to one "
     "backend of the node",
     "session affinity slides": "affinity/timeout-slides::who came again belongs there still",
@@ -54,6 +55,8 @@ THEMES = {
     "node port from a node": "senders/from-a-node::a node dials its own node port",
     "node port from loopback": "senders/from-loopback",
     "source by podNetwork and interNode": "nodeport/masqueraded-by-the-outgoing-device",
+    "source by podNetwork and interNode, from loopback": "nodeport/masqueraded-by-the-outgoing-device"
+    "::a node by its loopback address",
     "policy Local at a node port": "nodeport/traffic-policy-local",
     "policy Local at a load balancer": "loadbalancer/health-checked",
     "health-check node port": "loadbalancer/health-check-node-port",
@@ -87,6 +90,7 @@ THEMES = {
     "unready endpoints that are published": "clusterip/not-ready-addresses",
     "hints by zone": "topology/prefer-same-zone",
     "hints by node": "topology/prefer-same-node",
+    "hints do not count under the policy Local": "topology/prefer-same-zone::under the policy Local they do not",
     "host-network endpoints": "clusterip/host-network-endpoints",
     "neighbours and loopback (92315, CVE-2020-8558)": "bugs/92315-neighbours-reach-loopback",
     "a node port behind a Service (28038)": "bugs/28038-a-node-port-behind-a-service",
@@ -102,6 +106,8 @@ THEMES = {
     "two clients with one source port (56903)": "nodeport/two-clients-with-one-port",
     "strict reverse path filtering (cilium 13130)": "wire/strict-reverse-path",
     "node ports on localhost (111840), on": "senders/from-loopback::localhost leads to a pod of the node",
+    "node ports on localhost (57922), under the policy Local": "senders/from-loopback"
+    "::localhost is masqueraded under the policy Local, too",
     "node ports on localhost (111840), off": "nodeport/not-on-loopback::loopback has no node port",
     "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses::every address of IPv6 has them, "
     "since the list names none",
@@ -109,6 +115,8 @@ THEMES = {
     "policy Local leaves the cluster IP alone (85397)": "clusterip/external-policy-does-not-matter",
     "rejection at every front (17359)": "rejections/at-every-front",
     "rejection before a local daemon (97360)": "rejections/before-a-daemon-on-the-node-port",
+    "rejection in spite of nodePortAddresses (97360)": "rejections/before-a-daemon-on-the-node-port"
+    "::a pod is rejected at an address without node ports, which is a limit of upstream",
     "unused port of a cluster IP (22952)": "untranslated/unused-port-of-a-cluster-ip",
     "none here and none at all": "rejections/none-here-and-none-at-all",
     "Service of another proxy": "clusterip/left-to-another-proxy",
@@ -150,6 +158,7 @@ THEMES = {
 
 
 OVER_BOTH_FAMILIES_IN = {
+    "rejection in spite of nodePortAddresses (97360)": "rejections/before-a-daemon-on-the-node-port",
     "cluster IP from a pod, which keeps its address": "families/each-alone::data goes both ways over TCP",
     "cluster IP from outside": "detect-local/cluster-cidr::a stranger is masqueraded",
     "hairpin on a promiscuous bridge": "hairpin/on-a-bridge",
@@ -254,3 +263,13 @@ def test_a_scenario_says_why_it_is_there_and_where_to_read_on() -> None:
         scenario = load_scenario(path)
         assert scenario.description.endswith("."), path
         assert scenario.links, path
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SCENARIOS).as_posix())
+def test_a_scenario_is_called_as_its_file_and_says_where_packets_end(path: Path) -> None:
+    place = path.relative_to(SCENARIOS).as_posix().removesuffix(".lab.yaml")
+    scenario = written_at(place)
+    assert scenario.name == place.replace("/", "-")
+    probes = (*scenario.probes, *(probe for step in scenario.steps for probe in step.probes))
+    ends = {Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED}
+    assert [probe.name for probe in probes if probe.expect.outcome in ends and probe.expect.at is None] == []

@@ -4,7 +4,7 @@ Owns: ``KubeApi``.
 Must not: know sockets. A watch is answered with a ``Following``, which whoever has the socket keeps asking.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Final
 
@@ -16,6 +16,7 @@ from lab.control.kubeapi.refusal import Refusal
 from lab.control.kubeapi.reported import changed_event, created_event
 from lab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
 from lab.control.kubeapi.resources import discovery
+from lab.frozen import dataclass
 
 __all__ = ["KubeApi", "Reply", "WatchReply"]
 

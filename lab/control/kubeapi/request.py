@@ -5,7 +5,6 @@ Must not: answer it, or look at the store.
 """
 
 import re
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
@@ -15,6 +14,7 @@ from lab.control.kubeapi.manifest import labels_of
 from lab.control.kubeapi.refusal import Refusal
 from lab.control.kubeapi.resources import RESOURCES, Resource
 from lab.control.kubeapi.selectors import Selection
+from lab.frozen import dataclass
 
 __all__ = ["Collection", "Discover", "Get", "List", "Report", "Request", "Watch", "read_request"]
 

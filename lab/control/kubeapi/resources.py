@@ -5,7 +5,7 @@ Must not: read requests.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from lab.cluster.objects import (
@@ -18,6 +18,7 @@ from lab.cluster.objects import (
     Service,
     ServiceCIDR,
 )
+from lab.frozen import dataclass
 
 __all__ = ["RESOURCES", "Resource", "discovery"]
 

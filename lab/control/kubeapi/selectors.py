@@ -11,10 +11,10 @@ The grammar of label selectors is that of apimachinery (pkg/labels/selector.go):
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from lab.control.kubeapi.refusal import Refusal
+from lab.frozen import dataclass
 
 __all__ = ["Selection"]
 

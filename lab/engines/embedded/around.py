@@ -6,7 +6,6 @@ Must not: open sockets or write files itself; whoever does is handed in.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address
 from typing import Protocol
@@ -22,6 +21,7 @@ from lab.engines.embedded.ports import ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.surroundings import Served
 from lab.engines.embedded.udp import FlowTable, UdpReconciler
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress
 
 __all__ = ["NodeWork", "Servers", "proxy_sysctls"]

@@ -4,10 +4,10 @@ Owns: ``NodeFacts``.
 Must not: look at the machine; the addresses on its interfaces are handed in.
 """
 
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from lab.cluster.objects import ZONE_LABEL, Node
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork
 
 __all__ = ["NodeFacts"]

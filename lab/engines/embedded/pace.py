@@ -4,7 +4,7 @@ Owns: ``Periods``, as ``KubeProxyConfiguration`` has them, and ``Pace``, kube-pr
 Must not: wait. It answers with moments of whatever clock it is asked by; all times are in seconds.
 """
 
-from dataclasses import dataclass
+from lab.frozen import dataclass
 
 __all__ = ["Pace", "Periods"]
 

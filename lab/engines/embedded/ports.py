@@ -10,7 +10,6 @@ endpointslicecache.go in pkg/proxy).
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from lab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 
 __all__ = [

@@ -5,11 +5,12 @@ Must not: know any mode.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ClusterView, ServicePortInfo
+from lab.frozen import dataclass
 
 __all__ = ["Proxier", "SyncFailedError", "Synced"]
 

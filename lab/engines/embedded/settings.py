@@ -6,11 +6,11 @@ Must not: read configuration files.
 Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s.io/v1alpha1), in snake case.
 """
 
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Final, Literal
 
 from lab.cluster.configuration import DetectLocalMode, ProxyConfiguration
+from lab.frozen import dataclass
 from lab.ip import IPAddress, IPNetwork
 
 __all__ = [

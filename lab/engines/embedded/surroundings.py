@@ -5,12 +5,13 @@ Must not: know any mode, or the kernel.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from lab.engines.embedded.health import Health
 from lab.engines.embedded.metrics import SyncMetrics
 from lab.engines.embedded.ports import ServicePortInfo
+from lab.frozen import dataclass
 from lab.ip import Family
 
 __all__ = ["NoSurroundings", "Served", "Surroundings"]

@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from lab.cluster.objects import EndpointSlice, Key, Node, Service
 from lab.cluster.store import Event, Store
@@ -34,6 +33,7 @@ from lab.engines.embedded.proxier import Proxier, Synced, SyncFailedError
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
 from lab.errors import EngineError
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress
 from lab.timing import Deadline, DeadlineExceededError, wait_until
 from lab.verdict.progress import Progress

@@ -8,12 +8,12 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from lab.engines.barrier import Barrier
 from lab.engines.kubeproxy.metrics import SyncState
 from lab.errors import EngineError
+from lab.frozen import dataclass
 from lab.ip import Family
 from lab.kernel.running import Running
 from lab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen

@@ -7,8 +7,10 @@ Must not: fetch a page.
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from lab.frozen import dataclass
 
 __all__ = ["SyncState", "read_metrics", "says_of_node"]
 

@@ -4,8 +4,7 @@ Owns: ``Entry``, and the body of a probe.
 Must not: know the page around it. An entry is text alone: a worker of pytest hands it to its controller.
 """
 
-from dataclasses import dataclass
-
+from lab.frozen import dataclass
 from lab.report.html.ladder import ladder
 from lab.report.html.markup import Markup, joined, tag
 from lab.report.html.rules import rules, traced

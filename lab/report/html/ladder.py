@@ -8,9 +8,9 @@ words whence and whither. Both are one list, so that it is read aloud in the ord
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.ip import Family
 from lab.plan.errand import STACK
 from lab.report.html.markup import Child, Markup, joined, tag

@@ -6,9 +6,9 @@ Must not: know what a probe's body says. What filters do is in ``page.js``.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from lab.frozen import dataclass
 from lab.report.html.entry import Entry
 from lab.report.html.markup import Markup, joined, tag
 from lab.verdict.model import Judgement, worst

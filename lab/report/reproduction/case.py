@@ -28,6 +28,10 @@ MOST_FRAMES = 4096
 """A reproduction of more crafted flows sends the first of them, and says so."""
 
 
+_AROUND_PAYLOAD = 20 + 8 + 48
+"""What a datagram has beside its payload at least: headers, and the token of its flow."""
+
+
 def needed(verdict: ProbeVerdict, plan: Plan, rules: Mapping[str, str]) -> Plan:
     """The plan without the pods and hosts that no packet of the probe can have met.
 
@@ -231,9 +235,13 @@ def frames_of(verdict: ProbeVerdict, capture: Capture) -> tuple[str, ...]:
 
 
 def _is_crafted(errand: Errand) -> bool:
-    """Whether packets are sent as they were made. Of a node's own its sockets send all for which there are any."""
+    """Whether packets are sent as they were made. Of a node's own its sockets send all for which there are any.
+
+    So they do what was crafted in fragments: of each datagram only one is kept, and the kernel makes its own.
+    """
     own = errand.sender.device == STACK and errand.protocol in (Transport.TCP, Transport.UDP)
-    return errand.manner is Manner.PACKET and not own
+    cut = errand.protocol in (Transport.UDP, Transport.ICMP) and errand.payload + _AROUND_PAYLOAD > errand.sender.mtu
+    return errand.manner is Manner.PACKET and not own and not cut
 
 
 def _place(name: str, namespace: str, device: str, address: object) -> dict[str, str]:

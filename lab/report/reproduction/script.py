@@ -19,6 +19,7 @@ from lab.plan.masquerade import masquerade_text
 from lab.plan.model import Plan
 from lab.plan.reach import Absences
 from lab.report.reproduction import wire
+from lab.report.reproduction.affinity import tied
 from lab.report.reproduction.case import MOST_FRAMES, case_of, frames_of, needed, remembered
 from lab.report.reproduction.step import step_case
 from lab.scenario.model import Manner
@@ -156,7 +157,7 @@ def reproduction(
     """
     wanted = needed(verdict, plan, rules)
     loads = [load for node, text in rules.items() for load in _loads(node, text, tool)]
-    loads += _masquerades(wanted, tool)
+    loads = [*tied(loads, verdict), *_masquerades(wanted, tool)]
     frames = frames_of(verdict, capture)
     parts = [
         _head(verdict, _tools(loads), _USAGE),
@@ -285,7 +286,9 @@ def _rules(loads: Iterable[tuple[str, str, tuple[str, ...]]], when: str = "after
     lines = [f"# --- The rules, as they stood {when}, without counters."]
     loads = tuple(loads)
     if any("-m recent" in line for _, _, text in loads for line in text):
-        lines.append("# Whom session affinity had tied to an endpoint is not in them: its lists begin empty.")
+        lines.append(
+            "# The lists of session affinity begin empty; whom they had, rules of this script's own lead there."
+        )
     for node, command, text in loads:
         lines += ["", *_heredoc(f"inside {node} {command}", text)]
     return "\n".join([*lines, ""])
@@ -335,26 +338,26 @@ def _uncounted(line: str) -> str:
 def _files(case: str, frames: Iterable[str], verdict: ProbeVerdict) -> str:
     lines = ["# --- The probe: what is sent and expected, and the program that does it.", ""]
     lines += _heredoc("cat > /run/case/case.json", case.splitlines())
-    for program in _programs(verdict):
+    frames = tuple(frames)
+    for program in _programs(verdict, crafted=bool(frames)):
         text = program.read_text(encoding="utf-8").splitlines()
         lines += ["", *_heredoc(f"cat > /run/case/{program.name}", text)]
-    frames = tuple(frames)
     if frames:
         flows = verdict.errand.flows
         about = f" (the first {MOST_FRAMES:,} of {flows:,} flows)" if flows > MOST_FRAMES else ""
         lines += ["", f"# the frames as they left {verdict.errand.sender.name}{about}"]
         lines += _heredoc("cat > /run/case/frames", frames)
     elif verdict.errand.manner is Manner.PACKET and verdict.evidence.sent:
-        lines += ["", "# No frame was kept, so the kernel's own sockets send."]
+        lines += ["", "# No whole frame was kept, so the kernel's own sockets send."]
     return "\n".join([*lines, ""])
 
 
-def _programs(verdict: ProbeVerdict) -> Iterator[Path]:
+def _programs(verdict: ProbeVerdict, *, crafted: bool) -> Iterator[Path]:
     """What the script runs: some of the programs are for few probes."""
     spared, protocol = {"step.py", "stream.py"}, verdict.errand.protocol
     if protocol is not Transport.SCTP:
         spared.add("associations.py")
-    if protocol not in (Transport.SCTP, Transport.ICMP):
+    if protocol not in (Transport.SCTP, Transport.ICMP) and not (protocol is Transport.TCP and crafted):
         spared.add("raw.py")
     if not verdict.errand.http:
         spared.add("hypertext.py")

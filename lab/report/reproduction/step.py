@@ -35,35 +35,50 @@ def step_case(verdict: StepVerdict, plan: Plan, before: Absences, after: Absence
         "nodes": list(verdict.nodes),
         "lasts": round(min(_LONGEST, max(elapsed, (evidence.settled - evidence.changed) / 1e9)), 3),
         "gone": sorted(after.gone - before.gone),
-        "streams": [_stream(verdict, errands[each.stream], each) for each in evidence.streams],
+        "streams": [_stream(verdict, plan, errands[each.stream], each) for each in evidence.streams],
         "remembered": list(_left_by_others(verdict)),
         "listeners": list(_listeners(plan)),
         "conntrack": None if conntrack is None else tables_case(conntrack, verdict.nodes, verdict.addresses),
     }
 
 
-def _stream(verdict: StepVerdict, errand: Errand, record: StreamRecord) -> dict[str, Any]:
+def _stream(verdict: StepVerdict, plan: Plan, errand: Errand, record: StreamRecord) -> dict[str, Any]:
     first = record.pulses[0] if record.pulses else None
     began_at = first.backend if first is not None else ""
     by_udp = errand.protocol is Transport.UDP
-    own = {address for name, all_of in verdict.addresses.items() if name == began_at for address in all_of}
-    still = [each for each in record.tracked if not own or each.reply_source in own]
+    own = _endpoints_of(began_at, errand, plan)
+    still = [each for each in record.tracked if not own or (each.reply_source, each.reply_source_port) in own]
     return {
         "name": errand.name,
         "namespace": errand.sender.namespace,
         "device": errand.sender.device,
         "address": str(errand.sender.address),
         "port": record.port if by_udp else errand.sender.port or 0,
+        "first port": record.port,
         "dialled": str(errand.destination),
         "dialled port": errand.port,
         "protocol": str(errand.protocol),
         "every": errand.every,
         "payload": errand.payload,
         "binds": began_at,
+        "bound to": next(((str(address), port) for address, port in own), None),
+        "seen as": (str(first.peer), first.peer_port) if first is not None and first.peer is not None else ("", 0),
         "forgotten": by_udp and bool(began_at) and not still,
         "remembered": [entry_case(entry_of(errand, record.port, each)) for each in still if by_udp],
         "expect": _expected(verdict.step.expect.streams.get(errand.name), verdict.sources.get(errand.name)),
     }
+
+
+def _endpoints_of(name: str, errand: Errand, plan: Plan) -> list[tuple[IPAddress, int]]:
+    """Where somebody serves what a stream asks, in its family: one pod may do so by two names, on two ports."""
+    return [
+        (address, each.port)
+        for namespace in plan.namespaces
+        for each in namespace.listeners
+        if each.name == name and each.protocol is errand.protocol.served
+        for address in _addresses_of(namespace, each)
+        if address.version == errand.destination.version
+    ]
 
 
 def _expected(expect: StreamExpect | None, source: IPAddress | None) -> dict[str, Any]:

@@ -713,6 +713,7 @@ ICMP_ERRORS = {4: (3, 11, 12), 6: (1, 3, 4)}
 UNKNOWN_PROTOCOL = (3, 2), (4, 1)  # of ICMP and of ICMPv6
 ECHOES = {8: "request", 0: "reply", 128: "request", 129: "reply"}
 SYN, RST, ACK = 2, 4, 16
+FRAGMENT = 44  # the extension header of IPv6 (RFC 8200, section 4.5)
 
 
 def token(word, flow):
@@ -737,6 +738,8 @@ class Packet:
             addresses = data[12:16], data[16:20]
         elif self.version == 6 and len(data) >= 40:
             self.protocol, head = data[6], 40
+            if self.protocol == FRAGMENT and len(data) >= 48 and not struct.unpack_from("!H", data, 42)[0] >> 3:
+                self.protocol, head = data[40], 48  # the first fragment bears what tells the flow
             addresses = data[8:24], data[24:40]
         else:
             raise ValueError
@@ -875,11 +878,12 @@ class Run:
         self.own = {each["namespace"] for each in [self.sender, *case["pods"]] if each["device"] == "stack"}
         self.crossed = self.own | set(case["nodes"])
         self.matcher, self.seen, self.flow_of = Matcher(self.own_ports()), [], {}
-        self.finished, self.failed, self.unknown, self.answers = 0, [], [], {}
+        self.finished, self.failed, self.unknown, self.unheard, self.answers = 0, [], [], [], {}
+        self.crafted = bool(frames)
         self.waiting = selectors.DefaultSelector()
         self.mouths = {}
         if not frames:
-            self.sending = self.dial()
+            self.sending = self.echo() if case["protocol"] == "ICMP" else self.dial()
         else:
             self.sending = self.speak_raw(frames) if self.sender["device"] == "stack" else self.frames(frames)
 
@@ -910,6 +914,8 @@ class Run:
                 key.data(key.fileobj)
         for each in self.unknown:  # a pod's tap may have been read before the sender's, where numbers are learnt
             self.take(*each)
+        for each in self.unheard:
+            self.overhear(*each)
         self.resolve()
         return sorted(self.seen, key=lambda each: each.at)  # those of one time in the order in which they were read
 
@@ -990,10 +996,13 @@ class Run:
     # Of programs of nodes.
 
     def listen_raw(self):
-        """Hear what programs of nodes get of protocols for which there is no socket."""
-        if self.case["protocol"] not in ("SCTP", "ICMP"):
+        """Hear what programs of nodes get of protocols for which there is no socket, and of SYNs that are crafted.
+
+        A socket that listens tells nobody of those: the sender's own kernel resets what it has not begun.
+        """
+        if self.case["protocol"] not in ("SCTP", "ICMP") and not (self.crafted and self.case["protocol"] == "TCP"):
             return
-        from raw import Mouth  # noqa: PLC0415 - stands in scripts for SCTP and ICMP
+        from raw import Mouth  # noqa: PLC0415 - stands in scripts that need it
 
         ends = {(each["namespace"], each["address"]) for each in [self.sender, *self.case["pods"]]}
         for namespace, address in sorted(each for each in ends if each[0] in self.own):
@@ -1004,12 +1013,19 @@ class Run:
 
     def hear_raw(self, namespace, mouth, sock):
         """Take down what came to a node itself."""
-        ports = {each["port"]: each["name"] for each in self.case["listeners"] if each["namespace"] == namespace}
         for packet in map(Packet, mouth.read(sock)):
-            flow, what = self.matcher.match(packet, False) or (None, "")
-            place = ports.get(packet.ports[1], namespace) if what == "request" else namespace
-            if what == "request" or (what and namespace == self.sender["namespace"]):
-                self.note(flow, place, False, what, packet.ends())
+            now = divmod(time.time_ns(), 10**9)
+            if not self.overhear(namespace, packet, now):
+                self.unheard.append((namespace, packet, now))
+
+    def overhear(self, namespace, packet, at):
+        """Take down a packet that came to a node itself, if it is the probe's. Whether it is."""
+        ports = {each["port"]: each["name"] for each in self.case["listeners"] if each["namespace"] == namespace}
+        flow, what = self.matcher.match(packet, False) or (None, "")
+        place = ports.get(packet.ports[1], namespace) if what == "request" else namespace
+        if what == "request" or (what and namespace == self.sender["namespace"]):
+            self.seen.append(Seen(at, flow, place, False, what, *packet.ends()))
+        return flow is not None
 
     def got(self, listener, data, peer, asked):
         """Take down what a program of a node got: no device shows it as it came to the program."""
@@ -1039,22 +1055,41 @@ class Run:
                 print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
             yield True
 
+    def echo(self):
+        """Ask by echo requests of this script's own making; the kernel cuts them where they are too long."""
+        from raw import Mouth, echo_request  # noqa: PLC0415 - stands in scripts that need it
+
+        here, address = self.sender["namespace"], self.sender["address"]
+        enter(here)
+        mouth = self.mouths.get((here, address)) or Mouth("ICMP", address)
+        for flow, port in enumerate(self.case["ports"]):
+            if here in self.own:
+                self.note(flow, here, True, "request", (end(address, 0), end(self.case["dialled"], 0)))
+            words = token("probe", flow) + b"." * self.case["payload"]
+            try:
+                mouth.ears[0].sendto(
+                    echo_request(self.case["version"], port or flow + 1, words), (self.case["dialled"], 0)
+                )
+            except OSError as error:
+                print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
+            yield True
+
     def dial(self):
         """Dial once from each source port."""
         for flow, port in enumerate(self.case["ports"]):
             enter(self.sender["namespace"])
             sock = socket.socket(self.family, self.kind | socket.SOCK_NONBLOCK)
             sock.bind((self.sender["addresses"][flow % len(self.sender["addresses"])], port))
+            ends = end(*sock.getsockname()[:2]), end(self.case["dialled"], self.case["port"])
+            self.flow_of[sock] = flow, ends
+            if self.sender["namespace"] in self.own:
+                self.note(flow, self.sender["namespace"], True, "request", ends)
             try:
                 sock.connect((self.case["dialled"], self.case["port"]))
             except BlockingIOError:
                 pass
             except OSError as error:
                 print(f"flow {flow}: the sender's own kernel refused to send: {error.strerror}")
-            ends = end(*sock.getsockname()[:2]), end(self.case["dialled"], self.case["port"])
-            self.flow_of[sock] = flow, ends
-            if self.sender["namespace"] in self.own:
-                self.note(flow, self.sender["namespace"], True, "request", ends)
             self.waiting.register(sock, selectors.EVENT_WRITE, self.speak)
             yield True
 

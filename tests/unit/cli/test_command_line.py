@@ -14,6 +14,7 @@ from scenario_text import scenario_text
 
 from lab.cli import _VERBS
 from lab.errors import ExitCode
+from lab.scenario.model import Scenario
 
 
 @pytest.mark.parametrize(
@@ -205,6 +206,20 @@ def test_check_says_where_what_only_laying_out_can_tell(caller: Caller, old: str
     assert (code, output) == (ExitCode.SCENARIO, "")
     assert said in errors
     assert all(re.match(r"x\.lab\.yaml:\d+:\d+: ", line) for line in errors.splitlines())
+
+
+@pytest.mark.parametrize(("mode", "laid_out"), [("ipvs", 1), ("nftables", 2)])
+def test_check_lays_a_scenario_out_once_unless_its_modes_differ(
+    caller: Caller, mode: str, laid_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases: list[Scenario] = []
+    monkeypatch.setattr("lab.cli.check.assemble", cases.append)
+    exception = f"except: [{{when: {{mode: {mode}}}, expect: {{outcome: dropped}}, because: of it}}]"
+    text = scenario_text("one")
+    assert text.count("expect: {") == 1
+    (caller.folder / "x.lab.yaml").write_text(text.replace("expect: {", f"{exception}\n    expect: {{"))
+    assert caller.type("check", "x.lab.yaml")[0] == ExitCode.OK
+    assert len(cases) == laid_out
 
 
 @pytest.mark.parametrize("verb", ["run", "check"])

@@ -26,8 +26,18 @@ def test_policies_alone_are_written_with_their_counters(family: Family) -> None:
 
 
 @BOTH
-def test_an_empty_chain_of_somebody_is_not_nothing(family: Family) -> None:
-    chain = entry(family, error("MINE")), entry(family, verdict(RETURN))
+def test_chains_without_rules_are_written_behind_the_policies(family: Family) -> None:
+    chains = [
+        part for name in ("MINE", "YOURS") for part in (entry(family, error(name)), entry(family, verdict(RETURN)))
+    ]
+    text = "*filter\n:INPUT ACCEPT [2:120]\n:OUTPUT DROP [0:0]\n:MINE - [0:0]\n:YOURS - [0:0]\nCOMMIT\n"
+    assert blank_table("filter", filter_table(family, *chains)) == text
+
+
+@BOTH
+def test_a_rule_is_for_iptables_save(family: Family) -> None:
+    rule = entry(family, verdict(ACCEPT))
+    chain = entry(family, error("MINE")), rule, entry(family, verdict(RETURN))
     assert blank_table("filter", filter_table(family, *chain)) is None
 
 

@@ -10,7 +10,7 @@ import pytest
 from lab.kernel.dumps import Dump
 
 OBJECT, ERROR, DONE = 16, 2, 3
-INTERRUPTED = 0x10
+REQUEST, INTERRUPTED = 0x1, 0x10
 
 
 @pytest.fixture
@@ -61,3 +61,17 @@ def test_a_dump_that_fails_on_the_way_is_an_error(ends: tuple[Dump, socket.socke
     with pytest.raises(OSError, match="memory") as caught:
         dump.all(1, b"")
     assert caught.value.errno == errno.ENOMEM
+
+
+def test_one_object_is_asked_for_without_a_dump(ends: tuple[Dump, socket.socket]) -> None:
+    dump, kernel = ends
+    kernel.send(message(OBJECT, b"that"))
+    assert dump.one(1, b"what") == b"that"
+    assert kernel.recv(99) == message(1, b"what", REQUEST)
+
+
+def test_what_is_refused_is_an_error(ends: tuple[Dump, socket.socket]) -> None:
+    dump, kernel = ends
+    kernel.send(end(errno.EPERM, ERROR))
+    with pytest.raises(PermissionError):
+        dump.one(1, b"")

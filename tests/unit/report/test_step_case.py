@@ -8,14 +8,17 @@ from made_steps import CLIENT, OLD, ZERO, entry, entry_remains, judged, lost, re
 from scenario_cases import front, probe, two_nodes
 
 from lab.assembly import assemble
-from lab.ip import Transport
+from lab.ip import Protocol, Transport
+from lab.plan.model import Listener
 from lab.plan.reach import Absences, Links
 from lab.report.reproduction import reconstruction
 from lab.report.reproduction.step import step_case
 from lab.verdict.evidence import TableEntry
 from lab.verdict.model import StepVerdict
 
-PLAN = assemble(two_nodes(probe("p", "sender", front()))).plan
+DRAWN = assemble(two_nodes(probe("p", "sender", front()))).plan
+SERVES = replace(DRAWN.namespaces[0], listeners=(Listener("old", Protocol.UDP, 5353, OLD),))
+PLAN = replace(DRAWN, namespaces=(SERVES, *DRAWN.namespaces[1:]))
 NFT = "table ip kube-proxy {{\n\tset {name} {{ }}\n}}\n"
 
 
@@ -26,6 +29,7 @@ def case_of(verdict: StepVerdict) -> dict[str, object]:
 def test_a_stream_is_brought_to_where_it_was_and_goes_on_as_it_is_remembered() -> None:
     (stream,) = case_of(entry_remains())["streams"]
     assert (stream["binds"], stream["forgotten"], stream["port"]) == ("old", False, 12345)
+    assert stream["bound to"] == (str(OLD), 5353)
     assert stream["remembered"][0]["answers"] == (str(OLD), 5353)
     assert stream["expect"]["backend"] == "new"
     assert stream["expect"]["lost"] == (0, 0)

@@ -7,11 +7,11 @@ from built-in chains.
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 from lab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES, Chain, Table
 from lab.engines.embedded.iptables.rules import Rule, Ruleset
+from lab.frozen import dataclass
 
 __all__ = ["Held", "read_held"]
 

@@ -4,7 +4,6 @@ Owns: the text of each match that more than one kind of rule uses, and that of t
 Must not: decide when a rule is needed.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from lab.engines.embedded.node import NodeFacts
@@ -15,6 +14,7 @@ from lab.engines.embedded.settings import (
     InterfaceNamePrefix,
     NodeCIDR,
 )
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 
 __all__ = [

@@ -14,12 +14,12 @@ writes the shared chains, and of the owned ones those of service ports that are 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from lab.cluster.objects import Key
 from lab.engines.embedded.iptables.held import Held
 from lab.engines.embedded.iptables.names import Chain, Table
 from lab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
+from lab.frozen import dataclass
 
 __all__ = ["Block", "RestoreText", "restore", "restore_changes", "stale_chains"]
 

@@ -11,11 +11,11 @@ The few rules that depend on no Service are objects. Those of service ports are 
 cluster has tens of thousands, and nobody asks them anything.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.cluster.objects import Key
 from lab.engines.embedded.iptables.names import Chain, Table
+from lab.frozen import dataclass
 from lab.ip import Family
 
 __all__ = ["PortRules", "Rule", "Ruleset", "Written", "write"]

@@ -4,7 +4,6 @@ Owns: ``Scope``.
 Must not: hold rules.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.engines.embedded.categories import EndpointCategories, categorize_endpoints
@@ -13,6 +12,7 @@ from lab.engines.embedded.iptables.names import PortChains, endpoint_chain, port
 from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
+from lab.frozen import dataclass
 from lab.ip import Family, IPAddress
 
 __all__ = ["ProxyScope", "Scope"]

@@ -11,7 +11,7 @@ to the kernel, which only says no), the changed Services are halved until one is
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -21,6 +21,7 @@ from lab.engines.embedded.iptables.restore import RestoreText
 from lab.engines.embedded.iptables.rules import PortRules, Ruleset
 from lab.engines.embedded.loader import RulesRefusedError
 from lab.engines.embedded.proxier import SyncFailedError
+from lab.frozen import dataclass
 
 __all__ = ["Loaded", "by_service", "load_sound"]
 

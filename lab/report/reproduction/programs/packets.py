@@ -12,6 +12,7 @@ ICMP_ERRORS = {4: (3, 11, 12), 6: (1, 3, 4)}
 UNKNOWN_PROTOCOL = (3, 2), (4, 1)  # of ICMP and of ICMPv6
 ECHOES = {8: "request", 0: "reply", 128: "request", 129: "reply"}
 SYN, RST, ACK = 2, 4, 16
+FRAGMENT = 44  # the extension header of IPv6 (RFC 8200, section 4.5)
 
 
 def token(word, flow):
@@ -36,6 +37,8 @@ class Packet:
             addresses = data[12:16], data[16:20]
         elif self.version == 6 and len(data) >= 40:
             self.protocol, head = data[6], 40
+            if self.protocol == FRAGMENT and len(data) >= 48 and not struct.unpack_from("!H", data, 42)[0] >> 3:
+                self.protocol, head = data[40], 48  # the first fragment bears what tells the flow
             addresses = data[8:24], data[24:40]
         else:
             raise ValueError

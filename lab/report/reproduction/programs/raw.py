@@ -1,4 +1,4 @@
-"""Send and hear as a program of a node does, by raw sockets: what no kernel socket says for it, SCTP and echo requests.
+"""Send and hear as a program of a node does, by raw sockets: SCTP, echo requests, and SYNs that nobody accepts.
 
 Owns: the raw sockets of one namespace.
 Must not: need anything but python3 and its standard library, or choose a namespace.
@@ -10,7 +10,7 @@ import ipaddress
 import socket
 import struct
 
-NUMBERS = {"SCTP": (132, 132), "ICMP": (1, 58)}
+NUMBERS = {"TCP": (6, 6), "SCTP": (132, 132), "ICMP": (1, 58)}
 ICMP = (1, 58)
 
 
@@ -44,3 +44,16 @@ class Mouth:
                 head = struct.pack("!IHBB", 6 << 28, len(data), sock.proto, 64)
                 data = head + ipaddress.ip_address(peer[0].partition("%")[0]).packed + self.address.packed + data
             yield data
+
+
+def echo_request(version, identifier, words):
+    """An echo request; of IPv6 the kernel writes the checksum."""
+    body = struct.pack("!BBHHH", 128 if version == 6 else 8, 0, 0, identifier, 1) + words
+    if version == 6:
+        return body
+    total = sum(struct.unpack(f"!{len(body) // 2}H", body[: len(body) // 2 * 2])) + (
+        body[-1] << 8 if len(body) % 2 else 0
+    )
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return body[:2] + struct.pack("!H", 0xFFFF - total) + body[4:]

@@ -40,6 +40,8 @@ class Stream:
         self.by_udp = case["protocol"] == "UDP"
         self.pulses, self.ports, self.resets = [], set(), set()
         self.sock, self.unsaid, self.begun = None, b"", b""
+        self.tied = None  # called with the source port before the next dial
+        self.port = case["first port"]  # of the next connection: routers share flows by ports
         enter(case["namespace"])
         self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(3))
         if case["device"] != "stack":
@@ -61,11 +63,15 @@ class Stream:
         else:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock.bind((self.case["address"], self.case["port"]))
+        self.sock.bind((self.case["address"], self.case["port"] or self.port))
+        self.port = 0
+        self.ports.add(self.sock.getsockname()[1])
+        if self.tied:
+            self.tied(self.sock.getsockname()[1])
+            enter(self.case["namespace"])
         self.unsaid = self.begun = b""
         with contextlib.suppress(BlockingIOError):
             self.sock.connect((self.case["dialled"], self.case["dialled port"]))
-        self.ports.add(self.sock.getsockname()[1])
 
     def send(self):
         """Send a pulse."""
@@ -93,7 +99,8 @@ class Stream:
         except OSError:
             if not self.hear_error():
                 raise
-            self.sock.send(line)
+            with contextlib.suppress(OSError):  # of which the queue tells more, where a rule of its own node rejects
+                self.sock.send(line)
 
     def say(self):
         """Say what could not be said before the connection stood. Raises OSError."""

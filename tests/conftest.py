@@ -1,0 +1,12 @@
+"""Settings of the tests that are no scenarios; who runs those only does not wait for hypothesis."""
+
+import os
+
+from hypothesis import settings
+
+# Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.
+# They are drawn anew only where somebody asks for many: a change must not be red by chance.
+settings.register_profile(
+    "proxylab", database=None, deadline=None, print_blob=True, derandomize="LAB_THOROUGH" not in os.environ
+)
+settings.load_profile("proxylab")
