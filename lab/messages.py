@@ -269,11 +269,15 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The frames of the last errand, all nodes after it, and the routes that balancers have made in the router."""
+    """The frames of the last errand, all nodes after it, and the routes that balancers have made in the router.
+
+    ``balanced_before`` are those from before the step that was made last, where rules were to be noted.
+    """
 
     capture: Capture
     nodes: tuple[NodeRecord, ...]
     balanced: tuple[Route, ...] = ()
+    balanced_before: tuple[Route, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

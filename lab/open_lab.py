@@ -42,6 +42,7 @@ from lab.messages import (
 from lab.plan.dialogue import Turn
 from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan
+from lab.plan.names import ROUTER
 from lab.plan.reach import Absences
 from lab.report.bundle import NodeState, bundle
 from lab.report.step_bundle import step_bundle
@@ -312,6 +313,7 @@ class OpenLab:
                 nodes=nodes,
                 scenario=scenario,
                 absences=(self._absences(verdict.number - 1), self._absences(verdict.number)),
+                began=plan.with_routes(ROUTER, recalled.balanced_before),
             )
         return bundle(
             verdict,

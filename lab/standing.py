@@ -41,7 +41,7 @@ from lab.kernel.sysctl import read_sysctl
 from lab.messages import Advance, Build, NodeRecord, Recalled, Stage
 from lab.plan.dialogue import Dialogue
 from lab.plan.errand import Errand, Query
-from lab.plan.model import Sysctl
+from lab.plan.model import Route, Sysctl
 from lab.plan.names import ROUTER
 from lab.runners import open_runner
 from lab.timing import Deadline, together
@@ -72,6 +72,7 @@ class Lab:
     _health_checks: HealthChecks | None
     _stack: AsyncExitStack
     _rules_before: dict[str, str] = field(default_factory=dict)
+    _balanced_before: list[Route] = field(default_factory=list)
 
     @classmethod
     async def build(
@@ -169,6 +170,7 @@ class Lab:
         if request.note_rules:
             await self.course.rest()
             self._rules_before.update(await self._rules())
+            self._balanced_before[:] = self._balanced
         await self.course.advance(request)
         self.runner.go_on()
 
@@ -220,8 +222,12 @@ class Lab:
             NodeRecord(name, text, engines[name].logs(), tuple(self._sysctls(name)), before.get(name, ""))
             for name, text in (await self._rules()).items()
         )
-        balanced = () if self._health_checks is None else self._health_checks.standing
-        return Recalled(self.runner.capture(), records, balanced)
+        return Recalled(self.runner.capture(), records, self._balanced, tuple(self._balanced_before))
+
+    @property
+    def _balanced(self) -> tuple[Route, ...]:
+        """The routes that balancers have made in the router."""
+        return () if self._health_checks is None else self._health_checks.standing
 
     async def _rules(self) -> dict[str, str]:
         """The rules of every node."""

@@ -141,6 +141,8 @@ class FrameReader:
                 _SLOT.iter_unpack(slots), _LENGTH.iter_unpack(lengths), strict=True
             )
         ]
+        if max(_LENGTH.iter_unpack(lengths), default=(0,)) <= (HEAD_BYTES,):
+            return frames
         for number, (length,) in enumerate(_LENGTH.iter_unpack(lengths)):
             if length > HEAD_BYTES:
                 start = number * _TAIL_BYTES

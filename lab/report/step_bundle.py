@@ -67,10 +67,12 @@ def step_bundle(
     nodes: Mapping[str, NodeState],
     scenario: bytes,
     absences: tuple[Absences, Absences] = (PRESENT, PRESENT),
+    began: Plan | None = None,
 ) -> dict[str, bytes]:
     """The files of a bundle by their path in it.
 
-    ``absences`` are what was taken out of the lab before the step, and with it.
+    ``absences`` are what was taken out of the lab before the step, and with it; ``began`` is the plan when the step
+    began, where that is another.
     """
     recorded = RecordedStep(
         circumstances=circumstances,
@@ -100,6 +102,7 @@ def step_bundle(
             {name: (each.rules_before or each.rules, each.rules) for name, each in nodes.items()},
             variant_of(circumstances.iptables),
             absences,
+            began,
         ).encode(),
         **files_of_nodes(nodes),
     }

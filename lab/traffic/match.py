@@ -168,7 +168,11 @@ class Matcher:
             told = read(data)
             if told:
                 rows.append((vantage, frame, told, None))
-                if not (passing or outgoing):
+                if outgoing or passing:
+                    continue
+                if told[1] is _REQUEST:
+                    self._arrived.add(told[0])
+                elif vantage.is_sender:
                     self._settle(vantage, told)
             elif told is None:
                 self._look_closer(vantage, frame)

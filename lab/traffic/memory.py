@@ -57,8 +57,12 @@ class Memory:
         """
         pods = {receiver.address for receiver in errand.receivers} | {errand.destination}
         sent_on: defaultdict[tuple[str, Tuple], list[tuple[int, int]]] = defaultdict(list)
+        strangers: dict[int, bool] = {}  # by identity: there are few objects, and hashing an address takes long
         for flow, node, answers, port, source, source_port in rows:
-            if answers not in pods:
+            stranger = strangers.get(id(answers))
+            if stranger is None:
+                stranger = strangers[id(answers)] = answers not in pods
+            if stranger:
                 became = Tuple(errand.protocol_number, source, 0, answers, port)
                 sent_on[node, became].append((flow, source_port))
         for (node, became), flows in sent_on.items():

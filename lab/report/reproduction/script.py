@@ -178,6 +178,7 @@ def reconstruction(
     rules: Mapping[str, tuple[str, str]],
     tool: str,
     absences: tuple[Absences, Absences] = (PRESENT, PRESENT),
+    began: Plan | None = None,
 ) -> str:
     """The text of the script that makes a step again, as far as files can tell it.
 
@@ -187,8 +188,10 @@ def reconstruction(
         rules: of each node, when the step began and when it ended.
         tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
         absences: what was taken out of the lab before the step, and with it.
+        began: the plan when the step began, where balancers have made other routes since.
     """
     before, after = absences
+    began = began or plan
     loads = [load for node, (text, _) in rules.items() for load in _loads(node, text, tool)]
     later = [load for node, texts in rules.items() for load in _reloads(node, *texts, tool)]
     own = list(_masquerades(plan, tool))
@@ -203,11 +206,11 @@ def reconstruction(
     parts = [
         _head(verdict, _tools([*loads, *later, *own]), _STEP),
         _SANDBOX,
-        _wire(plan, way),
+        _wire(began, way),
         _rules([*loads, *own], "when the step began"),
         _CARRYING,
         "\n".join([*lines, ""]),
-        _changes(plan, absences, verdict, later),
+        _changes(plan, began, absences, verdict, later),
         _CHANGE,
     ]
     return "\n".join(parts)
@@ -215,6 +218,7 @@ def reconstruction(
 
 def _changes(
     plan: Plan,
+    began: Plan,
     absences: tuple[Absences, Absences],
     verdict: StepVerdict,
     loads: Iterable[tuple[str, str, tuple[str, ...]]],
@@ -229,6 +233,7 @@ def _changes(
             change.append(f"inside {node} sh -c 'echo {value} > /proc/sys/{wire.path_of(key)}'")
     for node, command, text in loads:
         change += ["", *_heredoc(f"inside {node} {command}", text)]
+    change += map(_inside, wire.rerouted(began, plan))  # balancers follow what health checks say of the rules
     lines += ["", "# --- What the step changes, with the rules as they stood when it ended."]
     lines += _script("change.sh", change)
     lines += ["", "# --- What is done when the step has waited."]

@@ -27,7 +27,7 @@ from lab.plan.model import (
 )
 from lab.plan.reach import Absences
 
-__all__ = ["absent", "changed", "detour", "furnishing", "links", "names", "path_of", "sysctls"]
+__all__ = ["absent", "changed", "detour", "furnishing", "links", "names", "path_of", "rerouted", "sysctls"]
 
 _DOTS = str.maketrans("./", "/.")
 
@@ -90,6 +90,16 @@ def changed(
             at_once += ((end.namespace, command) for command in _mended(plan.namespace(end.namespace), end))
     at_once += _rules_of_silence(plan, [name for name in was_mute if name not in mute], "del")
     return tuple(at_once), tuple(_rules_of_silence(plan, [name for name in mute if name not in was_mute], "add"))
+
+
+def rerouted(before: Plan, after: Plan) -> Iterator[tuple[str, str]]:
+    """Namespace and command for each route that is another, or gone, in the second plan."""
+    for old, new in zip(before.namespaces, after.namespaces, strict=True):
+        yield from ((new.name, f"ip {_route(each, 'replace')}") for each in new.routes if each not in old.routes)
+        kept = {(each.destination, each.table) for each in new.routes}
+        for each in old.routes:
+            if (each.destination, each.table) not in kept:
+                yield new.name, f"ip {_route(each, 'del')}"
 
 
 def _rules_of_silence(plan: Plan, names: Iterable[str], verb: str) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from lab.plan.model import Listener
 from lab.plan.reach import Absences, Links
 from lab.report.reproduction import reconstruction
 from lab.report.reproduction.step import step_case
+from lab.report.reproduction.wire import rerouted
 from lab.verdict.evidence import TableEntry
 from lab.verdict.model import StepVerdict
 
@@ -93,3 +94,15 @@ def test_a_step_cuts_and_mends_links_at_once_and_silences_pods_behind_its_wait(b
         assert "inside echo" not in before
         assert cut in change
         assert mute in settle
+
+
+def test_routes_that_balancers_have_made_since_follow_the_rules() -> None:
+    router = PLAN.namespace("router")
+    old, new = router.routes[0], replace(router.routes[0], table=77)
+    assert list(rerouted(PLAN, PLAN)) == []
+    after = PLAN.with_routes("router", (new,))
+    assert [(name, command.split()[2], command.endswith("table 77")) for name, command in rerouted(PLAN, after)] == [
+        ("router", "replace", True)
+    ]
+    assert [command.split()[2] for _, command in rerouted(after, PLAN)] == ["del"]
+    assert old in after.namespace("router").routes
