@@ -25,7 +25,7 @@ from lab.scenario.cases import cases
 from lab.scenario.load import load_scenario
 
 ENGINES = ("embedded/iptables", "kube-proxy/iptables")
-AT_MOST = 45
+AT_MOST = 70
 AT_ONCE = 4  # groups of clusters, each of which waits for its own engines
 
 Told = tuple[tuple[IPNetwork, ...], ProxyConfiguration]
