@@ -104,7 +104,9 @@ _CONNTRACK: Final[Mapping[str, str]] = {
     "tcp_ignore_invalid_rst": "0",
     "tcp_loose": "1",
     "tcp_max_retrans": "3",
-    "tcp_timeout_close": "10",
+    # The kernel's own is 10. A crafted flow is closed at once, by its sender's kernel, which has no socket for the
+    # answer: its entry must outlive the rest of a run, which with thousands of flows may take longer than that.
+    "tcp_timeout_close": "120",
     "tcp_timeout_close_wait": "60",
     "tcp_timeout_established": "432000",
     "tcp_timeout_fin_wait": "120",

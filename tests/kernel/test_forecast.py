@@ -7,6 +7,7 @@ import pytest
 from sandboxed import ROOT
 
 from lab.assembly import assemble
+from lab.engines.names import mode_of, version_of
 from lab.errors import CapabilityError
 from lab.plan.names import ROUTER
 from lab.report.forecast import planned_path
@@ -20,6 +21,7 @@ from lab.verdict.evidence import Packet
 from lab.verdict.model import Judgement, ProbeVerdict
 from lab.verdict.stops import stops
 
+ENGINE = "embedded/iptables"
 SCENARIOS = (
     "clusterip/from-a-pod",
     "externalip/owned-by-nobody",
@@ -60,7 +62,7 @@ def seen(verdict: ProbeVerdict) -> Way:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_packets_take_the_way_that_is_drawn(name: str) -> None:
-    first = cases(load_scenario(ROOT / "scenarios" / f"{name}.lab.yaml"), "iptables")[0]
+    first = cases(load_scenario(ROOT / "scenarios" / f"{name}.lab.yaml"), mode_of(ENGINE), version_of(ENGINE))[0]
     probes = [probe for probe in first.all_probes if probe.expect.outcome is Outcome.DELIVERED]
     assert probes
     try:

@@ -70,7 +70,12 @@ def test_a_node_s_packet_is_seen_as_it_was_sent_and_not_as_a_rule_of_output_made
                 ["node-a stack out", "request", str(NODE), str(VIP)],
             ]
         ), name
-        assert set(found["seen"].values()) == {20}, name
+        assert found["seen"] == {
+            "node-a out request": 40,  # by its stack, and by its device for the pod
+            "echo-1 in request": 20,
+            "echo-1 out reply": 20,
+            "node-a in reply": 40,
+        }, name
 
 
 async def forbidden(launcher: Launcher) -> dict[str, Any]:
@@ -85,7 +90,9 @@ async def forbidden(launcher: Launcher) -> dict[str, Any]:
 
 def test_what_a_rule_of_output_drops_was_sent_and_its_sender_is_told() -> None:
     for name, found in sandboxed(forbidden).items():
-        assert found["seen"] == {"node-a out request": 3}, name
+        # A socket's kernel says its SYN again after a second (RFC 6298, section 2), as a slow machine lives to see.
+        assert set(found["seen"]) == {"node-a out request"}, name
+        assert found["seen"]["node-a out request"] in ((3, 4, 5, 6) if name == "TCP connect" else (3,)), name
         assert all(found["fences"].values()), name
         assert sum(found["counts"].values()) >= 3, name
         # A TCP socket keeps it to itself (tcp_connect passes on ECONNREFUSED only), and would try again.

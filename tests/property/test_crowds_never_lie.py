@@ -13,6 +13,7 @@ from forbidden import POD_ADDRESS, untrustworthy
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from recorded import World
+from scipy import stats
 from thoroughness import examples
 
 from lab.scenario.model import Shares, Spread
@@ -93,22 +94,13 @@ def forbidden(crowd: Crowd, evidence: Evidence) -> Iterator[str]:
         if not shown_by(sum(hits[name] for name in NAMED)):
             yield "too few to show it"
         due = [sum(hits.values()) * share for share in NAMED.values()]
-        if sum(hits.values()) and by_chance([hits[name] for name in NAMED], due) < 1e-9:
+        if sum(hits.values()) and stats.chisquare([hits[name] for name in NAMED], due, sum_check=False).pvalue < 1e-9:
             yield "chance does not do that"
-
-
-def by_chance(hits: list[int], due: list[float]) -> float:
-    """How probable it is that chance leaves at least so much between the two."""
-    from scipy import stats  # a second of work: whoever only collects is spared it
-
-    return float(stats.chisquare(hits, due, sum_check=False).pvalue)
 
 
 @cache
 def shown_by(flows: int) -> bool:
     """Whether so many flows show that the smaller share is 0.3 of itself less, with power 0.999, at p < 1e-9."""
-    from scipy import stats
-
     distance = (0.3 * 0.4) ** 2 * (1 / 0.4 + 1 / 0.6)
     return bool(stats.ncx2.sf(stats.chi2.isf(1e-9, 1), 1, flows * distance) >= 0.999)
 

@@ -1,7 +1,4 @@
-"""The lab's own statistics against scipy's, over random counts; and that chance alone is never called uneven.
-
-To import scipy is a second of work, which whoever only collects these tests is spared.
-"""
+"""The lab's own statistics against scipy's, over random counts; and that chance alone is never called uneven."""
 
 import random
 from itertools import pairwise
@@ -9,22 +6,19 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from lab.spread import MOST_BINS, POWER, SIGNIFICANCE, flows_needed, spread_p_value
 
 
 @given(st.lists(st.integers(0, 5000), min_size=2, max_size=MOST_BINS).filter(any))
 def test_p_value_is_scipys(counts: list[int]) -> None:
-    from scipy import stats
-
     expected = stats.chisquare(counts).pvalue
     assert spread_p_value(counts, [1.0] * len(counts)) == pytest.approx(expected, rel=1e-8, abs=1e-300)
 
 
 @given(st.data(), st.integers(2, MOST_BINS))
 def test_p_value_with_unequal_shares_is_scipys(data: st.DataObject, size: int) -> None:
-    from scipy import stats
-
     counts = data.draw(st.lists(st.integers(0, 900), min_size=size, max_size=size).filter(any))
     shares = data.draw(st.lists(st.floats(0.05, 9), min_size=size, max_size=size))
     scale = sum(counts) / sum(shares)
@@ -35,8 +29,6 @@ def test_p_value_with_unequal_shares_is_scipys(data: st.DataObject, size: int) -
 @given(st.integers(2, 120))
 def test_flows_needed_is_the_smallest_number_with_the_power(backends: int) -> None:
     """The non-centrality is worked out here from the shares themselves, not from the formula under test."""
-    from scipy import stats
-
     needed = flows_needed(backends)
     bins = min(backends, MOST_BINS)
     edges = [backends * number // bins for number in range(bins + 1)]

@@ -176,7 +176,7 @@ net/netfilter/nf_conntrack_tcp_be_liberal 0
 net/netfilter/nf_conntrack_tcp_ignore_invalid_rst 0
 net/netfilter/nf_conntrack_tcp_loose 1
 net/netfilter/nf_conntrack_tcp_max_retrans 3
-net/netfilter/nf_conntrack_tcp_timeout_close 10
+net/netfilter/nf_conntrack_tcp_timeout_close 120
 net/netfilter/nf_conntrack_tcp_timeout_close_wait 60
 net/netfilter/nf_conntrack_tcp_timeout_established 432000
 net/netfilter/nf_conntrack_tcp_timeout_fin_wait 120
