@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +26,12 @@ from lab.kernel.origins import here
 from lab.kernel.running import Attached, Running
 from lab.timing import Deadline
 
-__all__ = ["Completed", "Launcher"]
+__all__ = ["PATH", "Completed", "Launcher"]
 
-_ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where commands look for others, unless they are told otherwise."""
+
+_ENVIRONMENT: Final = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 
 
 _AT_ONCE: Final = 32
@@ -60,6 +64,10 @@ class Launcher:
         """Begin to read the launcher's answers on the running loop."""
         self._channel.setblocking(False)
         asyncio.get_running_loop().add_reader(self._channel, self._read)
+
+    def path_of(self, command: str) -> str | None:
+        """Where a command lies, if there is one of that name among those that commands find."""
+        return shutil.which(command, path=PATH)
 
     async def run(
         self,
@@ -101,6 +109,8 @@ class Launcher:
         place: str,
         heard: Callable[[str], None],
         stdin: bytes = b"",
+        files: Mapping[str, str] | None = None,
+        links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Running:
         """Start one command in ``netns`` that runs on.
@@ -111,6 +121,8 @@ class Launcher:
             place: whose mount and UTS namespaces it runs in.
             heard: called with each line that it says, on standard output or standard error.
             stdin: what it may read.
+            files: texts that it finds in its place, by path, which must lie in the place's own /run.
+            links: what symbolic links there lead to, by path.
             environment: on top of the launcher's own.
 
         Raises:
@@ -122,7 +134,7 @@ class Launcher:
         try:
             _write_all(given, stdin)
             os.lseek(given, 0, os.SEEK_SET)
-            request = _request(netns, argv, place, environment)
+            request = _request(netns, argv, place, environment, files=files, links=links)
             number = self._numbered(request, made_by)
             async with self._room:
                 self._send({"run": number, **request}, (netns.fd, given, writing, writing))
@@ -258,15 +270,22 @@ def _request(
     place: str,
     environment: Mapping[str, str] | None,
     *,
+    files: Mapping[str, str] | None = None,
+    links: Mapping[str, str] | None = None,
     fed: bool = False,
     attached: bool = False,
     terminal: bool = False,
     directory: str = "/",
 ) -> dict[str, Any]:
+    for path in (*(files or {}), *(links or {})):
+        if not path.startswith("/run/") or ".." in path:
+            raise InternalError(f"{path} does not lie in the /run of {place}: it would be the machine's")
     return {
         "argv": list(argv),
         "place": place,
         "hostname": netns.name,
+        "files": dict(files or {}),
+        "links": dict(links or {}),
         "fed": fed,
         "attached": attached,
         "terminal": terminal,

@@ -1,21 +1,22 @@
 """Commands inside nodes, pods and hosts: the launcher child.
 
-Owns: the child that forks commands, and the mount and UTS namespaces of the places they run in.
-Must not: import anything that a command's start does not need; this process is forked while it is small, and every
-command is a fork of it.
+Owns: the child that starts commands, and the mount and UTS namespaces of the places they run in.
+Must not: import anything that a command's start does not need; a command on a terminal is a fork of this process.
 
-Why a child: starting a command means to fork, and a fork of the lab process, with its event loop and its hundreds of
-descriptors, is slow and full of traps. The launcher is forked once, early, and then forks a command in half a
-millisecond. Each command enters the network namespace it is given, and the mount and UTS namespaces of its place: its
-hostname is the place's name, its /run is private to the place (iptables keeps its lock there), its /sys and its
-resolv.conf are the place's (``kernel.place``), its process group is its own. Those two namespaces are made by the first
-command of a place and kept open here.
+Why a child: whoever starts a command must be in its namespaces for that moment, and a fork of the lab process, with its
+event loop and its hundreds of descriptors, is slow and full of traps. The launcher has one thread and nothing else to
+do. It enters the network namespace that it is given, and the mount and UTS namespaces of the place: the hostname is the
+place's name, /run is private to the place (iptables keeps its lock there), /sys and resolv.conf are the place's
+(``kernel.place``). There it calls posix_spawn(3), which copies no page tables, where a fork of this process and the
+pages that the child touches would cost more than iptables takes; and it comes back to its own namespaces. The command
+leads a process group. A place's two namespaces are made for its first command and kept open here.
 
-If the launcher dies, the lab process sees end-of-file and closes the lab; if the lab process dies, init ends and the
-kernel ends the launcher.
+If the launcher dies, the lab process sees end-of-file and closes the lab; if the lab process dies, init ends, and the
+kernel ends the launcher and every command with it.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -25,7 +26,8 @@ import signal
 import socket
 import struct
 import termios
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from lab.frozen import dataclass
@@ -72,18 +74,69 @@ def fork_launcher(client: socket.socket, *others: socket.socket) -> socket.socke
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The mount and UTS namespaces of a place, held open."""
+    """Mount and UTS namespaces, held open."""
 
     mounts: int
     names: int
 
+    @classmethod
+    def here(cls) -> "_Place":
+        """Those that this process is in."""
+        return cls(*(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("mnt", "uts")))
+
+    def enter(self) -> None:
+        setns(self.mounts, CLONE_NEWNS)
+        setns(self.names, CLONE_NEWUTS)
+
+    def close(self) -> None:
+        os.close(self.mounts)
+        os.close(self.names)
+
+
+class _Places:
+    """Where commands run, and the way there and back."""
+
+    def __init__(self) -> None:
+        self._own = _Place.here()
+        self._own_netns = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._known: dict[str, _Place] = {}
+
+    @contextlib.contextmanager
+    def entered(self, request: Mapping[str, Any], netns: int) -> Iterator[None]:
+        """Be in the place of a command, which is made if there is none of its name. Raises ``OSError``."""
+        try:
+            known = self._known.get(request["place"])
+            if known is not None:
+                known.enter()
+                setns(netns, CLONE_NEWNET)
+            else:
+                unshare(CLONE_NEWNS | CLONE_NEWUTS)
+                socket.sethostname(request["hostname"])
+                setns(netns, CLONE_NEWNET)
+                furnish(request["resolv_conf"])
+                self._known[request["place"]] = _Place.here()
+            yield
+        finally:
+            try:
+                setns(self._own_netns, CLONE_NEWNET)
+                self._own.enter()
+            except OSError:
+                os._exit(1)  # whatever came next would happen in the wrong place; the end of this process ends the lab
+
+    def forget(self, name: str) -> None:
+        """Let go of the namespaces of a place, if it has any."""
+        place = self._known.pop(name, None)
+        if place is not None:
+            place.close()
+
 
 def _serve(channel: socket.socket) -> NoReturn:
     """Start commands, reap them and report how they ended, until the channel is closed."""
+    _bound_output(_OUTPUT_LIMIT)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    places: dict[str, _Place] = {}
+    places = _Places()
     running: dict[int, int] = {}
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -98,7 +151,7 @@ def _serve(channel: socket.socket) -> NoReturn:
         _reap(channel, running)
 
 
-def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, int]) -> bool:
+def _obey(channel: socket.socket, places: _Places, running: dict[int, int]) -> bool:
     """Carry out one request. False when the lab process has gone."""
     try:
         data, fds, flags, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 4)
@@ -110,13 +163,14 @@ def _obey(channel: socket.socket, places: dict[str, _Place], running: dict[int, 
         os.set_inheritable(fd, False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too (cpython 3.11)
     match json.loads(data):
         case {"run": int(number)} as request:
-            running[_start(request, fds, places)] = number
+            try:
+                running[_start(request, fds, places)] = number
+            except (OSError, ValueError) as error:
+                running[_fork_to_tell(error, request, fds[3])] = number
         case {"kill": int(number), "signal": int(which)}:
             _kill(number, which, running)
-        case {"forget": str(name)} if name in places:
-            place = places.pop(name)
-            os.close(place.mounts)
-            os.close(place.names)
+        case {"forget": str(name)}:
+            places.forget(name)
     for fd in fds:
         os.close(fd)
     return True
@@ -149,35 +203,98 @@ def _reap(channel: socket.socket, running: dict[int, int]) -> None:
             channel.send(ENDED.pack(number, os.waitstatus_to_exitcode(status)))
 
 
-def _start(request: dict[str, Any], fds: Sequence[int], places: dict[str, _Place]) -> int:
-    """Fork the command; for the first command of a place, keep the namespaces that it makes."""
-    place = places.get(request["place"])
-    ours, theirs = socket.socketpair()
+def _start(request: Mapping[str, Any], fds: Sequence[int], places: _Places) -> int:
+    """Start the command in its place. Raises ``OSError``, as execve(2) would there, or ``ValueError`` for its words."""
     netns, text, *outputs = fds
     fed = os.pipe2(os.O_CLOEXEC) if request["fed"] else None
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        try:
-            _become(request, (netns, text if fed is None else fed[0], *outputs), place, theirs)
-        except BaseException as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            os.write(fds[3], f"{request['argv'][0]}: {why}\n".encode())
-            os._exit(127 if isinstance(error, FileNotFoundError) else 126)
-    theirs.close()
-    if not request["terminal"]:  # a leader of a group could lead no session
-        with contextlib.suppress(OSError):  # it may have run and ended already
-            os.setpgid(pid, pid)
-    if place is None and ours.recv(1):
-        places[request["place"]] = _Place(
-            os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC),
-            os.open(f"/proc/{pid}/ns/uts", os.O_RDONLY | os.O_CLOEXEC),
-        )
-        ours.send(b".")
-    ours.close()
+    standard = (text if fed is None else fed[0], *outputs)
+    try:
+        with places.entered(request, netns):
+            _lay_out(request)
+            _go_to(request["directory"])
+            pid = _fork_on_terminal(request, standard) if request["terminal"] else _spawn(request, standard)
+    except BaseException:
+        for fd in fed or ():
+            os.close(fd)
+        raise
     if fed is not None:
         _fork_feeder(pid, text, fed)
     return pid
+
+
+def _spawn(request: Mapping[str, Any], standard: Sequence[int]) -> int:
+    """Start the command as the leader of a process group of its own, looked for as execvpe(3) looks for it."""
+    argv, environment = request["argv"], request["environment"]
+    there = [path for path in _paths(argv[0], environment) if path.exists()]
+    if request["attached"]:
+        _bound_output(resource.RLIM_INFINITY)
+    try:
+        for path in there:
+            if path.is_file() and os.access(path, os.X_OK):
+                return os.posix_spawn(
+                    path,
+                    argv,
+                    environment,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(standard)],
+                    setpgroup=0,
+                    setsigdef=_RESTORED,
+                )
+    finally:
+        if request["attached"]:
+            _bound_output(_OUTPUT_LIMIT)
+    number = errno.EACCES if there else errno.ENOENT
+    raise OSError(number, os.strerror(number))
+
+
+def _paths(command: str, environment: Mapping[str, str]) -> list[Path]:
+    """Where a command may be found."""
+    if "/" in command:
+        return [Path(command)]
+    return [Path(directory, command) for directory in os.get_exec_path(environment)]
+
+
+def _bound_output(most: int) -> None:
+    """Let the commands that are started now write no larger files, in bytes; RLIMIT_FSIZE bounds memfds too."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _fork_on_terminal(request: Mapping[str, Any], standard: Sequence[int]) -> int:
+    """Start the command as the leader of a session on a terminal, which posix_spawn(3) cannot give it."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.set_wakeup_fd(-1)
+        # Python ignores SIGPIPE and SIGXFSZ; without the latter RLIMIT_FSIZE would end no command that floods it.
+        for number in _RESTORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        fcntl.ioctl(standard[0], termios.TIOCSCTTY, 0)
+        for target, fd in enumerate(standard):
+            os.dup2(fd, target, inheritable=True)
+        _bound_output(resource.RLIM_INFINITY)
+        os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606 - a shell is not wanted
+    except BaseException as error:
+        _end_telling(error, request, standard[2])
+
+
+def _fork_to_tell(error: Exception, request: Mapping[str, Any], stderr: int) -> int:
+    """Let a child stand for a command that did not start: whoever reads its words may be slow, or gone."""
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        _end_telling(error, request, stderr)
+    return pid
+
+
+def _end_telling(error: BaseException, request: Mapping[str, Any], stderr: int) -> NoReturn:
+    """End this child with the words and the status of a shell that could not start a command."""
+    try:
+        why = error.strerror if isinstance(error, OSError) else error
+        os.write(stderr, f"{request['argv'][0]}: {why}\n".encode(errors="replace"))
+    finally:
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
 def _fork_feeder(pid: int, text: int, pipe: tuple[int, int]) -> None:
@@ -195,36 +312,15 @@ def _fork_feeder(pid: int, text: int, pipe: tuple[int, int]) -> None:
     os.close(writing)
 
 
-def _become(request: dict[str, Any], fds: Sequence[int], place: _Place | None, launcher: socket.socket) -> NoReturn:
-    """Turn this fresh child into the command."""
-    signal.set_wakeup_fd(-1)
-    # Python ignores SIGPIPE and SIGXFSZ; without the latter RLIMIT_FSIZE would end no command that floods its output.
-    for number in _RESTORED:
-        signal.signal(number, signal.SIG_DFL)
-    netns, *standard = fds
-    if request["terminal"]:
-        os.setsid()
-        fcntl.ioctl(standard[0], termios.TIOCSCTTY, 0)
-    else:
-        os.setpgid(0, 0)
-    die_with_parent()
-    if place is None:
-        unshare(CLONE_NEWNS | CLONE_NEWUTS)
-        socket.sethostname(request["hostname"])
-    else:
-        setns(place.mounts, CLONE_NEWNS)
-        setns(place.names, CLONE_NEWUTS)
-    setns(netns, CLONE_NEWNET)
-    if place is None:
-        furnish(request["resolv_conf"])
-        launcher.send(b".")
-        launcher.recv(1)  # the launcher opens our namespaces by our pid; until then we must not end
-    for target, fd in enumerate(standard):
-        os.dup2(fd, target, inheritable=True)
-    if not request["attached"]:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_OUTPUT_LIMIT, _OUTPUT_LIMIT))
-    _go_to(request["directory"])
-    os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606 - a shell is not wanted
+def _lay_out(request: Mapping[str, Any]) -> None:
+    """Put files and links where the command looks for them, in its place."""
+    for path in (*request["files"], *request["links"]):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    for path, text in request["files"].items():
+        Path(path).write_text(text, encoding="utf-8")
+    for path, target in request["links"].items():
+        Path(path).unlink(missing_ok=True)
+        Path(path).symlink_to(target)
 
 
 def _go_to(directory: str) -> None:

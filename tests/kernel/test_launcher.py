@@ -257,3 +257,59 @@ async def resolv_confs(launcher: Launcher) -> dict[str, str]:
 @BOTH
 def test_a_place_has_its_own_resolv_conf_whatever_the_machines_is(ordinary: bool) -> None:
     assert set(sandboxed(resolv_confs, ordinary=ordinary).values()) == {"# This place has no name server.\nother"}
+
+
+async def laid_out(launcher: Launcher) -> dict[str, Any]:
+    with realise(small_plan()) as wiring:
+        netns, heard = wiring.namespaces["pod-1"], []
+        for text in ("one", "two"):
+            running = await launcher.start(
+                netns,
+                ["said"],
+                place="pod-1",
+                heard=heard.append,
+                files={"/run/it/text": text},
+                links={"/run/it/bin/said": "/bin/sh", "/run/it/bin/cat": "/bin/cat"},
+                stdin=b"cat /run/it/text; echo; exit",
+                environment={"PATH": "/run/it/bin"},
+            )
+            await running.status
+            await running.drained()
+        refused = []
+        for path in ("/tmp/it", "/run/../tmp/it"):
+            try:
+                await launcher.start(netns, ["true"], place="pod-1", heard=heard.append, files={path: "it"})
+            except InternalError as error:
+                refused.append(str(error))
+        return {"heard": heard, "refused": refused, "there": [each.name for each in Path("/run").iterdir()]}
+
+
+@BOTH
+def test_a_command_finds_what_was_laid_out_for_it_in_its_place(ordinary: bool) -> None:
+    found = sandboxed(laid_out, ordinary=ordinary)
+    assert found["heard"] == ["one", "two"]
+    assert found["refused"] == [
+        f"{path} does not lie in the /run of pod-1: it would be the machine's" for path in ("/tmp/it", "/run/../tmp/it")
+    ]
+    assert "it" not in found["there"]
+
+
+async def failed_starts(launcher: Launcher) -> list[int]:
+    """How starts end that fail, where nobody reads why; and a command after them."""
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+        found = []
+        for argv in (["no-such-program"], ["true", "no\0word"], ["/etc"], ["true"]):
+            reading, writing = os.pipe()
+            os.close(reading)
+            given = os.open(os.devnull, os.O_RDONLY)
+            started = await launcher.start_attached(netns, argv, place="pod-1", standard=(given, writing, writing))
+            os.close(writing)
+            os.close(given)
+            found.append(await started.status)
+        return found
+
+
+@BOTH
+def test_who_asks_for_what_cannot_be_started_harms_nobody(ordinary: bool) -> None:
+    assert sandboxed(failed_starts, ordinary=ordinary) == [127, 126, 126, 0]
