@@ -8,14 +8,9 @@ there is no rule in mangle: all that a Service proxy has there is the canary, an
 iptables-save costs more than to load the rules.
 """
 
-import struct
-from typing import Final
-
-from lab.kernel.xtables import Kind, Snapshot, walk
+from lab.kernel.xtables import COUNTERS, Kind, Snapshot, walk
 
 __all__ = ["blank_table"]
-
-_COUNTERS: Final = struct.Struct("=QQ")  # struct xt_counters: packets, bytes
 
 
 def blank_table(table: str, snapshot: Snapshot | None) -> str | None:
@@ -35,7 +30,7 @@ def blank_table(table: str, snapshot: Snapshot | None) -> str | None:
             case Kind.BOUNDARY:
                 chains.append(chain)
             case _:
-                packets, size = _COUNTERS.unpack_from(snapshot.entries, at)
+                packets, size = COUNTERS.unpack_from(snapshot.entries, at)
                 word = "DROP" if kind is Kind.DROP_POLICY else "ACCEPT"
                 policies.append(f":{chain} {word} [{packets}:{size}]")
     # A user's chain has a head and a RETURN; what ends the table is one more (iptables, libiptc/libiptc.c).

@@ -13,6 +13,7 @@ from lab.timing import Deadline
 __all__ = ["NftRefusedError", "NftTool"]
 
 _SECONDS = 60.0
+_ATTEMPTS = 2  # the table may be made between the two questions
 
 
 class NftRefusedError(Exception):
@@ -27,12 +28,10 @@ class NftTool:
         self._netns = netns
         self._place = place
 
-    async def version(self) -> str:
-        """What nft says of itself. Raises ``CapabilityError`` where there is none."""
-        done = await self._run("--version")
-        if done.status != 0:
+    def require(self) -> None:
+        """Raise ``CapabilityError`` where there is no nft."""
+        if self._launcher.path_of("nft") is None:
             raise CapabilityError("nft, by which kube-proxy programs mode nftables", "apt-get install nftables")
-        return done.stdout.decode(errors="replace").strip()
 
     async def load(self, text: str) -> None:
         """Load a text as a whole.
@@ -41,7 +40,7 @@ class NftTool:
             CapabilityError: there is no nft.
             NftRefusedError: it refused the text.
         """
-        await self.version()
+        self.require()
         done = await self._run("--file", "-", stdin=text)
         if done.status != 0:
             raise NftRefusedError((done.stderr or done.stdout).decode(errors="replace").strip())
@@ -53,14 +52,16 @@ class NftTool:
             EngineError: nft failed.
         """
         kind = "ip" if family is Family.IPV4 else "ip6"
-        tables = await self._run("list", "tables", kind)
-        if f"table {kind} {table}\n" not in tables.stdout.decode(errors="replace"):
-            return ""
-        done = await self._run(*(("--handle",) if handles else ()), "list", "table", kind, table)
-        if done.status != 0:
-            words = (done.stderr or done.stdout).decode(errors="replace").strip()
-            raise EngineError(self._netns.name, f"nft list table {kind} {table} failed", words)
-        return done.stdout.decode(errors="replace")
+        argv = (*(("--handle",) if handles else ()), "list", "table", kind, table)
+        for _ in range(_ATTEMPTS):
+            done = await self._run(*argv)
+            if done.status == 0:
+                return done.stdout.decode(errors="replace")
+            tables = await self._run("list", "tables", kind)
+            if tables.status == 0 and f"table {kind} {table}\n" not in tables.stdout.decode(errors="replace"):
+                return ""
+        words = (done.stderr or done.stdout).decode(errors="replace").strip()
+        raise EngineError(self._netns.name, f"nft list table {kind} {table} failed", words)
 
     async def _run(self, *words: str, stdin: str = "") -> Completed:
         argv, deadline = ("nft", *words), Deadline.after(_SECONDS)

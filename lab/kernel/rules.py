@@ -13,7 +13,7 @@ engine uses.
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from lab.errors import CapabilityError, EngineError
@@ -22,7 +22,8 @@ from lab.kernel.blank_tables import blank_table
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.leftover_tables import delete_table
 from lab.kernel.netns import NetNs, make_netns
-from lab.kernel.xtables import TableReader
+from lab.kernel.prints import Prints
+from lab.kernel.xtables import Snapshot, TableReader
 from lab.plan.masquerade import masquerade_text, without_masquerade
 from lab.plan.model import Masquerade
 from lab.timing import Deadline, together
@@ -71,6 +72,7 @@ class IptablesVariant:
 
     name: str
     version: str
+    prints: Prints = field(default_factory=Prints, compare=False, repr=False)
 
     def command(self, family: Family, verb: str) -> str:
         """The program for ``verb`` (``restore`` or ``save``) of one family; without a verb, iptables itself."""
@@ -191,7 +193,7 @@ class IptablesTool:
         return without_masquerade(await self.save_all(family))
 
     async def save_all(self, family: Family) -> str:
-        """The same with the wire's own rules, for whoever counts what packets meet.
+        """The same with the wire's own rules, for whoever counts what packets meet; a line on top names the command.
 
         Asked for table by table: which tables there are, iptables-legacy-save reads from /proc/net/ip_tables_names, and
         that file is the machine's root's; to an ordinary user it would print nothing at all.
@@ -199,7 +201,8 @@ class IptablesTool:
         Raises:
             EngineError: iptables-save failed.
         """
-        saved = self._blank(family) if self.variant.name == "legacy" else {}
+        read = self._read(family, *_TABLES) if self.variant.name == "legacy" else {}
+        saved = {table: text for table, snapshot in read.items() if (text := self._told(table, snapshot)) is not None}
         asked = [table for table in _TABLES if table not in saved]
         command = self.variant.command(family, "save")
         answers = await together(
@@ -209,17 +212,29 @@ class IptablesTool:
         for table, done in zip(asked, answers, strict=True):
             if done.status != 0:
                 raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _words(done))
-            saved[table] = done.stdout.decode()
-        return "".join(saved[table] for table in _TABLES)
+            saved[table] = _without_comments(done.stdout.decode())
+        noted = {table: read[table] for table in asked if table in read}
+        for table, later in (self._read(family, *noted) if noted else {}).items():
+            self.variant.prints.note(table, noted[table], saved[table], later)
+        return "".join([f"# {command} --counters\n", *(saved[table] for table in _TABLES)])
 
-    def _blank(self, family: Family) -> dict[str, str]:
-        """What iptables-save would print of the tables without rules."""
+    def _read(self, family: Family, *tables: str) -> dict[str, Snapshot]:
+        """The tables as the kernel holds them, as far as the node has them."""
         reader = TableReader(self._netns, family)
         try:
-            read = {table: blank_table(table, reader.read(table)) for table in _TABLES}
+            read = {table: reader.read(table) for table in tables}
         finally:
             reader.close()
-        return {table: text for table, text in read.items() if text is not None}
+        return {table: snapshot for table, snapshot in read.items() if snapshot is not None}
+
+    def _told(self, table: str, snapshot: Snapshot) -> str | None:
+        """What iptables-save would print, where that is known without asking it."""
+        return blank_table(table, snapshot) or self.variant.prints.of(table, snapshot)
+
+
+def _without_comments(text: str) -> str:
+    """Without the lines that tell the program's version and the hour: two texts of the same rules are the same text."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
 
 
 async def _run(launcher: Launcher, netns: NetNs, place: str, argv: Sequence[str], stdin: bytes) -> Completed:

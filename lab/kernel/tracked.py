@@ -8,11 +8,9 @@ costs microseconds.
 import socket
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from lab.ip import IPAddress
+from lab.ip import IPAddress, unpacked
 from lab.kernel import attributes as nla
 from lab.kernel.framing import ATTRIBUTE, HEADER, messages, nested
 from lab.kernel.netns import NetNs, inside
@@ -115,7 +113,7 @@ def _ends(original: Tuple) -> tuple[bytes, ...]:
 def _reply(body: bytes) -> Tuple:
     if body[_V4_REPLY_AT : _V4_REPLY_AT + 8] == _V4_REPLY_HEAD:
         source, destination, protocol, source_port, destination_port = _V4_REPLY.unpack_from(body, _V4_REPLY_AT + 8)
-        return Tuple(protocol, _address(source), source_port, _address(destination), destination_port)
+        return Tuple(protocol, unpacked(source), source_port, unpacked(destination), destination_port)
     direction = nested(nested(body[4:])[_CTA_TUPLE_REPLY])
     addresses, transport = nested(direction[_CTA_TUPLE_IP]), nested(direction[_CTA_TUPLE_PROTO])
     source, destination = _CTA_IP[4 if 1 in addresses else 6]
@@ -125,13 +123,8 @@ def _reply(body: bytes) -> Tuple:
         destination_port = transport[_CTA_ICMP[protocol][0]]
     return Tuple(
         protocol,
-        _address(addresses[source]),
+        unpacked(addresses[source]),
         int.from_bytes(source_port, "big"),
-        _address(addresses[destination]),
+        unpacked(addresses[destination]),
         int.from_bytes(destination_port, "big"),
     )
-
-
-@lru_cache(maxsize=4096)
-def _address(packed: bytes) -> IPAddress:
-    return ip_address(packed)

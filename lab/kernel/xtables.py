@@ -22,7 +22,19 @@ from typing import Final, NamedTuple
 from lab.ip import Family
 from lab.kernel.netns import NetNs, inside
 
-__all__ = ["CHAINS", "SHAPES", "Entry", "Kind", "Shape", "Snapshot", "TableReader", "counters", "walk"]
+__all__ = [
+    "CHAINS",
+    "COUNTERS",
+    "SHAPES",
+    "Entry",
+    "Kind",
+    "Shape",
+    "Snapshot",
+    "TableReader",
+    "counters",
+    "volatile",
+    "walk",
+]
 
 # include/uapi/linux/netfilter_ipv4/ip_tables.h, netfilter_ipv6/ip6_tables.h: both families use the same numbers.
 _GET_INFO: Final = 64
@@ -31,7 +43,9 @@ _INFO: Final = struct.Struct("=32sI5I5III")  # name, valid hooks, hook entries, 
 _HEAD_BYTES: Final = 40  # struct ipt_get_entries: name, size, and padding up to the first entry
 
 _OFFSETS: Final = struct.Struct("=HH")  # target_offset, next_offset
-_COUNTERS_BYTES: Final = 16  # struct xt_counters: packets, bytes
+COUNTERS: Final = struct.Struct("=QQ")
+"""struct xt_counters: packets, bytes."""
+
 _PACKETS_BYTES: Final = 8
 _TARGET: Final = struct.Struct("=H29sB")  # struct xt_entry_target: size, name, revision
 _VERDICT: Final = struct.Struct("=i")
@@ -132,8 +146,8 @@ class TableReader:
         return counters("=", places)
 
     def volatile(self, entry: Entry) -> slice:
-        """The bytes of an entry that change without its rule being changed."""
-        return slice(entry.counters_at, entry.counters_at + _COUNTERS_BYTES)
+        """The bytes of an entry that change without its rule being changed: ``volatile`` of this module."""
+        return volatile(entry)
 
     def close(self) -> None:
         """Close the socket."""
@@ -199,6 +213,11 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
             else:
                 last = entry
         at += to_next
+
+
+def volatile(entry: Entry) -> slice:
+    """The bytes of an entry that change without its rule being changed."""
+    return slice(entry.counters_at, entry.counters_at + COUNTERS.size)
 
 
 def counters(order: str, places: Iterable[int]) -> struct.Struct:

@@ -31,8 +31,9 @@ from lab.plan.model import Plan
 from lab.plan.reach import Absences
 from lab.report.pcapng import pcapng
 from lab.report.reproduction import PRESENT, reproduction
+from lab.report.reproduction.entries import entry_of
 from lab.scenario.model import Probe
-from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry
+from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet
 from lab.verdict.explain import explain
 from lab.verdict.journey import journey
 from lab.verdict.model import ProbeVerdict, Verdict
@@ -159,9 +160,7 @@ def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
         return
     ports = {seen.flow: seen.source_port for seen in verdict.evidence.observations if _departs(seen, errand)}
     for entry in tracked:
-        answered = (entry.reply_source, entry.reply_source_port, entry.reply_destination, entry.reply_destination_port)
-        sent = (errand.sender.of(entry.flow), ports.get(entry.flow, 0), errand.destination, errand.port)
-        words = entry_words(TableEntry(entry.node, errand.protocol, *sent, *answered))
+        words = entry_words(entry_of(errand, ports.get(entry.flow, 0), entry))
         yield f"{entry.node}: flow {entry.flow}: {words}"
     if not tracked:
         yield "no node's connection tracking had an entry for any flow"

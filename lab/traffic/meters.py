@@ -18,7 +18,9 @@ from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from lab.errors import InternalError
+from lab.kernel.bare_tables import BareTable
 from lab.kernel.nft_counters import NftTableReader
+from lab.kernel.prints import is_of_its_namespace
 from lab.kernel.xtables import Entry, Kind, Snapshot, TableReader
 from lab.plan.errand import Errand
 from lab.traffic.saved import policy_text, rule_texts
@@ -30,7 +32,6 @@ _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has ch
 _ATTEMPTS: Final = 5
 _MOST_LAYOUTS: Final = 24
 _MOST_BYTES: Final = 1 << 17
-_SETS: Final = ("-m set ", "-j SET ")  # known by a number in the entry, whose name belongs to the namespace
 
 Save = Callable[[], Awaitable[str]]
 """What ``iptables-save -c`` prints in the meter's node."""
@@ -72,16 +73,15 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The rules of one table, and the table's bytes with every counter blanked, by which it is recognised."""
+    """The rules of one table, and how it is known again."""
 
-    bare: int
-    mask: int
+    bare: BareTable
     places: tuple[_Place, ...]
     counters: struct.Struct
 
     def fits(self, snapshot: Snapshot) -> bool:
-        """Whether a reading holds the same rules. Integers, since they mask and compare megabytes in microseconds."""
-        return _number(snapshot.entries) & self.mask == self.bare
+        """Whether a reading holds the same rules."""
+        return self.bare.fits(snapshot.entries)
 
     def packets(self, entries: bytes) -> tuple[int, ...]:
         """What each place has counted."""
@@ -110,7 +110,7 @@ class Layouts:
         """Remember a layout that fits, unless the table is large, or its bytes do not say all that is printed."""
         if len(snapshot.entries) > _MOST_BYTES or any(layout is known for _, _, known in self._known):
             return
-        if not any(words in place.text for place in layout.places for words in _SETS):
+        if not any(is_of_its_namespace(place.text) for place in layout.places):
             self._known.append((table, len(snapshot.entries), layout))
 
 
@@ -220,19 +220,9 @@ class TableMeter:
             if places is None:
                 self._layouts.pop(table, None)
                 continue
-            blank = bytearray(b"\xff" * len(snapshot.entries))
-            for entry in entries:
-                counters = self._reader.volatile(entry)
-                blank[counters] = bytes(counters.stop - counters.start)
-            mask = _number(bytes(blank))
+            bare = BareTable.of(snapshot.entries, map(self._reader.volatile, entries))
             numbers = self._reader.counters([at for at, _ in places])
-            bare = _number(snapshot.entries) & mask
-            self._layouts[table] = _Layout(bare, mask, tuple(place for _, place in places), numbers)
-
-
-def _number(entries: bytes) -> int:
-    """Bytes as one number. The one in front of them lets tables of different lengths never be equal."""
-    return int.from_bytes(b"\1" + entries, "big")
+            self._layouts[table] = _Layout(bare, tuple(place for _, place in places), numbers)
 
 
 def _places(

@@ -21,10 +21,9 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from lab.ip import Family, IPAddress
+from lab.ip import Family, unpacked
 from lab.kernel.netns import NetNs
 from lab.kernel.nftmarks import FlowMarker
 from lab.kernel.nftrace import NftEvent, NftTrace
@@ -43,6 +42,8 @@ _RULE: Final = re.compile(r"\t\t(.*\S)\s+# handle (\d+)")
 _REPORTS: Final = 32
 """Of one packet on one node, at most: kube-proxy has it meet some twenty rules and policies."""
 
+_PORT_BYTES: Final = 2
+
 _FRAMES: Final = 8
 """That a tap may see of one flow before everybody has been heard (``lab.traffic.packet``)."""
 
@@ -53,16 +54,6 @@ class ListedRule(NamedTuple):
     chain: str
     handle: int
     text: str
-
-
-class _Place(NamedTuple):
-    """A rule, and what it did with a packet: the target in iptables' word, and where it sent it."""
-
-    chain: str
-    text: str
-    target: str
-    destination: IPAddress | None
-    port: int
 
 
 class TraceMeter:
@@ -169,16 +160,20 @@ def counted_reports(
     """How many packets met each rule, in the order in which rules were first met."""
     reports = list(events)
     texts = {rule.handle: rule.text for rule in rules}
-    met = Counter[_Place]()
+    targets: dict[tuple[str, str], str] = {}
+    # Of thousands of flows there are many reports: each rule is read once, and addresses are made of bytes at the end.
+    met = Counter[tuple[str, str, str, bytes]]()
     for event, after in zip(reports, _headers_after(reports), strict=True):
         text = texts.get(event.handle)
-        if event.table != table or event.kind != "rule" or text is None:
+        if text is None or event.kind != "rule" or event.table != table:
             continue
-        target = _target(event, text)
-        destination, port = _destination(after) if target == "DNAT" else (None, 0)
-        met[_Place(event.chain, text, target, destination, port)] += 1
-    for place, count in met.items():
-        yield RuleCount(node, table, place.chain, place.text, count, place.target, place.destination, place.port)
+        target = targets.get((event.verdict, text))
+        if target is None:
+            target = targets[event.verdict, text] = _target(event.verdict, text)
+        met[event.chain, text, target, _end(after) if target == "DNAT" else b""] += 1
+    for (chain, text, target, end), count in met.items():
+        destination = unpacked(end[:-_PORT_BYTES]) if end else None
+        yield RuleCount(node, table, chain, text, count, target, destination, int.from_bytes(end[-_PORT_BYTES:], "big"))
 
 
 def _headers_after(reports: Sequence[NftEvent]) -> list[bytes]:
@@ -200,23 +195,22 @@ def _headers_after(reports: Sequence[NftEvent]) -> list[bytes]:
     return found[::-1]
 
 
-def _target(event: NftEvent, text: str) -> str:
+def _target(verdict: str, text: str) -> str:
     """What a rule decided, in the words of iptables-extensions(8); empty where it only sent the packet on."""
     words = text.split()
-    if event.verdict == "drop":
+    if verdict == "drop":
         return "REJECT" if "reject" in words else "DROP"
-    if event.verdict == "accept":
+    if verdict == "accept":
         return next((word.upper() for word in ("dnat", "masquerade", "redirect", "snat") if word in words), "")
     return ""
 
 
-def _destination(headers: bytes) -> tuple[IPAddress | None, int]:
-    """Destination address and port in a network header with a transport header behind it."""
+def _end(headers: bytes) -> bytes:
+    """Destination address and port in a network header with a transport header behind it; nothing of shorter ones."""
     if len(headers) < (transport := _transport(headers)) + 4:
-        return None, 0
+        return b""
     start, length = ((16, 4), (24, 16))[headers[0] >> 4 == 6]
-    port = int.from_bytes(headers[transport + 2 : transport + 4], "big")
-    return ip_address(headers[start : start + length]), port
+    return headers[start : start + length] + headers[transport + 2 : transport + 4]
 
 
 def _source(headers: bytes) -> bytes:

@@ -15,7 +15,7 @@ from lab.ip import IPAddress
 from lab.verdict.evidence import Direction, Packet
 from lab.verdict.model import ProbeVerdict
 
-__all__ = ["tied"]
+__all__ = ["Load", "tied"]
 
 _ASKS = re.compile(r"-A (\S+) .*--rcheck .*--name (\S+) ")
 _ENDS = re.compile(r"-A (\S+) .*--to-destination (\S+)")

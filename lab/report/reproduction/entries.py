@@ -6,6 +6,7 @@ Must not: judge.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
+from itertools import islice
 from typing import Any, Final
 
 from lab.ip import IPAddress, Transport
@@ -45,7 +46,7 @@ def strangers(entries: Iterable[TableEntry], own: Collection[tuple[IPAddress, in
     No script puts back who asked by echo requests: it needs a port to do so.
     """
     there = (each for each in dict.fromkeys(entries) if each.protocol in OF_STREAMS)
-    for entry in (each for _, each in zip(range(_MOST), there, strict=False)):
+    for entry in islice(there, _MOST):
         if (entry.source, entry.source_port) not in own:
             yield entry
 
