@@ -1,6 +1,6 @@
 """What nodes answer on the health-check port of a Service, for a diagnosis.
 
-Owns: whom to ask, from where, and which answers are asked for a second time.
+Owns: whom to ask, and from where.
 Must not: judge (``lab.diagnosis.checked`` does), or send: the caller does.
 """
 
@@ -46,8 +46,6 @@ def _answer(subject: Subject, sender: str, node: str, address: IPAddress, ask: A
         address=address,
     )
     verdict = ask(f"{sender} asks {address} on {node}", sender, target, wanted)
-    if verdict.overall is Judgement.INCONCLUSIVE:  # on a busy machine, a witness may be missed
-        verdict = ask(f"{sender} asks {address} on {node} again", sender, target, wanted)
     (told,) = verdict.evidence.http or (HttpReport(0, 0, error="timeout"),)
     return Checked(
         node=node,

@@ -1,6 +1,7 @@
 """What kube-proxy is told at its start.
 
-Owns: ``configuration``, its KubeProxyConfiguration as JSON, and ``script``, the way it is started.
+Owns: ``configuration``, its KubeProxyConfiguration as JSON, ``command``, its command line, and ``tools``, the iptables
+that it runs.
 Must not: start it.
 
 JSON is YAML, and has none of YAML 1.1's traps: a node called ``n`` stays a text. A field that a version does not know
@@ -14,19 +15,13 @@ from typing import Any, Final
 from lab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from lab.ip import IPNetwork
 
-__all__ = ["configuration", "script"]
+__all__ = ["CONFIG", "TOOLS", "command", "configuration", "tools"]
 
-_CONFIG: Final = "/run/kube-proxy/config.json"
-_TOOLS: Final = "/run/kube-proxy/bin"
+CONFIG: Final = "/run/kube-proxy/config.json"
+"""In the place's private /run, where whoever looks around in the node finds it."""
 
-_SCRIPT: Final = """\
-mkdir -p {tools} || exit
-cat > {config} || exit
-for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do
-    tool=$(command -v "${{name%%-*}}-{variant}${{name#"${{name%%-*}}"}}") && ln -sf "$tool" {tools}/$name
-done
-PATH={tools}:$PATH exec "$@"
-"""
+TOOLS: Final = "/run/kube-proxy/bin"
+_VERBS: Final = ("", "-save", "-restore")
 
 
 def configuration(
@@ -36,7 +31,7 @@ def configuration(
     *,
     cluster_cidrs: Sequence[IPNetwork],
     feature_gates: Mapping[str, bool],
-) -> bytes:
+) -> str:
     """The KubeProxyConfiguration of one node.
 
     Args:
@@ -69,25 +64,31 @@ def configuration(
         "nftables": _of_mode(proxy.nftables),
         "featureGates": {**proxy.feature_gates, **feature_gates},
     }
-    return json.dumps(document, indent=2).encode()
+    return json.dumps(document, indent=2)
 
 
-def script(binary: str, node: str, api: str, variant: str, flags: Sequence[str]) -> tuple[str, ...]:
-    """The command that takes the configuration from its standard input and becomes kube-proxy.
-
-    The configuration lies in the place's private /run, where whoever looks around in the node finds it. kube-proxy runs
-    whatever PATH calls ``iptables``, so there it finds the variant that the lab has chosen.
+def command(binary: str, node: str, api: str, flags: Sequence[str]) -> tuple[str, ...]:
+    """The command line, for a node where the configuration lies at ``CONFIG``.
 
     Args:
         binary: its path.
         node: the node's name.
         api: the URL of the API server.
-        variant: of iptables, ``legacy`` or ``nft``.
         flags: further ones, which kube-proxy honours besides a configuration file: ``--v`` and others of logging.
     """
-    text = _SCRIPT.format(tools=_TOOLS, config=_CONFIG, variant=variant)
-    own = (binary, f"--config={_CONFIG}", f"--hostname-override={node}", f"--master={api}", "--v=2")
-    return ("sh", "-c", text, "kube-proxy", *own, *flags)
+    return (binary, f"--config={CONFIG}", f"--hostname-override={node}", f"--master={api}", "--v=2", *flags)
+
+
+def tools(variant: str) -> dict[str, str]:
+    """Which command stands for which link below ``TOOLS``.
+
+    kube-proxy runs whatever PATH calls ``iptables``, so there it is to find the variant that the lab has chosen.
+
+    Args:
+        variant: of iptables, ``legacy`` or ``nft``.
+    """
+    families = ("iptables", "ip6tables")
+    return {f"{TOOLS}/{name}{verb}": f"{name}-{variant}{verb}" for name in families for verb in _VERBS}
 
 
 def _conntrack(conntrack: ConntrackTimeouts) -> dict[str, Any]:

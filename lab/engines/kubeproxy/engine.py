@@ -57,6 +57,14 @@ class Station:
     dump: Callable[[], Awaitable[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """How many synchronisations had failed when so many errors had been heard of."""
+
+    errors: int = 0
+    failures: int = 0
+
+
 class KubeProxyEngine:
     """A kube-proxy that runs; keeps ``lab.engines.protocol.Engine``.
 
@@ -73,6 +81,8 @@ class KubeProxyEngine:
         self._families = tuple(families)
         self._station = station
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._errors = 0
+        self._failed = _Failed()
         self._running: Running | None = None
         self._synced = False
         self._before_flush: SyncState | None = None
@@ -87,7 +97,8 @@ class KubeProxyEngine:
             EngineError: there is nobody whom it could follow.
         """
         await self._station.prepare()
-        self._running = await self._station.launch(self._log.append)
+        self._failed = _Failed(self._errors)  # a new process counts from nothing
+        self._running = await self._station.launch(self._hear)
 
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:
         """Return once the rules in the kernel reflect the store at ``revision`` or later.
@@ -187,7 +198,7 @@ class KubeProxyEngine:
         def is_over() -> bool:
             return running.has_ended or all(self._station.reached(family) >= number for family in self._families)
 
-        failures = await self._failures()
+        before = await self._failures_so_far()
         while not is_over():
             if deadline.passed:
                 what = "kube-proxy did not catch up in time: its rules do not reflect all changes"
@@ -196,7 +207,8 @@ class KubeProxyEngine:
                 part = Deadline(min(deadline.at, Deadline.after(_ASK_SECONDS).at))
                 await wait_until(is_over, part, "rules that reflect all changes")
                 break
-            if await self._failures() > failures:
+            state = await self._station.state()
+            if state is not None and state.failures > before:
                 raise EngineError(self._node, "kube-proxy could not load its rules", self._last_lines())
         if running.has_ended:
             await self._report_end(running)
@@ -239,9 +251,16 @@ class KubeProxyEngine:
         except DeadlineExceededError as late:
             raise EngineError(self._node, str(late), self._last_lines()) from late
 
-    async def _failures(self) -> int:
-        state = await self._station.state()
-        return 0 if state is None else state.failures
+    def _hear(self, line: str) -> None:
+        self._log.append(line)
+        self._errors += _ERROR.match(line) is not None
+
+    async def _failures_so_far(self) -> int:
+        """How many synchronisations have failed. Each tells of itself in the log: without a new error, none has."""
+        errors = self._errors
+        if errors != self._failed.errors and (state := await self._station.state()) is not None:
+            self._failed = _Failed(errors, state.failures)
+        return self._failed.failures
 
     async def _report_end(self, running: Running) -> None:
         status = await running.status

@@ -4,7 +4,7 @@ Owns: ``make_kube_proxy``: by what the kernel is read, in each mode and for each
 Must not: wait for anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -16,13 +16,14 @@ from lab.control.apiserver import API_ADDRESS, API_PORT
 from lab.control.ask import fetch
 from lab.engines.barrier import reached
 from lab.engines.ground import Cluster, Place
-from lab.engines.kubeproxy.configuration import configuration, script
+from lab.engines.kubeproxy.configuration import CONFIG, TOOLS, command, configuration, tools
 from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
 from lab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from lab.engines.names import NFT_TABLE, mode_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import InternalError
 from lab.ip import Family
+from lab.kernel.launcher import PATH
 from lab.kernel.netns import NetNs
 from lab.kernel.nft import NftTool
 from lab.kernel.programmed import iptables_nft_rules, nft_chains, xtables_rules
@@ -46,10 +47,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
     mode, proxy = mode_of(choice.name), choice.configuration
     told = configuration(mode, node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates)
     api = f"http://{API_ADDRESS}:{API_PORT}"
-    argv = script(upstream.binary, node, api, place.tool.variant.name, upstream.flags)
-
-    async def launch(heard: Callable[[str], None]) -> Running:
-        return await place.launcher.start(place.netns, argv, place=place.name, heard=heard, stdin=told)
+    argv = command(upstream.binary, node, api, upstream.flags)
 
     async def state() -> SyncState | None:
         deadline = Deadline.after(_ASK_SECONDS)
@@ -65,13 +63,13 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
 
     async def prepare() -> None:
         if mode == "nftables":
-            await NftTool(place.launcher, place.netns, place.name).version()
+            NftTool(place.launcher, place.netns, place.name).require()
         await cluster.api.listen(place.netns)
 
     rules, dump = (_nftables, _dump_nftables) if mode == "nftables" else (_iptables, _dump_iptables)
     station = Station(
         prepare=prepare,
-        launch=launch,
+        launch=partial(_launch, place, argv, told),
         reached=lambda family: reached(rules(place, family)),
         state=state,
         zone=zone,
@@ -81,6 +79,19 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
         dump=partial(dump, place, choice.families),
     )
     return KubeProxyEngine(node, cluster.barrier, choice.families, station)
+
+
+async def _launch(place: Place, argv: Sequence[str], told: str, heard: Callable[[str], None]) -> Running:
+    found = {link: place.launcher.path_of(tool) for link, tool in tools(place.tool.variant.name).items()}
+    return await place.launcher.start(
+        place.netns,
+        argv,
+        place=place.name,
+        heard=heard,
+        files={CONFIG: told},
+        links={link: path for link, path in found.items() if path is not None},
+        environment={"PATH": f"{TOOLS}:{PATH}"},
+    )
 
 
 def _move(node: str, store: Store, zone: str) -> None:

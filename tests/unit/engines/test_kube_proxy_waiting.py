@@ -45,15 +45,19 @@ class Proxy:
     serves: bool = False
     moved: list[str] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
+    asked: int = 0
+    say: Callable[[str], None] = lambda _line: None
 
     def engine(self) -> KubeProxyEngine:
         async def nothing() -> None:
             return None
 
-        async def launch(_heard: Callable[[str], None]) -> Running:
+        async def launch(heard: Callable[[str], None]) -> Running:
+            self.say = heard
             return Alive()  # type: ignore[return-value]  # all that is asked of it
 
         async def state() -> SyncState:
+            self.asked += 1
             return SyncState(self.failures, {"IPv4": self.full})
 
         async def agrees() -> bool:
@@ -182,6 +186,33 @@ def test_some_changes_are_taken_up_by_a_full_synchronisation_only(noted: str) ->
         await waiting
         await synced(engine, proxy)
         following.cancel()
+
+    tell(story)
+
+
+def test_one_that_tells_of_no_error_is_asked_for_none() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        following = asyncio.create_task(follow(proxy))
+        for _ in range(3):
+            proxy.say('I1122 10:00:00.000000 1 proxier.go:1] "SyncProxyRules complete"')
+            await synced(engine, proxy)
+        assert proxy.asked == 0
+        following.cancel()
+
+    tell(story)
+
+
+def test_only_a_failure_since_it_is_waited_for_is_one_to_load_these_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.engines.kubeproxy.engine._ASK_SECONDS", 0.001)
+
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        proxy.failures = 1
+        proxy.say('E1122 10:00:00.000000 1 proxier.go:1] "Failed to execute iptables-restore"')
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting), "that was before"
+        proxy.failures = 2
+        with pytest.raises(EngineError, match="could not load its rules"):
+            await waiting
 
     tell(story)
 
