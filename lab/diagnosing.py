@@ -243,7 +243,7 @@ class Round:
         return senders[-1], self._send(f"{senders[-1]} to {address}", senders[-1], target, protocol, 1)
 
     def _ask_for_health(self, name: str, sender: str, target: ServiceTarget, wanted: HttpExpect) -> ProbeVerdict:
-        return self._send(name, sender, target, Transport.TCP, 1, http=wanted)
+        return self._send_again_if_unclear(name, sender, target, Transport.TCP, 1, http=wanted)
 
     def _walked(self, subject: Subject, walk: Walk) -> Walked:
         service, due = subject.service, walk.due
@@ -261,10 +261,7 @@ class Round:
         protocol = Transport(front.port.protocol)
         names = [self._called(subject, each) for each in due]
         backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
-        name, sender = str(walk), walk.walker.name
-        verdict = self._send(name, sender, target, protocol, flows, backends)
-        if verdict.overall is Judgement.INCONCLUSIVE:  # on a busy machine, a witness may be missed
-            verdict = self._send(f"{name}, again", sender, target, protocol, flows, backends)
+        verdict = self._send_again_if_unclear(str(walk), walk.walker.name, target, protocol, flows, backends)
         return Walked(walk=walk, verdict=verdict)
 
     def _called(self, subject: Subject, backend: Backend) -> str:
@@ -274,6 +271,21 @@ class Round:
         targets = (each.target for each, _, _ in subject.endpoints() if each.addresses[0] == backend[0] and each.target)
         by_address = (name for name, own in self._addresses.items() if backend[0] in own)
         return next(targets, "") or next(by_address, "")
+
+    def _send_again_if_unclear(
+        self,
+        name: str,
+        sender: str,
+        target: ServiceTarget,
+        protocol: Transport,
+        flows: int,
+        backends: tuple[str, ...] | None = None,
+        http: HttpExpect | None = None,
+    ) -> ProbeVerdict:
+        verdict = self._send(name, sender, target, protocol, flows, backends, http)
+        if verdict.overall is Judgement.INCONCLUSIVE:  # on a busy machine, a witness may be missed
+            verdict = self._send(f"{name}, again", sender, target, protocol, flows, backends, http)
+        return verdict
 
     def _send(
         self,

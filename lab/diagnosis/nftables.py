@@ -25,6 +25,8 @@ _MAPS: Final = ("service-ips", "service-nodeports", "no-endpoint-services", "no-
 _LEADS: Final = re.compile(r"\b(?:goto|jump) (\S+?)(?=[ ,}]|$)")
 _CHOICES: Final = re.compile(r"numgen random mod (\d+) (vmap|map) \{(.*?)\}")
 _REMEMBERED: Final = "@affinity-"
+_ENDPOINT: Final = "endpoint-"
+"""Begins the names of chains to which others lead by choice, or by what they remember."""
 _TRANSLATION: Final = re.compile(r"\bdnat to (\S+):(\d+)")
 _HOOKS: Final = {
     Hook.IN: ("nat-prerouting", "services"),
@@ -80,9 +82,14 @@ def _leads(body: str) -> Iterator[str]:
 
 
 def _ways(chains: Mapping[str, str], name: str, body: str) -> Iterator[Way]:
-    """The choices of a chain: each leads to an endpoint's chain, or, since 1.35, is what the destination becomes."""
+    """The choices of a chain: each leads to an endpoint's chain, or, since 1.35, is what the destination becomes.
+
+    Since 1.37 there is nothing to choose where there is one endpoint: the Service's own chain translates.
+    """
     choices = _CHOICES.search(body)
     if choices is None:
+        if not name.startswith(_ENDPOINT) and (only := _translation(body)) is not None:
+            yield Way(by=name, chance=1, to=only)
         return
     share = 1 / int(choices[1])
     for each in choices[3].split(","):

@@ -41,14 +41,14 @@ ENGINES: Final = (
 """The first of them runs where nobody asks for one. Those of kube-proxy may have any version in addition."""
 
 ABOUT: Final[Mapping[str, str]] = {
-    "embedded/iptables": "Writes the rules of 1.36. No UDP flow outlives its endpoint.",
+    "embedded/iptables": "Writes the rules of 1.36 and 1.37. No UDP flow outlives its endpoint.",
     "embedded@v1.23/iptables": "Writes the rules of the versions before 1.24, with their KUBE-XLB- chains.",
     "embedded@v1.34/iptables": "As 1.32 to 1.36: forgets UDP flows only of Services that still have an endpoint.",
     "kube-proxy/iptables": "Upstream's binary in mode iptables.",
     "kube-proxy/nftables": "Upstream's binary in mode nftables.",
 }
 """What each of them is. Of ``embedded``, a version stands for those that behaved like it: without one
-it is what 1.36 and 1.37 write."""
+it writes what 1.36 and 1.37 write, without the bugs that they still have."""
 
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Those whose rules can be written down without running anything."""
@@ -100,7 +100,7 @@ def read_engine(text: str) -> EngineName:
     raise ValueError(f"there is no engine {text!r}{meant} There are {', '.join(ENGINES)}, and kube-proxy@VERSION/MODE")
 
 
-NEWEST: Final = (1, 37)
+NEWEST: Final = (1, 38)
 """The version whose behaviour the embedded engine has where no other is asked for."""
 
 

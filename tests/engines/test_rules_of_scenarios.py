@@ -16,7 +16,8 @@ from staged_engines import Stage, staged
 
 from lab.assembly import assemble
 from lab.cluster.configuration import ProxyConfiguration
-from lab.cluster.objects import KubeObject
+from lab.cluster.objects import KubeObject, Node
+from lab.cluster.store import Store
 from lab.engines.barrier import without_barrier
 from lab.engines.rulesets import rule_differences
 from lab.ip import IPNetwork
@@ -28,7 +29,7 @@ ENGINES = ("embedded/iptables", "kube-proxy/iptables")
 AT_MOST = 70
 AT_ONCE = 4  # groups of clusters, each of which waits for its own engines
 
-Told = tuple[tuple[IPNetwork, ...], ProxyConfiguration]
+Told = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[Node, ...]]
 Clusters = dict[str, tuple[KubeObject, ...]]
 
 
@@ -36,8 +37,12 @@ def clusters() -> Iterator[tuple[str, Told, tuple[KubeObject, ...]]]:
     """Every cluster that a scenario goes through, with what engines are told at their start."""
     for path in sorted((ROOT / "scenarios").rglob("*.lab.yaml")):
         for case in cases(load_scenario(path), "iptables"):
-            told = case.network.pod_cidrs, case.proxy or ProxyConfiguration()
             for number, cluster in enumerate(assemble(case).course):
+                # Since 1.37 kube-proxy ends when the addresses of its node change.
+                bare = (
+                    Node(name=each.name, addresses=each.addresses) for each in cluster.objects if isinstance(each, Node)
+                )
+                told = case.network.pod_cidrs, case.proxy or ProxyConfiguration(), tuple(bare)
                 yield f"{path.stem} {case.case.id} after {number} steps", told, cluster.objects
 
 
@@ -98,16 +103,17 @@ async def rules_of(pair: list[Stage]) -> list[str]:
 
 
 async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: Told) -> dict[str, list[Stage]]:
-    cidrs, configuration = told
+    cidrs, configuration, nodes = told
     configuration = replace(configuration, min_sync_period=0.01)  # a second would be that long for each cluster
     made = {}
     for node in ("node-a", "node-b"):
-        made[node] = [
-            await stack.enter_async_context(
-                staged(launcher, engine, node=node, cluster_cidrs=cidrs, configuration=configuration)
-            )
-            for engine in ENGINES
-        ]
+        made[node] = []
+        for engine in ENGINES:
+            store = Store()
+            for each in nodes:
+                store.apply(each)
+            stage = staged(launcher, engine, node=node, store=store, cluster_cidrs=cidrs, configuration=configuration)
+            made[node].append(await stack.enter_async_context(stage))
     return made
 
 

@@ -4,6 +4,7 @@ The rules are those that upstream's kube-proxy 1.36.3 has written for each small
 """
 
 import re
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from lab.cluster.objects import Node
 from lab.diagnosis.iptables import read_iptables
 from lab.diagnosis.model import Finding, Standing, Station
 from lab.diagnosis.nftables import read_nftables
-from lab.diagnosis.programmed import by_family
+from lab.diagnosis.programmed import Way, by_family
 from lab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from lab.diagnosis.subject import Subject
 from lab.ip import Family
@@ -191,6 +192,7 @@ AT_ONCE = (
     "meta l4proto tcp dnat ip to numgen random mod 3 map "
     "{ 0 : 10.42.0.10 . 8080, 1 : 10.42.0.11 . 8080, 2 : 10.42.0.12 . 8080 }"
 )
+THE_ONLY_ONE = "meta l4proto tcp dnat to 10.42.0.10:8080"
 BY_MARK = "\t\tmeta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random"
 BY_RETURN = "\t\tmeta mark & 0x00004000 == 0x00000000 return\n\t\tmeta mark set meta mark ^ 0x00004000\n\t\tmasquerade"
 
@@ -218,6 +220,13 @@ NFT_BROKEN = {
     "mod 3": ("mod 4", Station.BALANCING),
     "10.42.0.12 . 8080": ("10.42.0.13 . 8080", Station.DNAT),
 }
+
+
+def test_since_1_37_a_chain_with_one_endpoint_translates_itself() -> None:
+    ways = read_nftables(nft(THE_ONLY_ONE)).ways
+    chain = "service-HV6DMF63-default/echo/tcp/"
+    assert ways[chain] == (Way(by=chain, chance=1, to=(ip_address("10.42.0.10"), 8080)),)
+    assert not any(ways[name] for name in ways if name != chain), "to the chains of endpoints others lead by choice"
 
 
 @pytest.mark.parametrize("text", NFT_BROKEN)

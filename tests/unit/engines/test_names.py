@@ -22,11 +22,11 @@ def test_the_first_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("engine", "version"),
     [
-        ("embedded/iptables", (1, 37)),
+        ("embedded/iptables", (1, 38)),
         ("embedded@v1.23/iptables", (1, 23)),
         ("embedded@v1.34/iptables", (1, 34)),
         ("kube-proxy@v1.29.3/nftables", (1, 29, 3)),
-        ("kube-proxy/nftables", (1, 37)),
+        ("kube-proxy/nftables", (1, 38)),
     ],
 )
 def test_every_engine_behaves_like_some_version(engine: str, version: tuple[int, ...]) -> None:
