@@ -151,7 +151,7 @@ class Doors:
             except FileNotFoundError:
                 return False
             except ConnectionRefusedError:
-                for each in (name + _SUFFIX, name + KEEPER_SUFFIX):
+                for each in (name + KEEPER_SUFFIX, name + _SUFFIX):  # the name last, for which others wait
                     with suppress(FileNotFoundError):
                         os.unlink(each, dir_fd=folder)
                 return True

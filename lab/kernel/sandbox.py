@@ -73,9 +73,12 @@ class Door:
     folder: int
 
     def take_away(self) -> None:
-        """Remove the socket's name, and the note beside it (``lab.doors``), if it has come to have one."""
+        """Remove the socket's name, and the note beside it (``lab.doors``), if it has come to have one.
+
+        The name goes last: who waits for a lab to be gone waits for that.
+        """
         bound = Path(str(self.socket.getsockname()))
-        for name in (bound.name, bound.stem + ".keeper") if bound.name else ():
+        for name in (bound.stem + ".keeper", bound.name) if bound.name else ():
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.folder)
 

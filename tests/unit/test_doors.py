@@ -9,6 +9,7 @@ import pytest
 
 from lab.doors import Door, Doors, NameTakenError, NoSuchLabError, is_name
 from lab.errors import CapabilityError
+from lab.kernel.sandbox import Door as KeptDoor
 
 
 @pytest.fixture
@@ -39,6 +40,28 @@ def test_what_a_killed_lab_has_left_is_cleared_away(doors: Doors) -> None:
     door.close()
     assert doors.names() == []
     assert list(doors.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("who", ["its keeper", "whoever finds that nobody answers"])
+def test_the_name_is_the_last_that_goes(doors: Doors, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+    """Somebody waits for it, and then looks whether anything is left."""
+    door = Door(doors)
+    door.claim("shop")
+    door.tell_keeper(os.getpid())
+    gone, unlink = [], os.unlink
+
+    def watched(name: str, **where: int) -> None:
+        unlink(name, **where)
+        gone.append((name, doors.is_taken("shop")))
+
+    monkeypatch.setattr(os, "unlink", watched)
+    if who == "its keeper":
+        KeptDoor(door.socket, door.folder).take_away()
+        door.close()
+    else:
+        door.close()
+        assert doors.names() == []
+    assert gone == [("shop.keeper", True), ("shop.sock", False)]
 
 
 def test_a_name_may_be_deep_in_folders_and_long(tmp_path: Path) -> None:
