@@ -97,6 +97,17 @@ def test_a_build_writes_nothing_into_it(checkout: Path, go: str) -> None:
     assert sorted(checkout.rglob("*")) == before
 
 
+def test_what_was_built_there_last_lies_where_go_will_write(checkout: Path, tmp_path: Path, go: str) -> None:
+    """So that Go finds, by the build ID in it, whether there is anything to be linked."""
+    Path(go).write_text(GO.replace("printf", '[ -f "$out" ] && version="$version as before"\nprintf'))
+    cache = Cache(tmp_path / "cache")
+    version = CheckoutSource(checkout, go).obtain(cache).version
+    again = CheckoutSource(checkout, go).obtain(cache)
+    assert again.path.read_text() == f"#!/bin/sh\necho Kubernetes {version} as before\n"
+    other = CheckoutSource(checkout.rename(tmp_path / "another"), go).obtain(cache)
+    assert other.path.read_text() == f"#!/bin/sh\necho Kubernetes {version}\n", "of another folder it is not the last"
+
+
 def test_a_patch_that_does_not_build_is_told(checkout: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\necho 'proxier.go:7:2: undefined: chian' >&2\nexit 1\n")
