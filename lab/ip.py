@@ -6,6 +6,7 @@ Must not: hold addresses of a particular lab (``plan`` allocates those).
 """
 
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -13,13 +14,20 @@ from ipaddress import (
     IPv6Address,
     IPv6Interface,
     IPv6Network,
+    ip_address,
 )
 
 IPAddress = IPv4Address | IPv6Address
 IPInterface = IPv4Interface | IPv6Interface
 IPNetwork = IPv4Network | IPv6Network
 
-__all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol", "Transport"]
+__all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol", "Transport", "unpacked"]
+
+
+@lru_cache(maxsize=4096)
+def unpacked(packed: bytes) -> IPAddress:
+    """An address by its four or sixteen bytes: a lab has few, and making one costs more than reading its packet."""
+    return ip_address(packed)
 
 
 class Family(StrEnum):

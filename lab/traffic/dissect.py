@@ -10,13 +10,11 @@ fits into 576 bytes (RFC 1812, section 4.3.2.3; ``icmp_send`` in net/ipv4/icmp.c
 """
 
 import struct
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from lab.ip import IPAddress
+from lab.ip import IPAddress, unpacked
 
-__all__ = ["ICMP", "ICMPV6", "SCTP", "TCP", "UDP", "Chunk", "Datagram", "TcpFlag", "address", "dissect"]
+__all__ = ["ICMP", "ICMPV6", "SCTP", "TCP", "UDP", "Chunk", "Datagram", "TcpFlag", "dissect"]
 
 # IANA protocol numbers
 ICMP: Final = 1
@@ -118,13 +116,13 @@ def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
         end = len(data)
     at = start + header
     if protocol == TCP:
-        return _tcp(data, at, end, address(source), address(destination), quoted=quoted)
+        return _tcp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
     if protocol == UDP:
-        return _udp(data, at, end, address(source), address(destination), quoted=quoted)
+        return _udp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
     if protocol == ICMP:
-        return _icmp(data, at, end, address(source), address(destination), quoted=quoted)
+        return _icmp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
     if protocol == SCTP:
-        return _sctp(data, at, end, address(source), address(destination))
+        return _sctp(data, at, end, unpacked(source), unpacked(destination))
     return None
 
 
@@ -138,13 +136,13 @@ def _ipv6(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
         return None
     end = min(end, len(data))
     if protocol == TCP:
-        return _tcp(data, at, end, address(source), address(destination), quoted=quoted)
+        return _tcp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
     if protocol == UDP:
-        return _udp(data, at, end, address(source), address(destination), quoted=quoted)
+        return _udp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
     if protocol == ICMPV6:
-        return _icmp(data, at, end, address(source), address(destination), quoted=quoted, protocol=ICMPV6)
+        return _icmp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted, protocol=ICMPV6)
     if protocol == SCTP:
-        return _sctp(data, at, end, address(source), address(destination))
+        return _sctp(data, at, end, unpacked(source), unpacked(destination))
     return None
 
 
@@ -212,9 +210,3 @@ def _icmp(
     if not quoted:
         inner = (_ipv4 if protocol == ICMP else _ipv6)(data[:end], body, quoted=True)
     return Datagram(protocol, source, destination, icmp=kind, quoted=inner)
-
-
-@lru_cache(maxsize=4096)
-def address(packed: bytes) -> IPAddress:
-    """An address by its four or sixteen bytes: a lab has few, and making one costs more than reading its packet."""
-    return ip_address(packed)

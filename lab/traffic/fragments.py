@@ -18,16 +18,16 @@ from typing import Final
 
 from lab.kernel.batches import Frame
 
-__all__ = ["ETHERNET_BYTES", "Reassembly", "cut"]
+__all__ = ["Reassembly", "cut"]
 
-ETHERNET_BYTES: Final = 14
+_ETHERNET: Final = 14
 _IPV4: Final = b"\x08\x00"
 _IPV6: Final = b"\x86\xdd"
 _IPV4_BYTES: Final = 20
 _IPV6_BYTES: Final = 40
 _FRAGMENT_BYTES: Final = 8
 _FRAGMENT_HEADER: Final = 44
-_NEXT_HEADER_AT: Final = ETHERNET_BYTES + 6
+_NEXT_HEADER_AT: Final = _ETHERNET + 6
 _MORE_IPV4: Final = 0x2000
 _OFFSET_IPV4: Final = 0x1FFF
 _WORD: Final = struct.Struct("!H")
@@ -44,34 +44,34 @@ def cut(frame: bytes, mtu: int, identification: int) -> Iterable[bytes]:
         mtu: the most that a fragment may have behind its Ethernet header.
         identification: shared by the fragments, and by no other packet under way; its lower 16 bits count in IPv4.
     """
-    if len(frame) - ETHERNET_BYTES <= mtu:
+    if len(frame) - _ETHERNET <= mtu:
         return (frame,)
-    if frame[12:ETHERNET_BYTES] == _IPV4:
+    if frame[12:_ETHERNET] == _IPV4:
         return _cut_ipv4(frame, mtu, identification & 0xFFFF)
     return _cut_ipv6(frame, mtu, identification & 0xFFFFFFFF)
 
 
 def _cut_ipv4(frame: bytes, mtu: int, identification: int) -> Iterator[bytes]:
-    body = frame[ETHERNET_BYTES + _IPV4_BYTES :]
+    body = frame[_ETHERNET + _IPV4_BYTES :]
     size = (mtu - _IPV4_BYTES) & ~7
     for at in range(0, len(body), size):
         piece = body[at : at + size]
         more = _MORE_IPV4 if at + size < len(body) else 0
-        header = bytearray(frame[ETHERNET_BYTES : ETHERNET_BYTES + _IPV4_BYTES])
+        header = bytearray(frame[_ETHERNET : _ETHERNET + _IPV4_BYTES])
         struct.pack_into("!HHH", header, 2, _IPV4_BYTES + len(piece), identification, more | at // 8)
         header[10:12] = bytes(2)
         header[10:12] = _WORD.pack(0xFFFF - (sum(_WORDS.unpack(header)) % 0xFFFF or 0xFFFF))
-        yield frame[:ETHERNET_BYTES] + header + piece
+        yield frame[:_ETHERNET] + header + piece
 
 
 def _cut_ipv6(frame: bytes, mtu: int, identification: int) -> Iterator[bytes]:
-    start = ETHERNET_BYTES + _IPV6_BYTES
+    start = _ETHERNET + _IPV6_BYTES
     body, following = frame[start:], frame[_NEXT_HEADER_AT]
     size = (mtu - _IPV6_BYTES - _FRAGMENT_BYTES) & ~7
     for at in range(0, len(body), size):
         piece = body[at : at + size]
         header = bytearray(frame[:start])
-        struct.pack_into("!HB", header, ETHERNET_BYTES + 4, _FRAGMENT_BYTES + len(piece), _FRAGMENT_HEADER)
+        struct.pack_into("!HB", header, _ETHERNET + 4, _FRAGMENT_BYTES + len(piece), _FRAGMENT_HEADER)
         more = at + size < len(body)
         yield bytes(header) + struct.pack("!BxHI", following, at | more, identification) + piece
 
@@ -112,7 +112,7 @@ class Reassembly:
         key = (place, device, frame.outgoing, identity)
         if key not in self._pending and len(self._pending) >= _MOST_PENDING:
             del self._pending[next(iter(self._pending))]
-        if offset == 0 and head[12:ETHERNET_BYTES] == _IPV6:
+        if offset == 0 and head[12:_ETHERNET] == _IPV6:
             self._pending.pop(key, None)
         pieces = self._pending.setdefault(key, _Pieces())
         pieces.by_offset[offset] = piece
@@ -129,18 +129,18 @@ class Reassembly:
 
 def _read(data: bytes) -> tuple[bytes, bytes, int, bool, bytes] | None:
     """What the fragments of a packet share, the head, and offset, whether more follow, and bytes of this one."""
-    kind = data[12:ETHERNET_BYTES]
-    if kind == _IPV4 and len(data) >= ETHERNET_BYTES + _IPV4_BYTES and data[ETHERNET_BYTES] == 0x45:
-        length, identification, bits = struct.unpack_from("!HHH", data, ETHERNET_BYTES + 2)
-        if not bits & (_MORE_IPV4 | _OFFSET_IPV4) or len(data) < ETHERNET_BYTES + length:
+    kind = data[12:_ETHERNET]
+    if kind == _IPV4 and len(data) >= _ETHERNET + _IPV4_BYTES and data[_ETHERNET] == 0x45:
+        length, identification, bits = struct.unpack_from("!HHH", data, _ETHERNET + 2)
+        if not bits & (_MORE_IPV4 | _OFFSET_IPV4) or len(data) < _ETHERNET + length:
             return None
-        start = ETHERNET_BYTES + _IPV4_BYTES
-        shared = data[ETHERNET_BYTES + 9 : ETHERNET_BYTES + 10] + _WORD.pack(identification)
-        piece = data[start : ETHERNET_BYTES + length]
+        start = _ETHERNET + _IPV4_BYTES
+        shared = data[_ETHERNET + 9 : _ETHERNET + 10] + _WORD.pack(identification)
+        piece = data[start : _ETHERNET + length]
         return shared, data[:start], (bits & _OFFSET_IPV4) * 8, bool(bits & _MORE_IPV4), piece
-    start = ETHERNET_BYTES + _IPV6_BYTES
+    start = _ETHERNET + _IPV6_BYTES
     if kind == _IPV6 and len(data) >= start + _FRAGMENT_BYTES and data[_NEXT_HEADER_AT] == _FRAGMENT_HEADER:
-        (length,) = _WORD.unpack_from(data, ETHERNET_BYTES + 4)
+        (length,) = _WORD.unpack_from(data, _ETHERNET + 4)
         following, bits, _ = struct.unpack_from("!BxHI", data, start)
         if len(data) < start + length:
             return None
@@ -153,9 +153,9 @@ def _read(data: bytes) -> tuple[bytes, bytes, int, bool, bytes] | None:
 def _whole(head: bytes, body: bytes) -> bytes:
     """The packet as if it had never been cut; the checksum of its IPv4 header is that of the first fragment."""
     whole = bytearray(head + body)
-    if head[12:ETHERNET_BYTES] == _IPV4:
-        _WORD.pack_into(whole, ETHERNET_BYTES + 2, _IPV4_BYTES + len(body))
-        _WORD.pack_into(whole, ETHERNET_BYTES + 6, 0)
+    if head[12:_ETHERNET] == _IPV4:
+        _WORD.pack_into(whole, _ETHERNET + 2, _IPV4_BYTES + len(body))
+        _WORD.pack_into(whole, _ETHERNET + 6, 0)
     else:
-        _WORD.pack_into(whole, ETHERNET_BYTES + 4, len(body))
+        _WORD.pack_into(whole, _ETHERNET + 4, len(body))
     return bytes(whole)

@@ -95,7 +95,6 @@ class Matcher:
             sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
         """
         self.fences: list[FenceSighting] = []
-        self.packs = identity.flows > MOST_TOLD and protocol in (Transport.UDP, Transport.TCP)
         self._identity = identity
         self._protocol = protocol
         self._sockets = sockets
@@ -103,10 +102,16 @@ class Matcher:
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
         self._read = plain_reader(identity, protocol, None if sockets is None else self._learned)
-        self._passing = Passing(identity, protocol, None if sockets is None else self._learned) if self.packs else None
+        packs = identity.flows > MOST_TOLD and protocol in (Transport.UDP, Transport.TCP)
+        self._passing = Passing(identity, protocol, None if sockets is None else self._learned) if packs else None
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
         self._turned_away: set[int] = set()
+
+    @property
+    def packs(self) -> bool:
+        """Whether ``take_passing`` is to be given what devices of nodes saw."""
+        return self._passing is not None
 
     @property
     def seen(self) -> int:
@@ -168,11 +173,7 @@ class Matcher:
             told = read(data)
             if told:
                 rows.append((vantage, frame, told, None))
-                if outgoing or passing:
-                    continue
-                if told[1] is _REQUEST:
-                    self._arrived.add(told[0])
-                elif vantage.is_sender:
+                if not (passing or outgoing):
                     self._settle(vantage, told)
             elif told is None:
                 self._look_closer(vantage, frame)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from lab.traffic.connect import error_name
-from lab.traffic.fragments import ETHERNET_BYTES, cut
+from lab.traffic.fragments import cut
 from lab.traffic.watch import AnyTap
 from lab.verdict.evidence import ConnectReport
 
@@ -44,15 +44,11 @@ class Dispatch:
         """
         chunk = tuple(islice(self._frames, self._at_once))
         self.finished = len(chunk) < self._at_once
-        send, whole = self._tap.send, self._mtu + ETHERNET_BYTES
         for frame in chunk:
             try:
-                if len(frame) <= whole:
-                    send(frame)
-                else:
-                    # No two packets of one run have one number, so their fragments cannot be taken for each other's.
-                    for piece in cut(frame, self._mtu, self.sent + len(self.refused) + 1):
-                        send(piece)
+                # No two packets of one run have the same number, so their fragments cannot be taken for each other's.
+                for piece in cut(frame, self._mtu, self.sent + len(self.refused) + 1):
+                    self._tap.send(piece)
             except OSError as error:
                 self.refused.append(error_name(error.errno))
             else:

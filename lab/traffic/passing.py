@@ -111,9 +111,11 @@ class Passing:
         """
         self.seen = 0
         self._protocol = protocol
-        self._teller: _Teller = _Tokens(identity)
-        if protocol is Transport.TCP:
-            self._teller = _Sequences(_numbered(identity) if learned is None else learned)
+        self._teller: _Teller = (
+            _Sequences(_numbered(identity) if learned is None else learned)
+            if protocol is Transport.TCP
+            else _Tokens(identity)
+        )
         self._waiting: defaultdict[tuple[str, str, int], list[bytes]] = defaultdict(list)
         self._told: list[Passages] = []
         self._kept: list[tuple[str, str, int, bytes]] = []

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lab.ip import IPAddress, Transport
-from lab.traffic.dissect import TCP, UDP, TcpFlag, address
+from lab.ip import IPAddress, Transport, unpacked
+from lab.traffic.dissect import TCP, UDP, TcpFlag
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import Packet
 
@@ -83,7 +83,7 @@ class _Udp:
             return None
         if fragment & _OFFSET or not _UDP.size <= _TRANSPORT_AT + length <= _ETHERNET_BYTES + total <= len(frame):
             return None
-        return flow, packet, address(source), near, address(destination), far
+        return flow, packet, unpacked(source), near, unpacked(destination), far
 
 
 class _Tcp:
@@ -119,4 +119,4 @@ class _Tcp:
         else:
             # The sender's stack resets each SYN/ACK that it did not ask for, and such a reset acknowledges nothing.
             return () if decisive == _RST else None
-        return None if flow is None else (flow, packet, address(source), near, address(destination), far)
+        return None if flow is None else (flow, packet, unpacked(source), near, unpacked(destination), far)

@@ -111,6 +111,6 @@ def _of_tables(case: Case) -> str:
     if wanted is None or wanted.some is None:
         return ""
     nodes = (wanted.node,) if wanted.node is not None else case.errand.nodes
-    there = amount(sum(each.node in nodes for each in entries), "entry").replace("entrys", "entries")
+    there = amount(sum(each.node in nodes for each in entries), "entry")
     whose = f"{listed(list(nodes), 'or')} tracks no such flow among {there}"
     return f"{whose}: nothing that would leave one passed there, or it is forgotten."

@@ -20,11 +20,9 @@ from base64 import b64decode, b64encode
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Final
 
-from lab.ip import IPAddress, Transport
+from lab.ip import Transport, unpacked
 from lab.verdict.observation import Direction, Observation, Packet
 
 __all__ = ["LEFT", "REPLY", "PassageBook", "Passages", "pack", "planes_of"]
@@ -120,14 +118,9 @@ class _Columns:
             direction=Direction.OUT if kind & LEFT else Direction.IN,
             packet=Packet.REPLY if kind & REPLY else Packet.REQUEST,
             protocol=passages.protocol,
-            source=_address(ends[:wide]),
+            source=unpacked(ends[:wide]),
             source_port=int.from_bytes(ends[-4:-2]),
-            destination=_address(ends[wide : 2 * wide]),
+            destination=unpacked(ends[wide : 2 * wide]),
             destination_port=int.from_bytes(ends[-2:]),
             at=seconds * 1_000_000_000 + nanoseconds,
         )
-
-
-@lru_cache(maxsize=4096)
-def _address(packed: bytes) -> IPAddress:
-    return ip_address(packed)

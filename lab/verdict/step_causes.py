@@ -29,12 +29,11 @@ def cause_of_step(verdict: StepVerdict) -> str:
     ]
     if "conntrack" in failed:
         sentences.append(_of_tables(verdict))
-    return next(filter(None, sentences), "") or _as_seen(verdict)
+    return next(filter(None, sentences), "") or _as_seen(verdict, records)
 
 
-def _as_seen(verdict: StepVerdict) -> str:
+def _as_seen(verdict: StepVerdict, records: Mapping[str, StreamRecord]) -> str:
     """What was seen instead of what was expected, of the first expectation that failed; empty if none did."""
-    records = {record.stream: record for record in verdict.evidence.streams}
     for each in verdict.verdicts:
         if each.judgement is Judgement.FAIL:
             stream, _, key = each.expectation.rpartition(".")

@@ -98,7 +98,7 @@ def judge_conntrack(
         "conntrack",
         expected="; ".join(_expected(wanted)),
         observed=", ".join(shown) + (f", {more:,} more" if more else "") if shown else "no such entry",
-        witnesses=[f"the tables of {where} hold {amount(len(entries), 'entry').replace('entrys', 'entries')}"],
+        witnesses=[f"the tables of {where} hold {amount(len(entries), 'entry')}"],
     )
 
 

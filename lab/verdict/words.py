@@ -34,10 +34,11 @@ def amount(number: int, thing: str) -> str:
     """A number of things.
 
     Example:
-        >>> amount(1, "flow"), amount(2000, "flow")
-        ('1 flow', '2,000 flows')
+        >>> amount(1, "flow"), amount(2000, "flow"), amount(2, "entry"), amount(2, "way")
+        ('1 flow', '2,000 flows', '2 entries', '2 ways')
     """
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+    several = f"{thing[:-1]}ies" if thing.endswith("y") and not thing.endswith("ay") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else several}"
 
 
 def times(number: int) -> str:

@@ -19,7 +19,8 @@ IN_PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile", "--
 
 def seconds_for_all(engine: str, root: Path, become: Sequence[str] = ()) -> float:
     project = ("-c", str(root / "pyproject.toml"), f"--rootdir={root}", str(root / "scenarios"))
-    options = ("-q", "-p", "no:cacheprovider", "--lab-no-bundles", f"--lab-engine={engine}", *IN_PARALLEL)
+    without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    options = ("-q", *without, "--lab-required", "--lab-no-bundles", f"--lab-engine={engine}", *IN_PARALLEL)
     path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
     began = time.perf_counter()
     done = subprocess.run(

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kubectl_clusters import Cluster, cloud, k3s, kind
+from growing_cluster import Cluster
+from kubectl_clusters import cloud, k3s, kind
 from sandboxed import ROOT
 
 

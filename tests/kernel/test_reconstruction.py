@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from played_scripts import Played, edited, played
 from sandboxed import ROOT
-from test_reproduction import Played, edited, played
 
 SCENARIO = """\
 apiVersion: proxylab/v1

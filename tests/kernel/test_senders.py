@@ -84,7 +84,9 @@ async def forbidden(launcher: Launcher) -> dict[str, Any]:
         await default_route(lab)
         await lab.rules(f"*filter\n-A OUTPUT -d {VIP}/32 -j DROP\nCOMMIT\n")
         for protocol, manner in MANNERS:
-            result[f"{protocol} {manner}"] = told(await lab.run(from_node(protocol, manner, flows=3)))
+            evidence = await lab.run(from_node(protocol, manner, flows=3))
+            flows = sorted({seen.flow for seen in evidence.observations})
+            result[f"{protocol} {manner}"] = told(evidence) | {"flows": flows}
     return result
 
 
@@ -93,6 +95,7 @@ def test_what_a_rule_of_output_drops_was_sent_and_its_sender_is_told() -> None:
         # A socket's kernel says its SYN again after a second (RFC 6298, section 2), as a slow machine lives to see.
         assert set(found["seen"]) == {"node-a out request"}, name
         assert found["seen"]["node-a out request"] in ((3, 4, 5, 6) if name == "TCP connect" else (3,)), name
+        assert found["flows"] == [0, 1, 2], name
         assert all(found["fences"].values()), name
         assert sum(found["counts"].values()) >= 3, name
         # A TCP socket keeps it to itself (tcp_connect passes on ECONNREFUSED only), and would try again.

@@ -7,6 +7,7 @@ import pytest
 from broken_scenarios import BASE, broken_scenarios
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mutated_texts import mutated
 from thoroughness import examples
 
 from lab.errors import ScenarioError
@@ -98,20 +99,8 @@ def test_any_yaml_like_text(text: str) -> None:
     read(text)
 
 
-@st.composite
-def mutated(draw: st.DrawFn) -> str:
-    """A scenario, good or bad, with a few pieces taken out, put in, repeated or exchanged."""
-    text = draw(st.sampled_from(SEEDS))
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = min(len(text), start + draw(st.sampled_from([0, 1, 3, 10, 60])))
-        piece = draw(st.one_of(st.sampled_from(SNIPPETS), st.sampled_from(WORDS), st.just(text[start:end] * 2)))
-        text = text[:start] + piece + text[end:]
-    return text
-
-
 @settings(max_examples=examples(100), deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
-@given(mutated())
+@given(mutated(SEEDS, st.sampled_from(SNIPPETS) | st.sampled_from(WORDS)))
 def test_mutated_scenarios(text: str) -> None:
     read(text)
 

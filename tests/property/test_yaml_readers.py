@@ -7,6 +7,7 @@ import pytest
 from broken_scenarios import BASE, broken_scenarios
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mutated_texts import mutated
 from thoroughness import examples
 
 from lab.errors import ScenarioError
@@ -64,17 +65,6 @@ PIECES += [
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").rglob("*.lab.yaml"))
 
 
-@st.composite
-def mutated(draw: st.DrawFn) -> str:
-    """A text with a few pieces taken out, put in or repeated."""
-    text = draw(st.sampled_from(SEEDS))
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = min(len(text), start + draw(st.sampled_from([0, 1, 3, 10, 60])))
-        text = text[:start] + draw(st.one_of(st.sampled_from(PIECES), st.just(text[start:end] * 2))) + text[end:]
-    return text
-
-
 def told(document: Document) -> object:
     """Every value of a document with its kind, and the places of it and of its key."""
     seen: set[int] = set()
@@ -107,7 +97,7 @@ def assert_told_alike(text: str) -> None:
 
 
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(mutated())
+@given(mutated(SEEDS, st.sampled_from(PIECES)))
 def test_any_text_is_read_alike(text: str) -> None:
     assert_told_alike(text)
 

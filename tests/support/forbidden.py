@@ -7,16 +7,17 @@ words.
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 
+from forbidden_entries import fits, in_tables, other_entries
 from recorded import World
 
-from lab.scenario.model import Entries, Manner, Outcome
+from lab.ip import Transport
+from lab.scenario.model import Manner, Outcome
 from lab.verdict.evidence import (
     Direction,
     Evidence,
     KernelCount,
     Observation,
     Packet,
-    TableEntry,
 )
 
 PODS = ("echo-1", "echo-2")
@@ -27,6 +28,8 @@ POD_ADDRESS = {"echo-1": ip_address("10.244.2.3"), "echo-2": ip_address("10.244.
 GONE = {3, 11, 12}
 FILTER = "TcpExtIPReversePathFilter"
 NODES = ("node-a", "node-b")
+PROBED = {Transport.TCP}
+"""What all of these probes send."""
 
 
 # What was seen, asked in the plainest way.
@@ -98,11 +101,12 @@ def leading_to(evidence: Evidence, arrival: Observation) -> int:
 
 def remembered(world: World, evidence: Evidence, arrival: Observation) -> bool:
     """Whether an entry that the author says must stand leads there: then no rule is asked."""
-    wanted = world.conntrack.some if world.conntrack else None
+    wanted = world.conntrack
+    if wanted is None or wanted.some is None:
+        return False
     there = (arrival.destination, arrival.destination_port)
-    return wanted is not None and any(
-        (e.reply_source, e.reply_source_port) == there and fits(e, wanted) for e in in_tables(world, evidence)
-    )
+    leading = [e for e in in_tables(wanted, evidence.entries) if (e.reply_source, e.reply_source_port) == there]
+    return any(fits(e, wanted.some, POD_ADDRESS, PROBED) for e in leading)
 
 
 def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
@@ -328,38 +332,9 @@ def another_answer(world: World, evidence: Evidence) -> Iterator[str]:
         yield "an answer to nobody"
 
 
-def in_tables(world: World, evidence: Evidence) -> list[TableEntry]:
-    assert world.conntrack is not None
-    return [e for e in evidence.entries or () if world.conntrack.node is None or e.node == world.conntrack.node]
-
-
-def fits(entry: TableEntry, wanted: Entries) -> bool:
-    """Whether an entry is of the kind that an author describes, where names are those of ``POD_ADDRESS``.
-
-    Who names no protocol means the probe's own, and all of these probes send TCP.
-    """
-    if entry.protocol != (wanted.protocol or "TCP"):
-        return False
-    changed = (entry.source, entry.source_port) != (entry.reply_destination, entry.reply_destination_port)
-    named = {**{str(a): a for a in POD_ADDRESS.values()}, **POD_ADDRESS}
-    if wanted.reply_from is not None and named[wanted.reply_from] != entry.reply_source:
-        return False
-    if wanted.original_from is not None and named[wanted.original_from] != entry.source:
-        return False
-    if wanted.port is not None and wanted.port != entry.destination_port:
-        return False
-    return wanted.masqueraded is None or wanted.masqueraded == changed
-
-
 def other_tables(world: World, evidence: Evidence) -> Iterator[str]:
     assert world.conntrack is not None
-    if evidence.entries is None:
-        yield "tables that nobody read"
-    some, none = world.conntrack.some, world.conntrack.none
-    if some is not None and not any(fits(e, some) for e in in_tables(world, evidence)):
-        yield "an entry that is not there"
-    if none is not None and any(fits(e, none) for e in in_tables(world, evidence)):
-        yield "an entry that must not be there"
+    yield from other_entries(world.conntrack, evidence.entries, POD_ADDRESS, PROBED)
 
 
 FORBIDDEN: dict[str, Callable[[World, Evidence], Iterator[str]]] = {

@@ -1,16 +1,21 @@
 """What no verdict on a step may pass, written a second time: from pulses and entries, without the verdict room."""
 
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address
 
+from forbidden_entries import other_entries
 from made_steps import ADDRESSES, SETTLED
 
-from lab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
+from lab.ip import Transport
+from lab.scenario.model import ConntrackExpect, Count, StreamExpect
 from lab.verdict.evidence import TableEntry
 from lab.verdict.pulses import Pulse, StreamRecord
 
 LIMIT = 1_000_000
 """Nanoseconds in a millisecond."""
+
+NAMED = {name: own[0] for name, own in ADDRESSES.items()}
+STREAMED = {Transport.TCP, Transport.UDP, Transport.SCTP}
+"""What a step means that names no protocol: no echo requests."""
 
 
 def behind(record: StreamRecord) -> list[Pulse]:
@@ -104,25 +109,5 @@ FORBIDDEN: dict[str, Callable[[StreamExpect, StreamRecord], Iterator[str]]] = {
 }
 
 
-def fits(entry: TableEntry, wanted: Entries) -> bool:
-    """Whether an entry is of the kind that an author describes; who names no protocol means no echo requests."""
-    named = {name: own[0] for name, own in ADDRESSES.items()}
-    if entry.protocol != wanted.protocol and (wanted.protocol is not None or entry.protocol == "ICMP"):
-        return False
-    for name, end in ((wanted.reply_from, entry.reply_source), (wanted.original_from, entry.source)):
-        if name is not None and end != (named[name] if name in named else ip_address(name)):
-            return False
-    if wanted.port is not None and entry.destination_port != wanted.port:
-        return False
-    changed = (entry.source, entry.source_port) != (entry.reply_destination, entry.reply_destination_port)
-    return wanted.masqueraded is None or changed == wanted.masqueraded
-
-
 def other_tables(wanted: ConntrackExpect, entries: tuple[TableEntry, ...] | None) -> Iterator[str]:
-    if entries is None:
-        yield "nobody read the tables"
-    there = [each for each in entries or () if wanted.node is None or each.node == wanted.node]
-    if wanted.some is not None and not any(fits(each, wanted.some) for each in there):
-        yield "an entry is not there"
-    if wanted.none is not None and any(fits(each, wanted.none) for each in there):
-        yield "an entry is there"
+    return other_entries(wanted, entries, NAMED, STREAMED)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rule_cases import HERE, Addresses
 
-from lab.cluster.objects import ClusterEvent, KubeObject, Namespace, Node
+from lab.cluster.objects import ClusterEvent, Key, KubeObject, Namespace, Node
 from lab.cluster.store import Store
 from lab.control.apiserver import ApiServer
 from lab.engines.barrier import Barrier, is_barrier
@@ -77,7 +77,8 @@ async def staged(
     await launcher.run(netns, ["ip", "link", "set", "lo", "up"], place=name, deadline=Deadline.after(10))
     place = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
     store = Store() if store is None else store
-    store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
+    if store.get(Key("Node", "", node)) is None:
+        store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
     cluster = Cluster(store, ApiServer(store), Barrier(store, BOTH))
     upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags, gates or {})
     chosen = EngineChoice(engine, families=BOTH, upstream=upstream, **choice)

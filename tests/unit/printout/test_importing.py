@@ -4,7 +4,8 @@ from collections.abc import Callable
 from ipaddress import ip_address
 
 import pytest
-from kubectl_clusters import Cluster, cloud, k3s, kind, vpc
+from growing_cluster import Cluster
+from kubectl_clusters import cloud, k3s, kind, vpc
 
 from lab.assembly import assemble
 from lab.errors import ScenarioError

@@ -1,0 +1,22 @@
+"""Texts of which a little has been changed, somewhere, at random.
+
+Owns: where a text is changed, and how much.
+Must not: know what the texts are for.
+"""
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+__all__ = ["mutated"]
+
+
+@st.composite
+def mutated(draw: st.DrawFn, seeds: Sequence[str], pieces: st.SearchStrategy[str]) -> str:
+    """One of the seeds, with a few pieces taken out, put in, repeated or exchanged."""
+    text = draw(st.sampled_from(seeds))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.sampled_from([0, 1, 3, 10, 60])))
+        text = text[:start] + draw(st.one_of(pieces, st.just(text[start:end] * 2))) + text[end:]
+    return text
