@@ -9,17 +9,23 @@ from pathlib import Path
 import click
 import pytest
 from desk import Desk
+from kube_proxies import Shelf
 from kubectl_clusters import k3s
 from sandboxed import ROOT
 from screen_lab import record
 
-from lab.cli import _VERBS, proxylab
+from lab.binaries.binary import inspect as inspect_binary
+from lab.binaries.cache import Cache
+from lab.binaries.choose import Sources
+from lab.cli import _VERBS, main, proxylab
 from lab.errors import ExitCode
 
 EXAMPLE = r"^Example: proxylab (.*)$"
 FIRST, LAST = ("up", "run"), ("down",)
-OF_A_KUBE_PROXY = {"diff", "engines"}
-"""Where none can be had, they say so."""
+APART = {"shell", "engines"}
+"""Those with a test of their own: what they need is not what a lab has."""
+OF_A_KUBE_PROXY = {"diff"}
+"""Where none can be had, it says so."""
 
 
 def example(verb: str) -> list[str]:
@@ -44,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_example_of_every_verb_does_what_it_says(desk: Desk, folder: Path) -> None:
     """In one lab, from ``up`` to ``down``."""
-    for verb in (*FIRST, *sorted({*_VERBS} - {*FIRST, *LAST, "shell"}), *LAST):
+    for verb in (*FIRST, *sorted({*_VERBS} - {*FIRST, *LAST, *APART}), *LAST):
         words = example(verb)
         assert words[0] == verb
         done = desk.type(*words)
@@ -59,6 +65,25 @@ def test_the_example_of_shell_opens_one(desk: Desk) -> None:
     shell = desk.start(*example("shell"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert shell.communicate(b"hostname\n", timeout=30)[0] == b"client\n"
     assert shell.returncode == 0
+
+
+def test_the_example_of_engines_obtains_the_newest_patch_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a source of our own: those of users may build for minutes."""
+    shelf = Shelf(("v1.33.9", "v1.34.2", "v1.34.4", "v1.35.0"))
+    sources = Sources(Cache(folder / "cache"), {"release": shelf})
+    monkeypatch.setattr(Sources, "of_user", lambda: sources)
+    told = []
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main(example("engines"))
+        assert ended.value.code == ExitCode.OK
+        told.append(capsys.readouterr())
+    assert told[0].out == told[1].out
+    assert inspect_binary(Path(told[0].out.rstrip()), "the shelf").version == "v1.34.4"
+    assert "obtaining kube-proxy v1.34.4" in told[0].err
+    assert (told[1].err, shelf.asked) == ("", ["v1.34.4"])
 
 
 def test_the_example_of_the_command_itself_works(desk: Desk, folder: Path) -> None:

@@ -1,6 +1,11 @@
-"""Programs that say of themselves that they are a kube-proxy."""
+"""Programs that say of themselves that they are a kube-proxy, and where they can be had."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from lab.binaries.binary import Binary
+from lab.binaries.cache import Cache
+from lab.errors import CapabilityError
 
 PROGRAM = "#!/bin/sh\necho Kubernetes {version}\n"
 
@@ -9,3 +14,26 @@ def program(path: Path, version: str) -> Path:
     path.write_text(PROGRAM.format(version=version))
     path.chmod(0o755)
     return path
+
+
+@dataclass
+class Shelf:
+    """A source whose kube-proxies are scripts."""
+
+    has: tuple[str, ...] = ()
+    fails: str = ""
+    silent: str = ""
+    torn: tuple[str, ...] = ()
+    asked: list[str] = field(default_factory=list)
+
+    def versions(self) -> list[str]:
+        if self.silent:
+            raise CapabilityError(self.silent, "cure")
+        return list(self.has)
+
+    def obtain(self, version: str, cache: Cache) -> Binary:
+        self.asked.append(version)
+        if self.fails or version in self.torn or version not in self.has:
+            raise CapabilityError(self.fails or f"no {version}", "cure")
+        with cache.workspace(version) as folder:
+            return cache.keep(program(folder / "kube-proxy", version), "the shelf")

@@ -1,42 +1,17 @@
 """What the user's words for a kube-proxy mean, and which of all that is offered is taken."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from kube_proxies import program
+from kube_proxies import Shelf, program
 
-from lab.binaries.binary import Binary, order
+from lab.binaries.binary import order
 from lab.binaries.cache import Cache
 from lab.binaries.choose import Sources, UnobtainableError, newest, obtain
 from lab.binaries.upstream import read_gates, upstream_for
 from lab.engines.names import read_engine
 from lab.errors import CapabilityError
-
-
-@dataclass
-class Shelf:
-    """A source whose kube-proxies are scripts."""
-
-    has: tuple[str, ...] = ()
-    fails: str = ""
-    silent: str = ""
-    torn: tuple[str, ...] = ()
-    asked: list[str] = field(default_factory=list)
-
-    def versions(self) -> list[str]:
-        if self.silent:
-            raise CapabilityError(self.silent, "cure")
-        return list(self.has)
-
-    def obtain(self, version: str, cache: Cache) -> Binary:
-        self.asked.append(version)
-        if self.fails or version in self.torn or version not in self.has:
-            raise CapabilityError(self.fails or f"no {version}", "cure")
-        with cache.workspace(version) as folder:
-            return cache.keep(program(folder / "kube-proxy", version), "the shelf")
-
 
 Make = Callable[..., Sources]
 
