@@ -5,7 +5,6 @@ Must not: judge, read files of the user, or outlive its client unless that has t
 """
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -78,10 +77,7 @@ def serve(client: socket.socket, launcher: socket.socket, door: socket.socket | 
 
     With a ``door``, the client may tell the lab to stay (``lab.visits.Stay``): then others come by that.
     """
-    # What is loaded by now lives as long as the process, and what a lab adds are frozen records without cycles, by the
-    # ten thousand: the collector's usual thresholds have it walk all of them again and again, a third of a large sync.
-    count_as_old()
-    gc.set_threshold(50_000, 20, 20)
+    count_as_old()  # what is loaded by now lives as long as the process
     asyncio.run(_serve(client, launcher, door, rootless=rootless))
 
 

@@ -1,10 +1,8 @@
 """Run one scenario from beginning to end and say, line by line, where the run is. Its test kills it on the way."""
 
+import gc
 import sys
 from pathlib import Path
-
-from lab.scenario.load import load_scenario
-from lab.session import Session
 
 
 def say(word: str) -> None:
@@ -13,11 +11,15 @@ def say(word: str) -> None:
 
 
 def main() -> None:
+    from lab.scenario.load import load_scenario
+    from lab.session import Session
+
     scenario = load_scenario(Path(sys.argv[1]))
     session = Session()
     say("building")
     lab = session.open(scenario)
     say("probing")
+    sys.stdin.readline()  # a test may hold it here
     lab.execute("client", "sleep", "0.1")  # the lab's own commands are too short to be struck
     for probe in scenario.probes:
         say(f"{probe.name}: {lab.probe(probe).overall.value}")
@@ -27,4 +29,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(50_000, 20, 20)  # modules are no garbage, neither while they are loaded nor at the end
     main()
+    gc.freeze()

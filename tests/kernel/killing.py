@@ -80,6 +80,11 @@ class Run:
             self.said += data.decode()
         return word in self.said
 
+    def go_on(self) -> None:
+        assert self.client.stdin is not None
+        self.client.stdin.write(b"\n")
+        self.client.stdin.flush()
+
     def alive(self) -> list[int]:
         """Processes of the run that still live; a zombie waiting for somebody else's wait() does not."""
         return [pid for pid in self.pids if state_of(pid) not in {"", "Z", "X"}]
@@ -134,13 +139,16 @@ def is_another_workers(pid: int) -> bool:
 
 
 @contextmanager
-def running(*, ordinary: bool) -> Iterator[Run]:
-    """A client on its way through the scenario; killed at the latest when the block ends."""
+def running(*, ordinary: bool, held: bool = False) -> Iterator[Run]:
+    """A client on its way through the scenario; killed at the latest when the block ends.
+
+    One that is ``held`` stops where its lab stands, until ``Run.go_on``.
+    """
     with checkout_for(ordinary=ordinary) as (root, become):
         argv = [*become, python_of(root), str(root / "tests/kernel/driver.py"), str(root / SCENARIO)]
         client = subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if held else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd="/",

@@ -30,7 +30,7 @@ def test_what_the_block_made_is_old_when_it_ends_and_still_freed_when_it_is_garb
             self.itself = self
 
     with uncollected():
-        kept = [Record() for _ in range(1000)]
+        kept = [Record() for _ in range(gc.get_threshold()[0] + 1)]
         gone = weakref.ref(Record())
     assert gc.is_tracked(kept)
     assert any(each is kept for each in gc.get_objects(generation=2))
