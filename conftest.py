@@ -5,11 +5,13 @@ import os
 
 import pytest
 
+from lab.garbage import look_seldom
+
 pytest_plugins = ["pytester"]
 
 # What pytest and its plugins load, and the thousands of items that it collects, are no garbage. By Python's own
 # thresholds they are looked at again and again, which is a seventh of the processor time of the unit tests.
-gc.set_threshold(50_000, 20, 20)
+look_seldom()
 
 # Whose processes are whose: whatever this pytest process starts can be told from what other workers start.
 os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())

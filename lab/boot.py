@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from lab.errors import CapabilityError
+from lab.garbage import look_seldom
 from lab.kernel.launcher_child import fork_launcher
 from lab.kernel.limits import raise_descriptor_limit
 from lab.kernel.sandbox import Door, enter
@@ -37,20 +38,11 @@ def main() -> None:
         _report(client, error)
         os._exit(int(error.exit_code))
     launcher = fork_launcher(client, *([door.socket] if door else []))
-    _look_for_garbage_seldom()
+    look_seldom()
     from lab.process import serve  # noqa: PLC0415 - heavy, and nobody's business but the lab process's
 
     serve(client, launcher, door.socket if door else None, rootless=rootless)
     gc.freeze()  # the interpreter's last search would go through all modules, and free what the kernel takes anyway
-
-
-def _look_for_garbage_seldom() -> None:
-    """Before the modules are loaded: they are none, and live as long as the process.
-
-    And what a lab adds are frozen records without cycles, by the ten thousand. The collector's usual thresholds have it
-    walk all of them again and again: a fifth of what a process costs that does nothing, a third of a large sync.
-    """
-    gc.set_threshold(50_000, 20, 20)
 
 
 def _forget_inherited_signals() -> None:

@@ -4,6 +4,8 @@ import gc
 import sys
 from pathlib import Path
 
+from lab.garbage import look_seldom
+
 
 def say(word: str) -> None:
     sys.stdout.write(word + "\n")
@@ -29,6 +31,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    gc.set_threshold(50_000, 20, 20)  # modules are no garbage, neither while they are loaded nor at the end
+    look_seldom()  # modules are no garbage, neither while they are loaded nor at the end
     main()
     gc.freeze()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CapabilityError
+from lab.garbage import look_seldom
 from lab.kernel.launcher_child import fork_launcher
 from lab.kernel.sandbox import enter
 
@@ -127,6 +128,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     # Modules are no garbage. To look at them again and again, and once more at the end, is a third of such a process.
-    gc.set_threshold(50_000, 20, 20)
+    look_seldom()
     main()
     gc.freeze()

@@ -5,7 +5,29 @@ import weakref
 
 import pytest
 
-from lab.garbage import count_as_old, uncollected
+from lab.garbage import count_as_old, look_seldom, uncollected
+
+
+def test_tens_of_thousands_of_records_are_made_without_a_look_but_not_without_end() -> None:
+    before = gc.get_threshold()
+    looks: list[str] = []
+
+    def looked(phase: str, _info: dict[str, int]) -> None:
+        looks.append(phase)
+
+    gc.set_threshold(700, 10, 10)
+    look_seldom()
+    gc.callbacks.append(looked)
+    try:
+        gc.collect(0)
+        looks.clear()
+        kept: list[list[object]] = [[] for _ in range(40_000)]
+        assert looks == []
+        kept += [[] for _ in range(20_000)]
+        assert "stop" in looks
+    finally:
+        gc.callbacks.remove(looked)
+        gc.set_threshold(*before)
 
 
 def test_the_collector_works_again_after_a_failure() -> None:
