@@ -23,6 +23,7 @@ from typing import Any
 from lab.errors import CapabilityError
 from lab.garbage import look_seldom
 from lab.kernel.launcher_child import fork_launcher
+from lab.kernel.limits import raise_descriptor_limit
 from lab.kernel.sandbox import enter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +89,7 @@ def python_of(root: Path) -> str:
 def main() -> None:
     """Enter the sandbox and run the coroutine."""
     file, name = sys.argv[1:]
+    raise_descriptor_limit()  # as a lab process does: a shell's is 1,024 on most machines
     # The leash that a client would hold: as long as this process's parent keeps stdout open, the sandbox may live.
     ours, theirs = socket.socketpair()
     try:

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import resource
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from ipaddress import ip_address
@@ -16,6 +17,7 @@ from lab.cluster.store import Store
 from lab.control import apiserver
 from lab.control.apiserver import ApiServer
 from lab.ip import Family
+from lab.kernel.limits import raise_descriptor_limit
 from lab.kernel.netns import NetNs
 
 ECHO = Service(
@@ -123,6 +125,16 @@ def test_bookmarks_tell_how_far_a_watch_has_come(monkeypatch: pytest.MonkeyPatch
     run(story, monkeypatch)
 
 
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """Those of both ends of five hundred connections, where a shell's limit is the usual 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raise_descriptor_limit()
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_descriptors")
 def test_five_hundred_watches_hear_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
         clients = [await connect() for _ in range(500)]
