@@ -39,12 +39,11 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
     found = hits(case)
     findings = _unseen(case)
     for flow in case.arrived:
-        if flow.number in case.disagreements:
-            findings.doubts.append((flow.number, case.disagreements[flow.number]))
-            continue
         strangers = [place for place in flow.places if place not in expected]
         if strangers:
             findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
+        elif flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
     question = case.errand.question
     chosen_by_client = question is not None and question.headless
     never = [] if chosen_by_client else [name for name in dict.fromkeys(expected) if not found[name]]

@@ -24,6 +24,7 @@ from lab.verdict.drops import kernel_drop
 from lab.verdict.evidence import Evidence, Observation
 from lab.verdict.flows import Fate, Flow, gather
 from lab.verdict.model import Judgement, Verdict
+from lab.verdict.retranslation import Retranslation, retranslated
 from lab.verdict.words import amount, endpoint, listed, tally
 
 __all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
@@ -54,6 +55,7 @@ class Case:
         disagreements: where taps contradict sockets or connection tracking, by flow number.
         doubts: why the evidence as a whole is not to be relied on.
         silence: why it proves nothing that a flow was not seen again.
+        again: flows that another node translated once more, as every hop has shown, by flow number.
     """
 
     probe: Probe
@@ -65,6 +67,7 @@ class Case:
     disagreements: dict[int, str]
     doubts: tuple[str, ...]
     silence: tuple[str, ...]
+    again: dict[int, Retranslation]
 
     @property
     def counted(self) -> tuple[int, str]:
@@ -144,10 +147,13 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
     flows = gather(errand, evidence)
     fates = tuple(flow.fate for flow in flows)
     disagreements: dict[int, str] = {}
+    again: dict[int, Retranslation] = {}
     if evidence.tracked is not None:
         for flow, fate in zip(flows, fates, strict=True):
             clause = mistracked(flow, fate, errand)
-            if clause:
+            if clause and (second := retranslated(flow, errand)) is not None:
+                again[flow.number] = second
+            elif clause:
                 disagreements[flow.number] = clause
     if errand.manner is Manner.CONNECT:
         for flow, fate in zip(flows, fates, strict=True):
@@ -164,6 +170,7 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
         disagreements,
         tuple(_doubts(errand, evidence, flows)),
         () if _dropped_by_a_stack(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),
+        again,
     )
 
 
@@ -280,7 +287,8 @@ def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
     """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
 
     Of the nodes on the way, one translated the flow, and its entry names the pod and the source that the pod saw. A
-    flow that arrived as it was sent may have passed nodes that track nothing.
+    flow that arrived as it was sent may have passed nodes that track nothing. That another node translated it again is
+    for the captured hops to say (``retranslation``).
     """
     if fate not in (Fate.DELIVERED, Fate.MULTIPLIED):
         return ""

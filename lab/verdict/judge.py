@@ -23,7 +23,9 @@ What each outcome needs, for every flow of the probe:
   cannot be delivered.
 
 Flows by kernel sockets have a second witness, and connection tracking is another. Where one contradicts the taps about
-the way of a flow, nobody knows. A reply from a wrong address is wrong all the same: the sender heard it, and no other
+the way of a flow, nobody knows, unless the flow was captured at every hop: then what the packets show is what happened,
+and a translation that another node added is wrong (``retranslation``). A pod that is none of the backends, or a source
+that nobody expects, was seen at the pod itself, and is wrong whatever connection tracking says. A reply from a wrong address is wrong all the same: the sender heard it, and no other
 witness can unsay that; that conntrack has lost the flow is rather why it came.
 """
 
@@ -153,7 +155,9 @@ def _judge_outcome(case: Case) -> Verdict:
     wanted = FATE[outcome]
     findings = Findings()
     for flow, fate in zip(case.flows, case.fates, strict=True):
-        if flow.number in case.disagreements:
+        if flow.number in case.again:
+            findings.wrong.append((flow.number, f"it was translated twice: {case.again[flow.number]}"))
+        elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate is wanted or (outcome is Outcome.DROPPED and fate is Fate.UNSENT):
             findings.doubts += ((flow.number, clause) for clause in _doubts_about(case, flow, fate))
