@@ -16,12 +16,14 @@ from lab.engines.barrier import NAMESPACE
 from lab.engines.ground import Place
 from lab.engines.names import NFT_TABLE, mode_of
 from lab.ip import Family
+from lab.kernel.foreign_tables import TableNames
 from lab.kernel.nft import NftTool
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.xtables import TableReader
 from lab.messages import Build
 from lab.plan.model import Plan
-from lab.traffic.meters import Layouts, Meter, TableMeter
+from lab.traffic.foreign import ForeignRules
+from lab.traffic.meters import COUNTED_TABLES, Layouts, Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.responder import Names
 from lab.traffic.runner import Runner
@@ -55,6 +57,7 @@ async def open_runner(
         watch=wire.watch,
         stillness=stillness,
         names=_names(request.plan, store),
+        foreign={name: _foreign(request.engine.name, place) for name, place in places.items()},
     )
     stack.callback(runner.close)
     await runner.open()
@@ -75,6 +78,21 @@ def _served(request: Build) -> Iterator[int]:
     configuration = request.engine.configuration
     yield from (API_PORT, configuration.healthz.port, configuration.metrics.port)
     yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
+
+
+def _foreign(engine: str, place: Place) -> ForeignRules:
+    """The rules of a node but for those that its meters count."""
+    nft = NftTool(place.launcher, place.netns, place.name)
+    by_nft, legacy = mode_of(engine) == "nftables", place.tool.variant.name == "legacy"
+    counted = [NFT_TABLE] if by_nft else [] if legacy else COUNTED_TABLES
+    return ForeignRules(
+        place.netns.name,
+        TableNames(place.netns),
+        nft.list_all,
+        place.tool.save_legacy,
+        [f"{family} {table}" for table in counted for family in ("ip", "ip6")],
+        COUNTED_TABLES if legacy and not by_nft else (),
+    )
 
 
 def _meter(engine: str, place: Place, family: Family, layouts: Layouts) -> Meter:

@@ -63,6 +63,20 @@ class NftTool:
         words = (done.stderr or done.stdout).decode(errors="replace").strip()
         raise EngineError(self._netns.name, f"nft list table {kind} {table} failed", words)
 
+    async def list_all(self) -> str | None:
+        """All tables as nft prints them, with handles, and priorities as numbers; ``None`` where there is no nft.
+
+        Raises:
+            EngineError: nft failed.
+        """
+        if self._launcher.path_of("nft") is None:
+            return None
+        done = await self._run("--handle", "--numeric-priority", "list", "ruleset")
+        if done.status != 0:
+            words = (done.stderr or done.stdout).decode(errors="replace").strip()
+            raise EngineError(self._netns.name, "nft list ruleset failed", words)
+        return done.stdout.decode(errors="replace")
+
     async def _run(self, *words: str, stdin: str = "") -> Completed:
         argv, deadline = ("nft", *words), Deadline.after(_SECONDS)
         return await self._launcher.run(self._netns, argv, place=self._place, stdin=stdin.encode(), deadline=deadline)

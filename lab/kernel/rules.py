@@ -218,6 +218,14 @@ class IptablesTool:
             self.variant.prints.note(table, noted[table], saved[table], later)
         return "".join([f"# {command} --counters\n", *(saved[table] for table in _TABLES)])
 
+    async def save_legacy(self, family: Family, table: str) -> str:
+        """One table of legacy iptables with counters, whichever variant the engine uses; empty without that tool."""
+        command = IptablesVariant("legacy", "").command(family, "save")
+        if self._launcher.path_of(command) is None:
+            return ""
+        argv = (command, "--counters", "--table", table)
+        return (await _run(self._launcher, self._netns, self._place, argv, b"")).stdout.decode(errors="replace")
+
     def _read(self, family: Family, *tables: str) -> dict[str, Snapshot]:
         """The tables as the kernel holds them, as far as the node has them."""
         reader = TableReader(self._netns, family)

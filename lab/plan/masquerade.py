@@ -11,7 +11,7 @@ from typing import Final
 
 from lab.plan.model import Masquerade
 
-__all__ = ["masquerade_text", "without_masquerade"]
+__all__ = ["is_masquerade", "masquerade_text", "without_masquerade"]
 
 _CHAIN: Final = "PROXYLAB-CNI"
 _WHY: Final = '-m comment --comment "the outbound masquerade of the wire, which is no engine\'s"'
@@ -30,6 +30,11 @@ def masquerade_text(masquerade: Masquerade) -> str:
             "COMMIT",
         )
     )
+
+
+def is_masquerade(line: str) -> bool:
+    """Whether a line of a listing is of these rules; it names its chain."""
+    return _CHAIN in line
 
 
 def without_masquerade(saved: str) -> str:

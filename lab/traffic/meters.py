@@ -26,9 +26,11 @@ from lab.plan.errand import Errand
 from lab.traffic.saved import policy_text, rule_texts
 from lab.verdict.evidence import RuleCount
 
-__all__ = ["Layouts", "Meter", "Save", "TableMeter"]
+__all__ = ["COUNTED_TABLES", "Layouts", "Meter", "Save", "TableMeter"]
 
-_TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
+COUNTED_TABLES: Final = ("mangle", "filter", "nat")
+"""Those of iptables in which kube-proxy has chains."""
+
 _ATTEMPTS: Final = 5
 _MOST_LAYOUTS: Final = 24
 _MOST_BYTES: Final = 1 << 17
@@ -194,7 +196,7 @@ class TableMeter:
         raise InternalError(f"the rules of {self._node} changed during each of {_ATTEMPTS} readings of their counters")
 
     def _snapshots(self) -> dict[str, Snapshot]:
-        read = {table: self._reader.read(table) for table in _TABLES}
+        read = {table: self._reader.read(table) for table in COUNTED_TABLES}
         return {table: snapshot for table, snapshot in read.items() if snapshot is not None}
 
     def _are_known(self, snapshots: Mapping[str, Snapshot]) -> bool:

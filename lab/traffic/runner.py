@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -32,6 +33,7 @@ from lab.traffic.associations import Associations
 from lab.traffic.connect import Dialogues, has_sctp
 from lab.traffic.conversation import Conversation
 from lab.traffic.craft import first_packets
+from lab.traffic.foreign import ForeignRules
 from lab.traffic.http import Fetches
 from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from lab.traffic.match import Matcher
@@ -70,6 +72,7 @@ class Runner:
         watch: Watch | None = None,
         stillness: asyncio.Lock | None = None,
         names: Names | None = None,
+        foreign: Mapping[str, ForeignRules] | None = None,
     ) -> None:
         """A runner; ``open`` it before the first run.
 
@@ -82,10 +85,12 @@ class Runner:
             watch: taps that stand already and outlive the runner; without them it opens its own.
             stillness: held by each run, and by whoever sends anything of his own into the lab.
             names: answers for the plan's name servers.
+            foreign: of each node, its rules that no meter counts; closed with the runner.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._meters = meters
+        self._foreign = foreign or {}
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
         taken.update(served)
         self._ports = PortDealer(seed, taken)
@@ -144,6 +149,8 @@ class Runner:
             self._streams = None
         for meter in self._meters.values():
             meter.close()
+        for rules in self._foreign.values():
+            rules.close()
         self._memory.close()
         if self._associations is not None:
             self._associations.close()
@@ -241,6 +248,8 @@ class Runner:
         ports = self._source_ports(errand)
         turns = self._prepare(errand, identity, ports)
         tracing = self._armed(errand, identity) if trace else None
+        foreign = [self._foreign[node] for node in errand.nodes if node in self._foreign]
+        await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*errand.nodes, *errand.watched))
         unfinished = await self._take(turns, errand)
         losses = turns.losses()
@@ -250,6 +259,7 @@ class Runner:
         steps: tuple[TraceStep, ...] = ()
         if tracing is not None:
             steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
+        beside = await together(rules.end() for rules in foreign)
         counts = await together(meter.end() for meter in meters.values())
         return Evidence(
             sent=turns.sending.sent,
@@ -258,6 +268,7 @@ class Runner:
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),
+            foreign=tuple(chain.from_iterable(beside)),
             fences=turns.fences.reports(),
             unpinned=turns.unpinned,
             losses=losses,
@@ -326,8 +337,13 @@ class Runner:
             watch=self._watch,
             responders=self._responders,
             associations=self._answering() if errand.protocol is Transport.SCTP else None,
-            before_fences=self._stacks.hold,
+            before_fences=partial(self._hold, errand),
         )
+
+    async def _hold(self, errand: Errand) -> None:
+        """What is counted from now on is not the run's."""
+        self._stacks.hold()
+        await together(self._foreign[node].hold() for node in errand.nodes if node in self._foreign)
 
     def _answering(self) -> Associations | None:
         """Who answers for SCTP, where the kernel cannot: opened when SCTP is first sent."""

@@ -5,7 +5,7 @@ Must not: choose flows, ports or identities (``runner`` does), or read rule coun
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from lab.plan.errand import STACK, Errand
@@ -58,7 +58,7 @@ class Turns:
         sockets: Mapping[int, int] | None,
         watch: Watch,
         responders: Responders,
-        before_fences: Callable[[], None],
+        before_fences: Callable[[], Awaitable[None]],
         associations: Associations | None = None,
     ) -> None:
         self.sending = sending
@@ -135,7 +135,7 @@ class Turns:
 
     async def _fence(self, deadline: Deadline) -> None:
         """Send a round of fences and take turns until all are back, for a second at most."""
-        self._before_fences()
+        await self._before_fences()
         self._fenced_at = self.matcher.requests_sent
         self.fences.send()
         patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))

@@ -68,13 +68,14 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
     for flow in case.arrived:
         due = sender.of(flow.number) if kept else expected
         contradiction = _disagreement_on_source(case, flow)
+        strangers = [str(each.source) for each in flow.arrivals if each.source != due]
         if contradiction:
             findings.doubts.append((flow.number, contradiction))
-            continue
-        strangers = [str(each.source) for each in flow.arrivals if each.source != due]
-        if strangers:
+        elif strangers:
             origin = listed(list(dict.fromkeys(strangers)))
             findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
+        elif flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
     again = masqueraded_again(case)
     if again is not None:
         count = again.count
@@ -116,8 +117,6 @@ def _source(wanted: SourceExpectation | None, address: IPAddress, sender: Sender
 
 def _disagreement_on_source(case: Case, flow: Flow) -> str:
     """How the tap at the pod and the responder behind it contradict each other; empty where they agree."""
-    if flow.number in case.disagreements:
-        return case.disagreements[flow.number]
     report = flow.report
     if case.errand.manner is not Manner.CONNECT or report is None or report.error:
         return ""

@@ -23,6 +23,7 @@ from lab.scenario.model import Manner, Position, Probe
 from lab.verdict.drops import kernel_drop
 from lab.verdict.evidence import Evidence, Observation
 from lab.verdict.flows import Fate, Flow, gather
+from lab.verdict.foreign import ended_by
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.retranslation import Retranslation, retranslated
 from lab.verdict.words import amount, endpoint, listed, tally
@@ -169,7 +170,7 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
         tuple([flow for flow in flows if flow.arrivals]),
         disagreements,
         tuple(_doubts(errand, evidence, flows)),
-        () if _dropped_by_a_stack(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),
+        () if _counted_as_dropped(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),
         again,
     )
 
@@ -213,11 +214,12 @@ def packets_until(flows: Iterable[Flow], held_at: int) -> int:
     return sum(max(1, sum(each.at <= held_at for each in flow.departures)) for flow in flows)
 
 
-def _dropped_by_a_stack(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> bool:
-    """Whether a node's stack counted every packet as dropped: then nothing of it can come late."""
+def _counted_as_dropped(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> bool:
+    """Whether a node's stack, or a foreign rule, counted every packet as dropped: then nothing of it can come late."""
     if set(fates) != {Fate.LOST}:
         return False
-    return kernel_drop(errand, evidence, packets_until(flows, evidence.held_at)) is not None
+    packets = packets_until(flows, evidence.held_at)
+    return kernel_drop(errand, evidence, packets) is not None or ended_by(evidence, packets) is not None
 
 
 def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> Iterator[str]:

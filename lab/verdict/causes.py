@@ -12,19 +12,33 @@ from collections.abc import Callable
 from lab.plan.model import Plan
 from lab.scenario.model import Spread
 from lab.verdict.arrivals import due_shares, hits, masqueraded_again
-from lab.verdict.case import Case
+from lab.verdict.case import Case, packets_of
 from lab.verdict.deeds import is_from_itself, why_masqueraded
 from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Fate, Flow
+from lab.verdict.foreign import ended_by, rewrote, rule_words
 from lab.verdict.losses import of_loss, of_reply
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.naming import led_nowhere
-from lab.verdict.phrases import by_rule, dialled, marked_in_vain, marking, remembered, rewriting, the_rule, translation
+from lab.verdict.phrases import (
+    REWRITING,
+    by_rule,
+    dialled,
+    marked_in_vain,
+    marking,
+    remembered,
+    rewriting,
+    the_rule,
+    translation,
+)
+from lab.verdict.retranslation import Retranslation, Translation
 from lab.verdict.rules import read_all, translations
 from lab.verdict.tables import entry_words, unwanted_entries
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["cause"]
+
+_ABOUT_TRANSLATION = frozenset({"outcome", "reply", "source", "backends", "spread"})
 
 _ICMP_NAMES = {
     (4, 3, 0): "network unreachable",
@@ -42,6 +56,8 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
     if verdict.judgement is not Judgement.FAIL:
         return ""
     flow = case.flows[verdict.example or 0]
+    if flow.number in case.again and verdict.expectation in _ABOUT_TRANSLATION:
+        return _of_two_translations(case, case.again[flow.number])
     causes: dict[str, Callable[[], str]] = {
         "name": lambda: _of_name(case, traced),
         "outcome": lambda: _of_outcome(case, flow, plan, traced),
@@ -77,7 +93,11 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
             stray = flow.strays[0]
             return f"no rule translated the packet: it came in at {stray.place} still addressed to {dialled(case)}."
         case Fate.REJECTED:
-            return by_rule(case, "REJECT", "rejected") or f"{flow.unreachables[0].source} rejected it."
+            return (
+                by_rule(case, "REJECT", "rejected")
+                or _rejected_by_foreign_rule(case)
+                or f"{flow.unreachables[0].source} rejected it."
+            )
         case Fate.UNREACHABLE if flow.arrivals and flow.unreachables:
             return _nobody_there(flow, "an ICMP port unreachable")
         case Fate.UNREACHABLE if flow.errors and not translations(case.evidence.counts):
@@ -91,6 +111,33 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
             return f"{rule.count.node} has an endpoint for it: {the_rule(rule)}." if rule else remembered(case, flow)
         case _:
             return ""
+
+
+def _rejected_by_foreign_rule(case: Case) -> str:
+    rule = ended_by(case.evidence, packets_of(case.flows), rejected=True)
+    return f"{rule.node} rejected it by {rule_words(rule)}, which belongs to no engine." if rule is not None else ""
+
+
+def _of_two_translations(case: Case, again: Retranslation) -> str:
+    """Both of them, each with the rule that counted, or that stands there."""
+    first, second = (_whose(case, each) for each in (again.first, again.second))
+    return f"the packet was translated twice: {again.told(first, second)}."
+
+
+def _whose(case: Case, translation: Translation) -> str:
+    """The rule behind a translation, or what connection tracking of its node has, as a clause in brackets."""
+    node = translation.node
+    counted = [each for each in read_all(case.evidence.counts) if each.count.node == node]
+    targets = {"DNAT"} if translation.of_destination else REWRITING
+    rule = next((each for each in counted if each.target in targets), None)
+    if rule is not None:
+        return f" by {the_rule(rule)}"
+    foreign = rewrote(case.evidence, node)
+    if foreign is not None:
+        perhaps = "" if foreign.packets else "perhaps "
+        return f" {perhaps}by {rule_words(foreign)}, which belongs to no engine"
+    entries = case.flows[0].tracked
+    return " as its conntrack has it" if any(each.node == node for each in entries) else ""
 
 
 def _nobody_there(flow: Flow, answer: str) -> str:

@@ -16,6 +16,7 @@ from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
 from lab.verdict.evidence import Evidence, KernelCount
+from lab.verdict.foreign import may_have_ended
 from lab.verdict.words import amount
 
 __all__ = ["COUNTERS", "KernelDrop", "drop_at", "kernel_drop", "policy_drop"]
@@ -45,6 +46,7 @@ COUNTERS = frozenset({*_REASONS, *_RECEIVED.values(), *(name for names in _PASSE
 
 
 _ENDING = re.compile(r"-j (DROP|REJECT)\b|-P \S+ DROP")
+_ENDED = frozenset({"DROP", "REJECT"})
 _POLICY = re.compile(r"-P (\S+) DROP")
 
 
@@ -108,7 +110,12 @@ def _counts(counter: str, version: int) -> bool:
 def _unrouted(
     errand: Errand, evidence: Evidence, places: Iterable[str], packets: int, plan: Plan | None
 ) -> KernelDrop | None:
-    """A drop without a counter: the stack got every packet, passed none on, and no rule and no counter took any."""
+    """A drop without a counter: the stack got every packet, passed none on, and no rule and no counter took any.
+
+    IpInReceives counts before the hook prerouting (ip_rcv_core in net/ipv4/ip_input.c). Between it and every other
+    counter stand the rules of that hook and routing, so routing is shown by exclusion: no rule of anybody may have
+    ended the packets. Where a foreign rule may have, nothing tells the two apart.
+    """
     version = errand.destination.version
     for node in places:
         counts = {count.counter: count.packets for count in evidence.kernel if count.node == node}
@@ -116,7 +123,11 @@ def _unrouted(
             continue
         if any(counts.get(name) for name in (*_PASSED_ON[version], *_REASONS)):
             continue
-        if any(count.node == node and _ENDING.search(count.text) for count in evidence.counts):
+        if any(
+            count.node == node and (count.target in _ENDED or _ENDING.search(count.text)) for count in evidence.counts
+        ):
+            continue
+        if may_have_ended(evidence, node):
             continue
         return KernelDrop(node, f"its routing{_martian(errand, node, plan)}", packets, _RECEIVED[version])
     return None

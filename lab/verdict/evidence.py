@@ -20,6 +20,7 @@ __all__ = [
     "DropReason",
     "Evidence",
     "FenceReport",
+    "ForeignRule",
     "HttpReport",
     "KernelCount",
     "Lookup",
@@ -108,6 +109,24 @@ class RuleCount:
     target: str = ""
     destination: IPAddress | None = None
     destination_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRule:
+    """One rule of a node that belongs neither to its engine nor to the lab, or the policy of such a chain.
+
+    ``table`` is as its tool names it: ``inet guard`` for nft, ``raw`` for legacy iptables. ``hook`` and ``priority``
+    are those of a base chain; of any other they are empty and 0. ``packets`` is how far its counter moved during the
+    probe; ``None`` for a rule without a counter. A table that could not be listed is one rule without chain and text.
+    """
+
+    node: str
+    table: str
+    chain: str
+    hook: str
+    priority: int
+    text: str
+    packets: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +282,7 @@ class Evidence:
 
     ``observations`` are told one by one. Where there are many flows, what devices of nodes saw of them is packed, in
     ``passages``; ``of_flow`` has both.
+    ``foreign`` are the rules of nodes that belong to no engine and no meter counts, where there are any.
     ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
     ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
     connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
@@ -278,6 +298,7 @@ class Evidence:
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
     counted: tuple[str, ...] = ()
+    foreign: tuple[ForeignRule, ...] = ()
     fences: tuple[FenceReport, ...] = ()
     unpinned: str = ""
     losses: tuple[TapLoss, ...] = ()

@@ -23,10 +23,10 @@ What each outcome needs, for every flow of the probe:
   cannot be delivered.
 
 Flows by kernel sockets have a second witness, and connection tracking is another. Where one contradicts the taps about
-the way of a flow, nobody knows, unless the flow was captured at every hop: then what the packets show is what happened,
-and a translation that another node added is wrong (``retranslation``). A pod that is none of the backends, or a source
-that nobody expects, was seen at the pod itself, and is wrong whatever connection tracking says. A reply from a wrong address is wrong all the same: the sender heard it, and no other
-witness can unsay that; that conntrack has lost the flow is rather why it came.
+the way of a flow, the verdict is inconclusive, unless the flow was captured at every hop: then the packets decide, and
+a translation that another node added is wrong (``retranslation``). A pod that is none of the backends, or a source that
+is not the expected one, was seen at the pod itself, and is wrong whatever connection tracking says. So is a reply from
+a wrong address: the sender heard it. That conntrack has lost the flow is rather why it came.
 """
 
 from collections import Counter
@@ -34,14 +34,15 @@ from collections.abc import Iterator
 
 from lab.errors import InternalError
 from lab.ip import IPAddress
-from lab.plan.errand import Errand
+from lab.plan.errand import STACK, Errand
 from lab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
 from lab.verdict.arrivals import judge_backends, judge_source, judge_spread
 from lab.verdict.beside import judge_http
 from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
-from lab.verdict.evidence import Evidence
+from lab.verdict.evidence import Direction, Evidence
 from lab.verdict.flows import Fate, Flow, counted_ends
+from lab.verdict.foreign import suspicion
 from lab.verdict.model import ProbeVerdict, Verdict, expectations
 from lab.verdict.naming import judge_name, led_nowhere, undialled
 from lab.verdict.passing import judge_untranslated
@@ -199,8 +200,25 @@ def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
         yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
     elif outcome is Outcome.DROPPED:
         yield from case.silence
+        yield from _doubts_about_whose_drop(case)
         if not went_no_further(case):
             yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
+
+
+def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
+    """Why packets that nobody got may not have been dropped by what is under test: a foreign rule may have done it.
+
+    Rules that name what was dialled, and stacks, say so by their own counters. Otherwise the last hop is the only
+    witness, and a foreign rule that took the packets there shows nothing of what the engine would have done. What was
+    seen to leave a node has passed all rules of that node.
+    """
+    if sum(rule.count.packets for rule in ending_rules(case, Outcome.DROPPED)) >= packets(case) or stack_drop(case):
+        return
+    last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
+    within = {seen.place for seen in last if seen.direction is Direction.IN or seen.device == STACK}
+    for node in case.errand.nodes:
+        if node in within and (clause := suspicion(case.evidence, node)):
+            yield f"{clause}, and may have dropped it before the engine's rules saw it"
 
 
 def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:

@@ -8,17 +8,20 @@ import re
 from typing import Final
 
 from lab.ip import IPAddress
+from lab.plan.errand import STACK
 from lab.plan.model import Plan
 from lab.verdict.arrivals import hits
 from lab.verdict.case import Case, packets_until
 from lab.verdict.drop_reasons import drop_told, reason_words
 from lab.verdict.drops import kernel_drop, policy_drop
-from lab.verdict.evidence import Evidence, Observation, Packet
+from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow
+from lab.verdict.foreign import ended_by, rule_words, suspicion
 from lab.verdict.layout import Crossing, bridge_of, calls_iptables, filtered, is_hairpin, port_of
 from lab.verdict.phrases import by_rule, dialled, marked_in_vain, nodes, remembered, the_rule
 from lab.verdict.rules import Rule, read_all, translations
-from lab.verdict.words import endpoint
+from lab.verdict.whereabouts import hop, last_seen
+from lab.verdict.words import amount, endpoint
 
 __all__ = ["of_loss", "of_reply"]
 
@@ -32,6 +35,9 @@ def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
 
 def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
     """What led up to the loss, where nothing counted it as a drop."""
+    suspected = _suspected(case, flow)
+    if suspected:
+        return suspected
     translated = translations(case.evidence.counts)
     pods = {pod.address: pod for pod in case.errand.receivers}
     for rule in translated:
@@ -47,6 +53,26 @@ def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
     if case.errand.destination in pods:
         return _past_services(case, pods[case.errand.destination].name, traced)
     return remembered(case, flow) or (_untranslated(case) if case.evidence.counts else "")
+
+
+def _suspected(case: Case, flow: Flow) -> str:
+    """That a packet came to a node and no further, where foreign rules without a counter may have ended it."""
+    seen = last_seen(flow)
+    if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
+        return ""
+    clause = suspicion(case.evidence, seen.place)
+    return f"it was last seen at {hop(seen)}. {clause}, and may have dropped it: nothing says which." if clause else ""
+
+
+def _by_foreign_rule(case: Case, packets: int) -> str:
+    """That a rule which belongs to no engine counted every packet as dropped; empty if none did."""
+    rule = ended_by(case.evidence, packets)
+    if rule is None:
+        return ""
+    return (
+        f"{rule.node} dropped it by {rule_words(rule)}, which belongs to no engine: it counted "
+        f"{amount(packets, 'packet')}."
+    )
 
 
 def _with_reason(case: Case, sentence: str, traced: Evidence | None) -> str:
@@ -67,7 +93,18 @@ def _dropped(case: Case, plan: Plan | None) -> str:
         return refused
     packets = packets_until(case.flows, case.evidence.held_at)
     drop = kernel_drop(case.errand, case.evidence, packets, plan)
-    return policy_drop(case.evidence, packets) if drop is None else f"{drop}."
+    if drop is not None:
+        return f"{drop}."
+    return _by_foreign_rule(case, packets) or _by_another_rule(case, packets) or policy_drop(case.evidence, packets)
+
+
+def _by_another_rule(case: Case, packets: int) -> str:
+    """That a rule dropped as many packets, though it does not name what was dialled."""
+    for rule in read_all(case.evidence.counts):
+        if rule.target == "DROP" and rule.count.packets == packets:
+            counted = f"which counted {amount(packets, 'packet')}"
+            return f"{rule.count.node} dropped it: {the_rule(rule)} of table {rule.count.table}, {counted}."
+    return ""
 
 
 def _by_reverse_path(case: Case, plan: Plan) -> str:

@@ -7,12 +7,12 @@ Must not: judge the outcome itself.
 from collections import Counter
 
 from lab.scenario.model import Outcome
-from lab.verdict.arrivals import hits
 from lab.verdict.case import Case, Findings
 from lab.verdict.ends import ends_beyond_nodes, judge_end_beyond_nodes
 from lab.verdict.flows import Fate
 from lab.verdict.model import Verdict
 from lab.verdict.passing import judge_last_hop
+from lab.verdict.refusals import judge_place_of_refusal
 from lab.verdict.rules import Rule, ending
 from lab.verdict.telling import packets, stack_drop
 from lab.verdict.whereabouts import is_at, last_seen
@@ -31,24 +31,13 @@ TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 
 
 def judge_place(case: Case, expected: str) -> Verdict:
-    """``at``: the node whose rule or stack ended every flow, or the pod at which every flow arrived."""
+    """``at``: the node whose rule or stack ended every flow, or the place that refused every flow."""
     outcome = case.probe.expect.outcome
     if ends_beyond_nodes(case):
         return judge_end_beyond_nodes(case)
     if outcome is Outcome.UNTRANSLATED or went_no_further(case):
         return judge_last_hop(case, expected)
-    return _of_rules(case, expected) if outcome in TARGET else _of_arrivals(case, expected)
-
-
-def _of_arrivals(case: Case, expected: str) -> Verdict:
-    findings = Findings()
-    for flow in case.flows:
-        if not flow.places:
-            findings.missing.append((flow.number, "it arrived nowhere"))
-        elif not all(is_at(arrival, expected) for arrival in flow.arrivals):
-            findings.wrong.append((flow.number, f"it arrived at {listed(flow.places)}"))
-    observed = listed(list(hits(case)))
-    return findings.settle(case, "at", expected=expected, observed=observed, silence=case.silence)
+    return _of_rules(case, expected) if outcome in TARGET else judge_place_of_refusal(case, expected)
 
 
 def _of_rules(case: Case, expected: str) -> Verdict:

@@ -12,6 +12,8 @@ that were captured at every hop decide: nothing but the second node can have cha
 and left it in another.
 """
 
+from itertools import pairwise
+
 from lab.frozen import dataclass
 from lab.plan.errand import STACK, Errand
 from lab.verdict.evidence import Observation, Packet
@@ -33,7 +35,8 @@ class Translation:
     @property
     def of_destination(self) -> bool:
         """Whether another destination was put in."""
-        return (self.came.destination, self.came.destination_port) != (self.went.destination, self.went.destination_port)
+        came, went = self.came, self.went
+        return (came.destination, came.destination_port) != (went.destination, went.destination_port)
 
     @property
     def of_source(self) -> bool:
@@ -49,18 +52,22 @@ class Retranslation:
     second: Translation
 
     def __str__(self) -> str:
-        ports = self.second.came.source == self.second.went.source and self.second.of_source
-        again = _ends(self.second.went, ports=ports)
+        return self.told()
+
+    def told(self, by_first: str = "", by_second: str = "") -> str:
+        """Both as a clause; what follows "translated" and its object, such as the rule, is given for each."""
+        first, second = self.first, self.second
+        other_port = second.of_source and second.came.source == second.went.source
         return (
-            f"{self.first.node} translated {_ends(self.first.came)} to {_ends(self.first.went)}, and {self.second.node} "
-            f"translated that to {again}"
+            f"{first.node} translated {_ends(first.came)} to {_ends(first.went)}{by_first}, and {second.node} "
+            f"translated that to {_ends(second.went, port=other_port)}{by_second}"
         )
 
 
 def retranslated(flow: Flow, errand: Errand) -> Retranslation | None:
     """The second translation of a flow that arrived; ``None`` where there was none, or not every hop was captured."""
     changes = _changes(flow, frozenset(errand.nodes))
-    for first, second in zip(changes, changes[1:], strict=False):
+    for first, second in pairwise(changes):
         if any(
             second.came.destination == each.address and (not each.ports or second.came.destination_port in each.ports)
             for each in errand.receivers
@@ -117,7 +124,7 @@ def _by_visit(changes: list[Translation]) -> list[Translation]:
     return merged
 
 
-def _ends(seen: Observation, *, ports: bool = False) -> str:
+def _ends(seen: Observation, *, port: bool = False) -> str:
     """Source and destination; the source port, which differs from flow to flow, only where it is what was changed."""
-    source = endpoint(seen.source, seen.source_port) if ports else str(seen.source)
+    source = endpoint(seen.source, seen.source_port) if port else str(seen.source)
     return f"{source} > {endpoint(seen.destination, seen.destination_port)}"
