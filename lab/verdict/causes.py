@@ -31,7 +31,7 @@ from lab.verdict.phrases import (
     the_rule,
     translation,
 )
-from lab.verdict.retranslation import Retranslation, Translation
+from lab.verdict.retranslation import Retranslation, Translation, retranslated
 from lab.verdict.rules import read_all, translations
 from lab.verdict.tables import entry_words, unwanted_entries
 from lab.verdict.words import amount, endpoint, listed
@@ -39,6 +39,8 @@ from lab.verdict.words import amount, endpoint, listed
 __all__ = ["cause"]
 
 _ABOUT_TRANSLATION = frozenset({"outcome", "reply", "source", "backends", "spread"})
+
+_LED_ASTRAY = frozenset({Fate.LOST, Fate.REFUSED, Fate.STRAYED, Fate.UNREACHABLE})
 
 _ICMP_NAMES = {
     (4, 3, 0): "network unreachable",
@@ -56,8 +58,8 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
     if verdict.judgement is not Judgement.FAIL:
         return ""
     flow = case.flows[verdict.example or 0]
-    if flow.number in case.again and verdict.expectation in _ABOUT_TRANSLATION:
-        return _of_two_translations(case, case.again[flow.number])
+    if verdict.expectation in _ABOUT_TRANSLATION and (again := _again(case, flow)) is not None:
+        return _of_two_translations(case, again)
     causes: dict[str, Callable[[], str]] = {
         "name": lambda: _of_name(case, traced),
         "outcome": lambda: _of_outcome(case, flow, plan, traced),
@@ -116,6 +118,13 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
 def _rejected_by_foreign_rule(case: Case) -> str:
     rule = ended_by(case.evidence, packets_of(case.flows), rejected=True)
     return f"{rule.node} rejected it by {rule_words(rule)}, which belongs to no engine." if rule is not None else ""
+
+
+def _again(case: Case, flow: Flow) -> Retranslation | None:
+    """The second translation of a flow that arrived, or that led it to where no pod is."""
+    if case.fates[flow.number] in _LED_ASTRAY:
+        return retranslated(flow, case.errand)
+    return case.again.get(flow.number)
 
 
 def _of_two_translations(case: Case, again: Retranslation) -> str:

@@ -61,7 +61,7 @@ def _suspected(case: Case, flow: Flow) -> str:
     if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
         return ""
     clause = suspicion(case.evidence, seen.place)
-    return f"it was last seen at {hop(seen)}. {clause}, and may have dropped it: nothing says which." if clause else ""
+    return f"it was last seen at {hop(seen)}: {clause}, and may have dropped it." if clause else ""
 
 
 def _by_foreign_rule(case: Case, packets: int) -> str:

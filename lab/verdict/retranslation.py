@@ -65,7 +65,7 @@ class Retranslation:
 
 
 def retranslated(flow: Flow, errand: Errand) -> Retranslation | None:
-    """The second translation of a flow that arrived; ``None`` where there was none, or not every hop was captured."""
+    """The second translation of a flow; ``None`` where there was none, or not every hop was captured."""
     changes = _changes(flow, frozenset(errand.nodes))
     for first, second in pairwise(changes):
         if any(
@@ -98,7 +98,7 @@ def _changes(flow: Flow, nodes: frozenset[str]) -> list[Translation]:
 
 
 def _way(flow: Flow) -> list[Stop]:
-    """The stops of the request from the sender to where it first arrived; none where it was not seen to leave."""
+    """The request from the sender to its first pod, or to where it was seen last; nothing if it was not seen to leave."""
     way: list[Stop] = []
     for stop in stops(flow):
         if stop.packet is not Packet.REQUEST:
@@ -110,7 +110,7 @@ def _way(flow: Flow) -> list[Stop]:
         way.append(stop)
         if stop.seen[-1] in flow.arrivals:
             return way
-    return []
+    return way
 
 
 def _by_visit(changes: list[Translation]) -> list[Translation]:

@@ -61,6 +61,10 @@ class Quiet:
         pass
 
 
+async def nothing() -> None:
+    """No counters to be read."""
+
+
 def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None) -> Turns:
     sender = Sender(name="a", namespace="a", device="eth0", address=A, mac="", next_hop_mac="")
     errand = Errand(
@@ -86,7 +90,7 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         sockets=None if crafted else {1024: 0},
         watch=watch or quiet,
         responders=quiet,
-        before_fences=lambda: None,
+        before_fences=nothing,
     )
 
 
