@@ -10,7 +10,7 @@ from typing import Final
 from lab.verdict.evidence import Evidence, ForeignRule
 from lab.verdict.words import amount, listed
 
-__all__ = ["ended_by", "may_have_ended", "rewrote", "rule_words", "suspicion"]
+__all__ = ["ended_by", "may_have_ended", "rejects", "rewrote", "rule_words", "suspicion"]
 
 _ENDING: Final = re.compile(
     r"\b(drop|reject|queue|vmap|tproxy|synproxy)\b|(?:-j|-g) (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP"
@@ -37,6 +37,13 @@ def ended_by(evidence: Evidence, packets: int, *, rejected: bool = False) -> For
     pattern = _REJECTING if rejected else _DROPPING
     counted = (rule for rule in evidence.foreign if rule.packets == packets and packets)
     return next((rule for rule in counted if pattern.search(rule.text)), None)
+
+
+def rejects(evidence: Evidence) -> bool:
+    """Whether a rule of anybody rejected packets, or may have."""
+    if any(rule.packets != 0 and (not rule.text or _REJECTING.search(rule.text)) for rule in evidence.foreign):
+        return True
+    return any(count.target == "REJECT" or _REJECTING.search(count.text) for count in evidence.counts)
 
 
 def rewrote(evidence: Evidence, node: str) -> ForeignRule | None:

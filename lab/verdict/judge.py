@@ -12,7 +12,8 @@ What each outcome needs, for every flow of the probe:
   unless that is what the author says, by ``conntrack``: then the entry is the witness.
 * ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it; and rules that
   reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
-* ``refused``: a TCP reset at the sender, from the address that was dialled.
+* ``refused``: a TCP reset at the sender, from the address that was dialled; over UDP an ICMP port unreachable from
+  there that no rule can have sent.
 * ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
   every packet of it; and fences that were sent after it are back, so that it is not merely late. Where no rule drops it
   and the author says at which hop it ends, it was seen last there. Or the stack of a node counted every packet as
@@ -33,7 +34,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from lab.errors import InternalError
-from lab.ip import IPAddress
+from lab.ip import IPAddress, Transport
 from lab.plan.errand import STACK, Errand
 from lab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
 from lab.verdict.arrivals import judge_backends, judge_source, judge_spread
@@ -42,7 +43,7 @@ from lab.verdict.case import Case, Findings, open_case
 from lab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
 from lab.verdict.evidence import Direction, Evidence
 from lab.verdict.flows import Fate, Flow, counted_ends
-from lab.verdict.foreign import suspicion
+from lab.verdict.foreign import rejects, suspicion
 from lab.verdict.model import ProbeVerdict, Verdict, expectations
 from lab.verdict.naming import judge_name, led_nowhere, undialled
 from lab.verdict.passing import judge_untranslated
@@ -160,7 +161,7 @@ def _judge_outcome(case: Case) -> Verdict:
             findings.wrong.append((flow.number, f"it was translated twice: {case.again[flow.number]}"))
         elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
-        elif fate is wanted or (outcome is Outcome.DROPPED and fate is Fate.UNSENT):
+        elif fate is wanted or _comes_to(case, flow, fate):
             findings.doubts += ((flow.number, clause) for clause in _doubts_about(case, flow, fate))
         elif fate is Fate.LOST:
             findings.missing.append((flow.number, _unseen(case, flow)))
@@ -177,6 +178,20 @@ def _judge_outcome(case: Case) -> Verdict:
         silence=case.silence,
         witnesses=_witnesses(case, outcome),
     )
+
+
+def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
+    """Whether another fate is the outcome, too: a drop on the sender's own way out, or a closed port over UDP.
+
+    A stack says of a closed port over UDP what a rule says that rejects: ICMP port unreachable. It is the stack's word
+    where no rule can have said it.
+    """
+    outcome = case.probe.expect.outcome
+    if outcome is Outcome.DROPPED:
+        return fate is Fate.UNSENT
+    if outcome is not Outcome.REFUSED or case.errand.protocol is not Transport.UDP or not flow.unreachables:
+        return False
+    return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case.evidence)
 
 
 def _unseen(case: Case, flow: Flow) -> str:
@@ -223,8 +238,10 @@ def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
 
 def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
     """Why a fate that looks as expected may not be what it looks like."""
-    errand = case.errand
-    if fate is Fate.REJECTED:
+    if case.probe.expect.outcome is Outcome.REFUSED:
+        yield from _doubts_about_refusal(case, flow)
+    elif fate is Fate.REJECTED:
+        errand = case.errand
         # What listens on a node has the node's address, which is no sign of a port that it closed.
         pods = {pod.address: pod.name for pod in errand.receivers if not pod.ports}
         for icmp in flow.unreachables:
@@ -232,14 +249,19 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
                 yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
             if icmp.destination != errand.sender.of(flow.number):
                 yield f"the ICMP error is addressed to {icmp.destination}, not to {errand.sender.name}"
-    elif fate is Fate.REFUSED:
-        dialled = (errand.destination, errand.port)
-        for reset in flow.resets:
-            if (reset.source, reset.source_port) != dialled:
-                stranger = endpoint(reset.source, reset.source_port)
-                yield f"the reset is from {stranger}, not from {endpoint(*dialled)} that was dialled"
     elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
         yield told(case, flow, fate)
+
+
+def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
+    dialled = (case.errand.destination, case.errand.port)
+    for reset in flow.resets:
+        if (reset.source, reset.source_port) != dialled:
+            stranger = endpoint(reset.source, reset.source_port)
+            yield f"the reset is from {stranger}, not from {endpoint(*dialled)} that was dialled"
+    for icmp in flow.unreachables:
+        if icmp.source != dialled[0]:
+            yield f"the ICMP error is from {icmp.source}, not from {dialled[0]} that was dialled"
 
 
 def _doubts_about_translation(case: Case) -> Iterator[str]:
@@ -294,6 +316,8 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
         yield from tally((f"ICMP port unreachable from {icmp.source}" for icmp in icmps), len(case.flows))
     elif outcome is Outcome.REFUSED:
         yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
+        closed = [flow.unreachables[0].source for flow in case.flows if flow.unreachables]
+        yield from tally((f"ICMP port unreachable from {source}" for source in closed), len(case.flows))
     elif outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
         yield str(drop)
     elif outcome is Outcome.DROPPED and went_no_further(case):

@@ -57,7 +57,7 @@ class Retranslation:
     def told(self, by_first: str = "", by_second: str = "") -> str:
         """Both as a clause; what follows "translated" and its object, such as the rule, is given for each."""
         first, second = self.first, self.second
-        other_port = second.of_source and second.came.source == second.went.source
+        other_port = not second.of_destination and second.came.source == second.went.source
         return (
             f"{first.node} translated {_ends(first.came)} to {_ends(first.went)}{by_first}, and {second.node} "
             f"translated that to {_ends(second.went, port=other_port)}{by_second}"
@@ -98,7 +98,7 @@ def _changes(flow: Flow, nodes: frozenset[str]) -> list[Translation]:
 
 
 def _way(flow: Flow) -> list[Stop]:
-    """The request from the sender to its first pod, or to where it was seen last; nothing if it was not seen to leave."""
+    """The request from the sender to its first pod, or to where it was seen last; none if it never left."""
     way: list[Stop] = []
     for stop in stops(flow):
         if stop.packet is not Packet.REQUEST:

@@ -67,9 +67,11 @@ FOREIGN = [
             "fail outcome delivered delivered",
             "fail source preserved (10.244.0.10) 10.244.1.1",
             TWICE,
-            "and node-b translated that to 10.244.1.1 > 10.244.1.10:8080 by the rule "
-            '"ip daddr 10.244.1.10 tcp dport 8080 counter masquerade" in chain postrouting (hook postrouting, priority '
-            "50) of table ip cni, which belongs to no engine.",
+            (
+                "and node-b translated that to 10.244.1.1 > 10.244.1.10:8080 by the rule "
+                '"ip daddr 10.244.1.10 tcp dport 8080 counter masquerade" in chain postrouting (hook postrouting, priority '
+                "50) of table ip cni, which belongs to no engine."
+            ),
         ),
         node="node-b",
     ),
@@ -119,8 +121,10 @@ FOREIGN = [
         {"nft": UNCOUNTED},
         FAILED,
         (
-            f'why: it was last seen at node-a/client: node-a has the rule "tcp dport 80 drop" in {GUARD}, without a '
-            "counter, which belongs to no engine, and may have dropped it",
+            (
+                f'why: it was last seen at node-a/client: node-a has the rule "tcp dport 80 drop" in {GUARD}, without a '
+                "counter, which belongs to no engine, and may have dropped it"
+            ),
         ),
     ),
     Foreign(
@@ -128,8 +132,10 @@ FOREIGN = [
         {"nft": COUNTED},
         FAILED,
         (
-            f'why: node-a dropped it by the rule "tcp dport 80 counter drop" in {GUARD}, which belongs to no engine: '
-            "it counted 1 packet.",
+            (
+                f'why: node-a dropped it by the rule "tcp dport 80 counter drop" in {GUARD}, which belongs to no engine: '
+                "it counted 1 packet."
+            ),
         ),
     ),
     Foreign(
@@ -149,8 +155,10 @@ FOREIGN = [
         {"iptables": "*raw\n-A PREROUTING -p tcp -m tcp --dport 80 -j DROP\nCOMMIT\n"},
         FAILED,
         (
-            'why: node-a dropped it by the rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" in chain PREROUTING '
-            "(hook prerouting, priority -300) of table raw, which belongs to no engine: it counted 1 packet.",
+            (
+                'why: node-a dropped it by the rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" in chain PREROUTING '
+                "(hook prerouting, priority -300) of table raw, which belongs to no engine: it counted 1 packet."
+            ),
         ),
     ),
     Foreign(
@@ -161,7 +169,7 @@ FOREIGN = [
     ),
     Foreign(
         "rejected before all others",
-        {"nft": COUNTED.replace("drop", "reject with icmpx port-unreachable").replace("-500", "-50")},
+        {"nft": COUNTED.replace("drop", "reject with icmpx port-unreachable").replace("-500", "-120")},
         FAILED,
         ("why: node-a rejected it by the rule ", "of table inet guard, which belongs to no engine."),
     ),

@@ -1,0 +1,73 @@
+"""``refused`` with ``at``: the place that was seen to refuse is the one that the author names, or the probe fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+from desk import Desk
+
+NODE_A, NODE_B = "172.18.0.2", "172.18.0.3"
+UDP = {"as": "connect", "protocol": "UDP"}
+REJECTED = "*filter\n-A INPUT -p udp -m udp --dport 81 -j REJECT --reject-with icmp-port-unreachable\nCOMMIT\n"
+CASES = {
+    "a pod dials a closed port of a node": ("client", NODE_B, None, "node-b", 0, ""),
+    "by its device": ("client", NODE_B, None, "node-b/eth0", 0, ""),
+    "by many packets": ("client", NODE_B, {"as": "packet", "flows": 40}, "node-b", 0, ""),
+    "a node dials itself": ("node-a", NODE_A, None, "node-a", 0, ""),
+    "a node dials another": ("node-a", NODE_B, None, "node-b", 0, ""),
+    "an outside host dials a node": ("outside", NODE_A, None, "node-a", 0, ""),
+    "by a datagram": ("client", NODE_B, UDP, "node-b", 0, ""),
+    "another node is named": (
+        "client",
+        NODE_B,
+        None,
+        "node-a",
+        1,
+        "at: the reset was first seen at node-b/eth0",
+    ),
+    "another node is named, by a datagram": (
+        "client",
+        NODE_B,
+        UDP,
+        "node-a",
+        1,
+        "at: the port-unreachable was first seen at node-b/eth0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_place_that_refuses_is_judged(name: str, desk: Desk, tmp_path: Path) -> None:
+    sender, address, send, at, status, says = CASES[name]
+    ran = desk.type("run", str(written(tmp_path, sender, address, send, at)), "--no-bundles")
+    assert ran.status == status, ran.output + ran.errors
+    assert says in " ".join(ran.output.split())
+
+
+def test_a_datagram_that_a_rule_rejects_was_refused_by_no_stack(desk: Desk, tmp_path: Path) -> None:
+    ran = desk.type("run", str(written(tmp_path, "client", NODE_B, UDP, "node-b", REJECTED)), "--no-bundles")
+    assert ran.status == 1, ran.output + ran.errors
+    assert "fail outcome refused rejected" in " ".join(ran.output.split())
+
+
+def written(folder: Path, sender: str, address: str, send: dict[str, object] | None, at: str, rules: str = "") -> Path:
+    probe = {
+        "name": "a closed port",
+        "from": sender,
+        "to": {"address": address, "port": 81},
+        "expect": {"outcome": "refused", "at": at},
+    }
+    scenario = {
+        "apiVersion": "proxylab/v1",
+        "kind": "Scenario",
+        "metadata": {"name": "refused"},
+        "spec": {
+            "nodes": {"node-a": {}, "node-b": {"leftovers": {"iptables": rules}} if rules else {}},
+            "pods": {"client": {"nodes": ["node-a"]}},
+            "hosts": {"outside": {}},
+            "probes": [probe | ({"send": send} if send else {})],
+        },
+    }
+    file = folder / "refused.lab.yaml"
+    file.write_text(json.dumps(scenario, indent=1), encoding="utf-8")
+    return file
