@@ -69,8 +69,8 @@ FOREIGN = [
             TWICE,
             (
                 "and node-b translated that to 10.244.1.1 > 10.244.1.10:8080 by the rule "
-                '"ip daddr 10.244.1.10 tcp dport 8080 counter masquerade" in chain postrouting (hook postrouting, priority '
-                "50) of table ip cni, which belongs to no engine."
+                '"ip daddr 10.244.1.10 tcp dport 8080 counter masquerade" in chain postrouting (hook postrouting, '
+                "priority 50) of table ip cni, which belongs to no engine."
             ),
         ),
         node="node-b",
@@ -122,8 +122,8 @@ FOREIGN = [
         FAILED,
         (
             (
-                f'why: it was last seen at node-a/client: node-a has the rule "tcp dport 80 drop" in {GUARD}, without a '
-                "counter, which belongs to no engine, and may have dropped it"
+                f'why: it was last seen at node-a/client: node-a has the rule "tcp dport 80 drop" in {GUARD}, without '
+                "a counter, which belongs to no engine, and may have dropped it"
             ),
         ),
     ),
@@ -133,8 +133,8 @@ FOREIGN = [
         FAILED,
         (
             (
-                f'why: node-a dropped it by the rule "tcp dport 80 counter drop" in {GUARD}, which belongs to no engine: '
-                "it counted 1 packet."
+                f'why: node-a dropped it by the rule "tcp dport 80 counter drop" in {GUARD}, which belongs to no '
+                "engine: it counted 1 packet."
             ),
         ),
     ),
@@ -156,8 +156,9 @@ FOREIGN = [
         FAILED,
         (
             (
-                'why: node-a dropped it by the rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" in chain PREROUTING '
-                "(hook prerouting, priority -300) of table raw, which belongs to no engine: it counted 1 packet."
+                'why: node-a dropped it by the rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" in chain '
+                "PREROUTING (hook prerouting, priority -300) of table raw, which belongs to no engine: it "
+                "counted 1 packet."
             ),
         ),
     ),

@@ -162,8 +162,8 @@ class ExpectShape(ScenarioShape):
 
     outcome: Annotated[Outcome, Before(word_of(Outcome))] | None = Field(
         default=None,
-        description="delivered to a backend, rejected by an ICMP error, refused by a stack (a TCP reset, or ICMP over UDP), "
-        "dropped without a word, or untranslated: left as it was. Required, but with http.",
+        description="delivered to a backend, rejected by an ICMP error, refused by a stack (a TCP reset, or ICMP over "
+        "UDP), dropped without a word, or untranslated: left as it was. Required, but with http.",
         examples=["delivered"],
     )
     backends: list[str] | None = Field(

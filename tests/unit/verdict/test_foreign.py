@@ -1,0 +1,123 @@
+"""Rules that belong to no engine before the judge, and in the sentence that names a cause."""
+
+from dataclasses import replace
+
+import pytest
+from judging import DROPPED, FAIL, INCONCLUSIVE, PASS, judged, one
+from recorded import World
+
+from lab.scenario.model import Outcome
+from lab.verdict.case import open_case
+from lab.verdict.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
+from lab.verdict.explain import why
+
+WORLD = World()
+ROUTED = (KernelCount("node-a", "IpInReceives", 1),)
+GUARD = ForeignRule("node-a", "inet guard", "early", "prerouting", -500, "tcp dport 80 drop", None)
+WORDS = 'the rule "tcp dport 80 drop" in chain early (hook prerouting, priority -500) of table inet guard'
+
+
+def lost(world: World, *foreign: ForeignRule, **changes: object) -> Evidence:
+    """It came in at node-a, whose stack counted it as received and as nothing else."""
+    seen = replace(world.leaves(0), place="node-a", device="debug", direction=Direction.IN, at=1001)
+    told = world.evidence([world.leaves(0), seen], kernel=ROUTED, held_at=2000, foreign=foreign, counted=("node-a",))
+    return replace(told, **changes)  # type: ignore[arg-type]
+
+
+def cause(world: World, evidence: Evidence) -> str:
+    return why(open_case(world.probe, world.errand, evidence), judged(world, evidence))
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        (),
+        (replace(GUARD, packets=0),),
+        (replace(GUARD, text="tcp dport 80 accept"),),
+        (replace(GUARD, node="node-b"),),
+    ],
+    ids=["none", "counted nothing", "drops nothing", "another node"],
+)
+def test_routing_is_named_where_no_foreign_rule_may_have_dropped(foreign: tuple[ForeignRule, ...]) -> None:
+    assert one(DROPPED, lost(DROPPED, *foreign), "outcome").observed == "dropped on node-a by its routing"
+    assert judged(DROPPED, lost(DROPPED, *foreign)).overall is PASS
+    assert "by its routing" in cause(WORLD, lost(WORLD, *foreign))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tcp dport 80 drop",
+        "tcp dport vmap @fate",
+        "tcp dport 80 reject with tcp reset",
+        "queue to 1",
+        "policy drop",
+        "-A PREROUTING -p tcp -j DROP",
+        "-A PREROUTING -p tcp -j NFQUEUE --queue-num 1",
+        "-P FORWARD DROP",
+        "",
+    ],
+)
+@pytest.mark.parametrize("at", [None, "node-a"])
+def test_a_drop_that_a_foreign_rule_may_have_made_passes_for_none(text: str, at: str | None) -> None:
+    world = replace(DROPPED, at=at)
+    told = lost(world, replace(GUARD, text=text))
+    assert one(world, told, "outcome").judgement is INCONCLUSIVE
+    assert any("which belongs to no engine" in reason for reason in one(world, told, "outcome").reasons)
+    assert "by its routing" not in cause(WORLD, lost(WORLD, replace(GUARD, text=text)))
+
+
+def test_a_foreign_rule_that_counted_every_packet_is_the_cause_and_proves_silence() -> None:
+    counted = replace(GUARD, text="tcp dport 80 counter drop", packets=1)
+    broken = tuple(replace(fence, answered=False) for fence in WORLD.fences)
+    told = lost(WORLD, counted, fences=broken)
+    assert one(WORLD, told, "outcome").judgement is FAIL
+    assert cause(WORLD, told) == (
+        f"node-a dropped it by {WORDS.replace('80 drop', '80 counter drop')}, which belongs to no engine: it counted "
+        f"1 packet."
+    )
+    assert one(WORLD, lost(WORLD, GUARD, fences=broken), "outcome").judgement is INCONCLUSIVE
+
+
+def test_a_foreign_rule_without_a_counter_may_have_done_it_and_is_said_to_have_no_more() -> None:
+    assert cause(WORLD, lost(WORLD, GUARD)) == (
+        f"it was last seen at node-a/debug: node-a has {WORDS}, without a counter, which belongs to no engine, and may "
+        f"have dropped it."
+    )
+
+
+def test_a_rule_of_the_service_that_counted_is_proof_beside_foreign_rules() -> None:
+    told = lost(DROPPED, GUARD, counts=(DROPPED.dropped(),))
+    assert judged(DROPPED, told).overall is PASS
+
+
+def test_routing_is_not_named_beside_a_rule_of_nftables_that_dropped() -> None:
+    rule = RuleCount("node-a", "kube-proxy", "filter", "ip daddr 10.0.0.1 drop", 1, "DROP")
+    assert "by its routing" not in cause(WORLD, lost(WORLD, counts=(rule,)))
+
+
+def test_what_left_the_node_was_dropped_by_none_of_its_rules() -> None:
+    gone = replace(DROPPED.leaves(0), place="node-a", device="eth0", direction=Direction.OUT, at=1002)
+    told = lost(DROPPED, GUARD, kernel=())
+    told = replace(told, observations=(*told.observations, gone))
+    assert one(DROPPED, told, "outcome").judgement is PASS
+
+
+@pytest.mark.parametrize(
+    ("at", "judgement"), [("node-b", PASS), ("node-b/eth0", PASS), ("node-a", FAIL), ("echo-1", FAIL)]
+)
+def test_a_refusal_is_where_its_reset_was_first_seen_to_leave(at: str, judgement: object) -> None:
+    world = World(outcome=Outcome.REFUSED, at=at)
+    reset = world.hears_reset(0)
+    sent = replace(reset, place="node-b", device="eth0", direction=Direction.OUT, at=reset.at - 1)
+    told = world.evidence([world.leaves(0), sent, reset])
+    assert one(world, told, "at").judgement is judgement
+
+
+def test_a_reset_that_only_came_in_shows_no_place() -> None:
+    world = World(outcome=Outcome.REFUSED, at="node-b")
+    reset = world.hears_reset(0)
+    came = replace(reset, place="node-b", device="eth0", direction=Direction.IN, at=reset.at - 1)
+    told = world.evidence([world.leaves(0), came, reset])
+    assert one(world, told, "at").judgement is INCONCLUSIVE
+    assert came.packet is Packet.RESET
