@@ -42,6 +42,7 @@ class TableNames:
         with inside(netns):
             opened = open_netfilter()
         self._dump = Dump(opened)
+        self._absent: set[tuple[Family, str]] = set()  # to ask again would start modprobe again
 
     def nft(self) -> list[str]:
         """The tables of nf_tables as nft names them, family first. Raises ``OSError``."""
@@ -73,7 +74,7 @@ class TableNames:
         except FileNotFoundError:
             return []  # the kernel has no legacy tables of this family
         except PermissionError:
-            found = ["raw", "security"]
+            found = [table for table in ("raw", "security") if (family, table) not in self._absent]
         tables = [table for table in found if table not in known]
         reader = TableReader(self._netns, family) if tables else None
         if reader is None:
@@ -82,6 +83,7 @@ class TableNames:
             read = {table: reader.read(table) for table in tables}
         finally:
             reader.close()
+        self._absent.update((family, table) for table, snapshot in read.items() if snapshot is None)
         return [
             table
             for table, snapshot in read.items()

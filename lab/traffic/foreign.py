@@ -79,7 +79,7 @@ class ForeignRules:
     async def hold(self) -> None:
         """What is counted from now on is not the probe's. Only the first time counts."""
         if self._after is None:
-            self._after = await self._read()
+            self._after = await self._read() if self._before else {}
 
     async def end(self) -> tuple[ForeignRule, ...]:
         """All foreign rules of the node, with how far each one's counter has moved."""
