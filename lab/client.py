@@ -37,7 +37,7 @@ Wanted = TypeVar("Wanted")
 _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
 _CLOSE_SECONDS_A_PLACE: Final = 0.1
-"""The kernel closes the packet sockets of a killed process one after another, for up to 60 ms a place."""
+"""The kernel closes the packet sockets of a killed process one after another: 27 ms a place."""
 _STAY_SECONDS: Final = 30.0
 _LOG_LINES: Final = 40
 _LOG_BYTES: Final = 64 * 1024

@@ -24,7 +24,7 @@ _ASK_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 60.0
 """A lab of 1,000 pods, the most that a scenario may have, is gone 2 s after it has said that it ends."""
 _KILLED_SECONDS: Final = 300.0
-"""The kernel closes the packet sockets of a killed process one after another: 60 s for 1,000 pods."""
+"""The kernel closes the packet sockets of a killed process one after another: 27 s for 1,000 pods."""
 _PAUSE: Final = 0.005
 
 
