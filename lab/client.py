@@ -26,7 +26,7 @@ from lab.doors import Door
 from lab.errors import InternalError, LabError
 from lab.faults import raised
 from lab.line import Line
-from lab.messages import Failed, Ready
+from lab.messages import Build, Failed, Ready
 from lab.timing import Deadline
 from lab.visits import Asked, Memory, Stay, Stays
 
@@ -36,6 +36,8 @@ Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
+_CLOSE_SECONDS_A_PLACE: Final = 0.1
+"""The kernel closes the packet sockets of a killed process one after another: 27 ms a place."""
 _STAY_SECONDS: Final = 30.0
 _LOG_LINES: Final = 40
 _LOG_BYTES: Final = 64 * 1024
@@ -66,6 +68,7 @@ class LabProcess(Line):
         self._door = door
         self._ready: Ready | None = None
         self._refused: LabError | None = None
+        self._places = 0
 
     @property
     def pid(self) -> int:
@@ -102,6 +105,8 @@ class LabProcess(Line):
     def request(self, request: Asked, wanted: type[Wanted], deadline: Deadline) -> Wanted:
         """Ask, and wait for the answer (see ``Line.request``); first, that it is in its sandbox."""
         self.ready()
+        if isinstance(request, Build):
+            self._places = max(self._places, len(request.plan.namespaces))
         return super().request(request, wanted, deadline)
 
     def stay(self, memory: Memory, seconds: float | None) -> None:
@@ -134,7 +139,7 @@ class LabProcess(Line):
         # then, for a keeper that is stopped itself, SIGKILL.
         for blow in (signal.SIGTERM, signal.SIGKILL):
             try:
-                self._child.wait(_CLOSE_SECONDS)
+                self._child.wait(_CLOSE_SECONDS + self._places * _CLOSE_SECONDS_A_PLACE)
             except subprocess.TimeoutExpired:
                 self._child.send_signal(blow)
         self._child.wait()

@@ -132,6 +132,9 @@ class Doors:
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
             raise NoSuchLabError(name) from None
+        except BlockingIOError:  # EAGAIN: the queue of those that wait is full (connect(2)); a timeout does not count
+            connection.close()
+            raise TimeoutError(f"the lab {name} takes no more connections") from None
         except BaseException:
             connection.close()
             raise

@@ -62,7 +62,7 @@ from lab.messages import (
 from lab.plan.model import Plan
 from lab.standing import Lab
 from lab.staying import Staying
-from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.timing import Deadline, DeadlineExceededError, wait_while_fewer
 from lab.visits import Asked, End, Feed, Greet, Listed, Listing, Remember, Stay, Told
 from lab.wire import Purpose, Wire
 
@@ -93,12 +93,15 @@ async def _serve(
     desk = _Desk(launcher, origins)
     channel = AsyncChannel(client)
     await channel.send(Ready(os.getpid(), os.uname().release, rootless), Told)
-    await first_of(
-        _until_over(channel, desk),
-        _receive(door, desk),
-        terminated.wait(),
-        launcher.gone.wait(),
-    )
+    try:
+        await first_of(
+            _until_over(channel, desk),
+            _receive(door, desk),
+            terminated.wait(),
+            launcher.gone.wait(),
+        )
+    finally:
+        desk.leave()
 
 
 async def _until_over(channel: AsyncChannel, desk: "_Desk") -> None:
@@ -295,8 +298,16 @@ class _Desk:
         await self._see_off()
         if self._before is not None:
             await self._expect_none(partial(self._before.since, self._origins), "all labs were closed")
-        await self._cleanup.finish(Deadline.after(_CLEANUP_SECONDS))
+        await self._cleanup.finish(_CLEANUP_SECONDS)
         return Closed()
+
+    def leave(self) -> None:
+        """Close the taps of a lab that was not closed; the end of the process takes the rest of it.
+
+        A process that ends closes its packet sockets one after another (see ``lab.traffic.watch``).
+        """
+        if self._lab is not None:
+            self._lab.wire.watch.close()
 
     async def _end(self, lab: Lab) -> None:
         try:
@@ -317,9 +328,7 @@ class _Desk:
     async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
         """Wait until ``look`` finds nothing any more: threads that close sockets, and the killed, take their time."""
         try:
-            await wait_until(
-                lambda: not look(), Deadline.after(self._see_off_seconds), f"nothing to be left when {after}"
-            )
+            await wait_while_fewer(lambda: len(look()), self._see_off_seconds, f"nothing to be left when {after}")
         except DeadlineExceededError:
             raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
 

@@ -5,7 +5,7 @@ Must not: send anything, or know how the engines came to run.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -15,17 +15,18 @@ from lab.control.apiserver import API_PORT
 from lab.engines.barrier import NAMESPACE
 from lab.engines.ground import Place
 from lab.engines.names import NFT_TABLE, mode_of
-from lab.ip import Family
+from lab.errors import ScenarioError
+from lab.ip import Family, Protocol
 from lab.kernel.foreign_tables import TableNames
 from lab.kernel.nft import NftTool
 from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.xtables import TableReader
 from lab.messages import Build
-from lab.plan.model import Plan
+from lab.plan.model import Listener, Plan
 from lab.traffic.foreign import ForeignRules
 from lab.traffic.meters import COUNTED_TABLES, Layouts, Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
-from lab.traffic.responder import Names
+from lab.traffic.responder import Names, PortsTakenError
 from lab.traffic.runner import Runner
 from lab.wire import Wire
 
@@ -60,7 +61,10 @@ async def open_runner(
         foreign={name: _foreign(request.engine.name, place) for name, place in places.items()},
     )
     stack.callback(runner.close)
-    await runner.open()
+    try:
+        await runner.open()
+    except PortsTakenError as error:
+        raise ScenarioError([_taken(request, place, listener) for place, listener in error.taken]) from error
     return runner
 
 
@@ -73,11 +77,33 @@ def _names(plan: Plan, store: Store) -> Names | None:
     return NameService(store, hidden=NAMESPACE).respond
 
 
-def _served(request: Build) -> Iterator[int]:
-    """The ports on which proxies listen in their nodes."""
-    configuration = request.engine.configuration
-    yield from (API_PORT, configuration.healthz.port, configuration.metrics.port)
-    yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
+def _served(request: Build) -> dict[int, str]:
+    """The TCP ports on which proxies listen in their nodes, each with what it is for."""
+    proxy, engine = request.engine.configuration, request.engine.name
+    checks = {
+        each.health_check_node_port: f"{engine} serves the healthCheckNodePort of Service {each.namespace}/{each.name}"
+        for each in request.objects
+        if isinstance(each, Service) and each.health_check_node_port
+    }
+    return {
+        API_PORT: f"the lab's API server serves {engine}",
+        proxy.metrics.port: f"{engine} serves its metrics (metricsBindAddress)",
+        proxy.healthz.port: f"{engine} serves its health (healthzBindAddress)",
+        **checks,
+    }
+
+
+def _taken(request: Build, place: str, listener: Listener) -> str:
+    """What is wrong with a port on which something else in the lab listens."""
+    port = f"{listener.protocol} {listener.port}"
+    others = (
+        f"{each.name} listens"
+        for each in request.plan.namespace(place).listeners
+        if each.name != listener.name and (each.protocol, each.port) == (listener.protocol, listener.port)
+    )
+    engine = _served(request).get(listener.port) if listener.protocol is Protocol.TCP else None
+    owner = engine or next(others, f"{request.engine.name} listens")
+    return f"{listener.position}: {listener.name}: {owner} on {port} of {place}; give {listener.name} another port"
 
 
 def _foreign(engine: str, place: Place) -> ForeignRules:

@@ -26,6 +26,7 @@ from lab.timing import Deadline
 __all__ = ["Session"]
 
 _CLOSE_SECONDS: Final = 30.0
+_CLOSE_SECONDS_A_PLACE: Final = 0.1
 
 
 class Session:
@@ -45,6 +46,7 @@ class Session:
         self._seed = seed
         self._door = door
         self._process: LabProcess | None = None
+        self._places = 0
 
     def __enter__(self) -> Self:
         return self
@@ -90,6 +92,7 @@ class Session:
         )
         request = Build(assembly.plan, assembly.objects, engine, self._seed, assembly.resolv_confs)
         process = self._started()
+        self._places = max(self._places, len(assembly.plan.namespaces))
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
         return OpenLab(process, assembly, built, self._engine, self._seed, source)
 
@@ -100,7 +103,8 @@ class Session:
             InternalError: something of a lab was left, or the lab process is gone.
         """
         if self._process is not None and self._process.stands:
-            self._process.request(Close(), Closed, Deadline.after(_CLOSE_SECONDS))
+            seconds = _CLOSE_SECONDS + self._places * _CLOSE_SECONDS_A_PLACE
+            self._process.request(Close(), Closed, Deadline.after(seconds))
 
     def close(self, *, checked: bool = False) -> None:
         """End the lab process. Calling it twice does no harm.

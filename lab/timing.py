@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 
 from lab.frozen import dataclass
 
-__all__ = ["Deadline", "DeadlineExceededError", "pass_by", "together", "wait_until", "wait_until_seen"]
+__all__ = [
+    "Deadline",
+    "DeadlineExceededError",
+    "pass_by",
+    "together",
+    "wait_until",
+    "wait_until_seen",
+    "wait_while_fewer",
+]
 
 Result = TypeVar("Result")
 
@@ -67,6 +75,24 @@ async def wait_until_seen(look: Callable[[], Awaitable[bool]], deadline: Deadlin
             raise DeadlineExceededError(f"gave up waiting: {why}")
         await asyncio.sleep(min(pause, deadline.remaining))
         pause = min(0.01, pause * 2 or 0.0005)
+
+
+async def wait_while_fewer(count: Callable[[], int], patience: float, why: str) -> None:
+    """Wait until ``count`` is zero, however many there are at first: each time that it falls, patience begins anew.
+
+    Raises:
+        DeadlineExceededError: naming ``why``, when the count has not fallen for ``patience`` seconds.
+    """
+    least, pause, deadline = count(), 0.0, Deadline.after(patience)
+    left = least
+    while left:
+        if left < least:
+            least, deadline = left, Deadline.after(patience)
+        elif deadline.passed:
+            raise DeadlineExceededError(f"gave up waiting: {why}")
+        await asyncio.sleep(pause)
+        pause = min(0.01, pause * 2 or 0.0005)
+        left = count()
 
 
 async def pass_by(seconds: float) -> None:

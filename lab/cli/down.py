@@ -21,7 +21,10 @@ from lab.visits import End, Ended
 __all__ = ["command"]
 
 _ASK_SECONDS: Final = 5.0
-_END_SECONDS: Final = 15.0
+_LEAVE_SECONDS: Final = 60.0
+"""A lab of 1,000 pods, the most that a scenario may have, is gone 2 s after it has said that it ends."""
+_KILLED_SECONDS: Final = 300.0
+"""The kernel closes the packet sockets of a killed process one after another: 27 s for 1,000 pods."""
 _PAUSE: Final = 0.005
 
 
@@ -53,12 +56,14 @@ def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
 
 def _end(doors: Doors, name: str) -> None:
     """Ask the lab to end; if it does not answer, have its keeper end it by force."""
+    seconds = _ASK_SECONDS
     with suppress(NoSuchLabError, LabError, TimeoutError), Visit(doors.connect(name, _ASK_SECONDS), name) as line:
         line.request(End(), Ended, Deadline.after(_ASK_SECONDS))
-    if _wait(lambda: not doors.is_taken(name), _ASK_SECONDS):
+        seconds = _LEAVE_SECONDS
+    if _wait(lambda: not doors.is_taken(name), seconds):
         return
     doors.kill(name)
-    if not _wait(lambda: name not in doors.names(), _END_SECONDS):
+    if not _wait(lambda: name not in doors.names(), _KILLED_SECONDS):
         raise InternalError(f"the lab {name} does not end; its keeper's pid is in {doors.keeper_file(name)}")
 
 

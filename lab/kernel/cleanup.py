@@ -22,7 +22,7 @@ from lab.kernel import attributes as nla
 from lab.kernel.dumps import Dump
 from lab.kernel.framing import nested
 from lab.kernel.netns import NetNs, make_netns
-from lab.timing import Deadline, DeadlineExceededError, wait_until
+from lab.timing import DeadlineExceededError, wait_while_fewer
 
 __all__ = ["Cleanup"]
 
@@ -55,8 +55,11 @@ class Cleanup:
                 raise InternalError(f"{netns.name}: the kernel gives it no number ({os.strerror(code)})")
             self._names[self._last] = f"{netns.name} of {lab}"
 
-    async def finish(self, deadline: Deadline) -> None:
+    async def finish(self, patience: float) -> None:
         """Return when everything that was followed is gone.
+
+        Args:
+            patience: seconds without progress after which it is given up. A thousand namespaces take less than one.
 
         Raises:
             InternalError: naming the namespaces that somebody still holds, or saying that a device is held.
@@ -64,14 +67,14 @@ class Cleanup:
         if not self._names:
             return
         try:
-            await wait_until(lambda: not self._left(), deadline, "namespaces to be let go")
+            await wait_while_fewer(lambda: len(self._left()), patience, "namespaces to be let go")
             self._names.clear()
             fence = make_netns("fence")
             try:
                 self.follow("the clean-up", [fence])
             finally:
                 fence.close()
-            await wait_until(lambda: not self._left(), deadline, "the kernel to take namespaces apart")
+            await wait_while_fewer(lambda: len(self._left()), patience, "the kernel to take namespaces apart")
         except DeadlineExceededError as late:
             left = ", ".join(sorted(self._left().values()))
             raise InternalError(

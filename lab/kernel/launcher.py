@@ -196,10 +196,13 @@ class Launcher:
         self._resolv_confs[place] = resolv_conf
 
     def forget(self, places: Sequence[str]) -> None:
-        """Let go of the mount and UTS namespaces of ``places``."""
+        """Let go of the mount and UTS namespaces of ``places``.
+
+        One message names all of them: a thousand messages fill the channel faster than the launcher reads it.
+        """
         for place in places:
             self._resolv_confs.pop(place, None)
-            self._send({"forget": place}, ())
+        self._send({"forget": list(places)}, ())
 
     def close(self) -> None:
         """End the launcher, and with it the commands that still run."""

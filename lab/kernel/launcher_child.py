@@ -169,8 +169,9 @@ def _obey(channel: socket.socket, places: _Places, running: dict[int, int]) -> b
                 running[_fork_to_tell(error, request, fds[3])] = number
         case {"kill": int(number), "signal": int(which)}:
             _kill(number, which, running)
-        case {"forget": str(name)}:
-            places.forget(name)
+        case {"forget": [*names]}:
+            for name in names:
+                places.forget(name)
     for fd in fds:
         os.close(fd)
     return True

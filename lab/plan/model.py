@@ -9,7 +9,7 @@ known in advance every message can be written without a look-up.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final, Self
 
@@ -178,7 +178,7 @@ class Listener:
     """A port on which this namespace answers as ``name`` (a pod's name, or a daemon's).
 
     ``address`` is ``None`` where it answers on all addresses; pods that share a namespace have one each. What
-    ``serves_names`` answers questions about the cluster's names, too.
+    ``serves_names`` answers questions about the cluster's names, too. ``position`` is where the author wrote of it.
     """
 
     name: str
@@ -186,6 +186,7 @@ class Listener:
     port: int
     address: IPAddress | None = None
     serves_names: bool = False
+    position: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
 from lab.cluster.kube_dns import COREDNS, DNS_PORT
-from lab.cluster.objects import PodPort
 from lab.ip import IPAddress, IPNetwork, Protocol
 from lab.plan.addresses import AddressPlan
 from lab.plan.draft import Draft, Place, only
@@ -64,7 +63,7 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
                 wirer.wire(place, node, names)
             for name in names:
                 own = addresses.pod[name]
-                listening = _listeners(name, group.ports, own if group.shared_netns else (None,))
+                listening = _listeners(name, group, own if group.shared_netns else (None,))
                 if serves_names(scenario, group):
                     listening = [replace(each, serves_names=True) for each in listening]
                 place.listeners += listening
@@ -91,8 +90,13 @@ def _homes(group: PodGroup) -> dict[str, list[str]]:
     return homes
 
 
-def _listeners(name: str, ports: tuple[PodPort, ...], addresses: tuple[IPAddress | None, ...]) -> list[Listener]:
-    return [Listener(name, port.protocol, port.port, address) for address in addresses for port in ports]
+def _listeners(name: str, group: PodGroup, addresses: tuple[IPAddress | None, ...]) -> list[Listener]:
+    where = str(group.position)
+    return [
+        Listener(name, port.protocol, port.port, address, position=where)
+        for address in addresses
+        for port in group.ports
+    ]
 
 
 class _Wirer:

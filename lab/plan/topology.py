@@ -185,7 +185,10 @@ def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segm
         own = addresses.uplink[node.name, further.device]
         segments.join(place, f"{node.name}-{further.device}", further.segment, further.device, own)
     place.addresses += [Address(each.device, each.interface) for each in node.addresses]
-    place.listeners += [Listener(each.name, each.protocol, each.port, each.address) for each in node.daemons]
+    place.listeners += [
+        Listener(each.name, each.protocol, each.port, each.address, position=str(node.position))
+        for each in node.daemons
+    ]
     tables: dict[IPNetwork, int] = {}
     for route in node.routes:
         table = MAIN_TABLE

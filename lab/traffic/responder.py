@@ -14,7 +14,7 @@ import errno
 import select
 import socket
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ from lab.traffic.answer import Voice, is_http
 from lab.traffic.connect import has_sctp
 from lab.traffic.identity import WORDS, goes_on
 
-__all__ = ["Responders"]
+__all__ = ["PortsTakenError", "Responders"]
 
 _BACKLOG: Final = 4096
 _CONNECTIONS: Final = 512
@@ -36,6 +36,14 @@ _LONGEST_LINE: Final = 128 * 1024
 _AT_ONCE: Final = 4096
 _ROUNDS: Final = 16
 _BUFFER: Final = 4 << 20
+
+
+class PortsTakenError(Exception):
+    """Something else listens on ports of the plan's listeners. ``taken`` are these, each with its namespace's name."""
+
+    def __init__(self, taken: Sequence[tuple[str, Listener]]) -> None:
+        super().__init__(", ".join(f"{place} {each.protocol} {each.port}" for place, each in taken))
+        self.taken = tuple(taken)
 
 
 Names = Callable[[str, bytes, bool], bytes | None]
@@ -72,8 +80,10 @@ class Responders:
         """Bind a socket for every listener of the plan; ``names`` answers for those that serve names.
 
         Raises:
+            PortsTakenError: something else listens on these ports; what was opened is closed again.
             InternalError: naming the listener whose port could not be bound; what was opened is closed again.
         """
+        taken: list[tuple[str, Listener]] = []
         self._epoll = select.epoll()
         self._tcp: dict[int, _Door] = {}
         self._udp: dict[int, _Door] = {}
@@ -88,11 +98,17 @@ class Responders:
                     for address in _listening_on(namespace, listener):
                         self._listen(netns_by_name[namespace.name], listener, address)
                 except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        taken.append((namespace.name, listener))
+                        continue
                     self.close()
                     raise InternalError(
                         f"{listener.name} in namespace {namespace.name} cannot listen on "
-                        f"{listener.protocol} {listener.port}: {error}; the plan must give each port to one listener"
+                        f"{listener.protocol} {listener.port}: {error}"
                     ) from error
+        if taken:
+            self.close()
+            raise PortsTakenError(taken)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let the event loop call ``pump`` whenever something waits, for traffic that no errand sends."""

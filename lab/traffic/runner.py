@@ -41,7 +41,7 @@ from lab.traffic.memory import Memory
 from lab.traffic.meters import Meter
 from lab.traffic.packet import Dispatch
 from lab.traffic.ports import PortDealer, Sender
-from lab.traffic.responder import Names, Responders
+from lab.traffic.responder import Names, PortsTakenError, Responders
 from lab.traffic.stacks import Stacks
 from lab.traffic.streams import Streams
 from lab.traffic.tracing import Tracing
@@ -112,12 +112,13 @@ class Runner:
         """Open every responder, and every tap that does not stand yet, once for the lab's life.
 
         Raises:
+            PortsTakenError: something else in the lab listens on ports of the plan's listeners; nothing stays open.
             InternalError: naming the device or the port that could not be opened; nothing stays open.
         """
         self._watch = self._given or Watch(self._netns_by_name, self._plan)
         try:
             self._responders = Responders(self._netns_by_name, self._plan, self._names)
-        except InternalError:
+        except (InternalError, PortsTakenError):
             self.close()
             raise
         self._responders.attach(asyncio.get_running_loop())

@@ -2,6 +2,13 @@
 
 Owns: which devices are tapped, and the reading of whatever waits at any of them.
 Must not: know flows.
+
+Closing a packet socket waits until no processor can be in the middle of handing it a packet (``packet_release`` calls
+``synchronize_net``). A process that ends closes its sockets one after another. Threads wait for the same grace period.
+Measured on Linux 6.18 with two busy processors, for 2,000 sockets that listen: one after another 11 ms each, by 16
+threads 0.25 ms, by 64 threads 0.19 ms. A lab of 1,000 pods that has sent a probe holds 5,120 packet sockets; its end
+took longer than 20 s, and takes 2 s with 64 threads. One socket for all devices of a namespace would be no cure: a pod
+has one device, and before Linux 6.16 every such socket looks at the packets of all namespaces of the machine.
 """
 
 import select
@@ -29,6 +36,8 @@ _TAPPED: Final = frozenset({Role.POD, Role.HOST})
 
 # What one small frame costs in a receive buffer (skb->truesize) at most: a 2 KiB block, its end and its sk_buff.
 _TRUESIZE: Final = 2304 + 320
+
+_CLOSERS: Final = 64
 
 
 class Watch:
@@ -152,13 +161,13 @@ class Watch:
         return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost()))
 
     def close(self) -> None:
-        """Close all taps, each in a thread: each waits for an RCU grace period, and nobody needs to wait with it."""
+        """Close all taps in threads, for which nobody waits here."""
         self._epoll.close()
         self._by_fd.clear()
         for stack in self._stacks.values():
             stack.close()
         if self._taps:
-            closers = ThreadPoolExecutor(len(self._taps))
+            closers = ThreadPoolExecutor(min(_CLOSERS, len(self._taps)))
             for tap in self._taps.values():
                 closers.submit(tap.close)
             closers.shutdown(wait=False)

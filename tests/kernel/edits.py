@@ -115,6 +115,15 @@ EDITS = [
         {"another one has none", "loopback has none"},
     ),
     Edit(
+        "loadbalancer/health-check-on-node-port-addresses",
+        "nodePortAddresses: [172.18.0.0/16]",
+        "nodePortAddresses: []",
+        {
+            "an IPv4 address outside nodePortAddresses refuses the health check",
+            "the loopback address refuses the health check because nodePortAddresses does not name it",
+        },
+    ),
+    Edit(
         "nodeport/not-on-loopback",
         "localhostNodePorts: false",
         "localhostNodePorts: true",

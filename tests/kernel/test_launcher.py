@@ -313,3 +313,18 @@ async def failed_starts(launcher: Launcher) -> list[int]:
 @BOTH
 def test_who_asks_for_what_cannot_be_started_harms_nobody(ordinary: bool) -> None:
     assert sandboxed(failed_starts, ordinary=ordinary) == [127, 126, 126, 0]
+
+
+async def forgotten(launcher: Launcher) -> str:
+    """What a launcher says that was told to forget as many places as the largest lab has, all at once."""
+    with realise(small_plan()) as wiring:
+        netns = wiring.namespaces["pod-1"]
+        await launcher.run(netns, ["touch", "/run/mark"], place="1/pod-1", deadline=Deadline.after(10))
+        launcher.forget([f"1/{'pod' * 20}-{number}" for number in range(1024)] + ["1/pod-1"])
+        done = await launcher.run(netns, ["ls", "/run"], place="1/pod-1", deadline=Deadline.after(10))
+        return done.stdout.decode()
+
+
+@BOTH
+def test_a_thousand_places_are_forgotten_at_once(ordinary: bool) -> None:
+    assert sandboxed(forgotten, ordinary=ordinary) == "", "the place of that name is a new one"

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -305,3 +306,28 @@ def _connected(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(path))
     return connection
+
+
+def test_a_lab_of_hundreds_of_pods_is_gone_in_seconds(desk: Desk, tmp_path: Path) -> None:
+    """Its process does not close a thousand packet sockets one after another, for each of which the kernel waits."""
+    scenario = tmp_path / "large.lab.yaml"
+    scenario.write_text(LARGE)
+    desk.up(scenario=str(scenario))
+    assert desk.type("probe", "echo-1", "echo-400").status == 0
+    began = time.monotonic()
+    assert desk.type("down").output == "large is gone\n"
+    assert time.monotonic() - began < 5
+
+
+LARGE = """
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: large}
+spec:
+  nodes: {node-1: {}, node-2: {}, node-3: {}, node-4: {}, node-5: {}, node-6: {}, node-7: {}, node-8: {}}
+  pods:
+    echo:
+      replicas: 400
+      nodes: [node-1, node-2, node-3, node-4, node-5, node-6, node-7, node-8]
+      ports: [8080]
+"""

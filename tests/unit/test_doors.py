@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,22 @@ def test_a_name_is_taken_until_its_door_is_closed(doors: Doors) -> None:
     second.claim("shop")
     second.give_up()
     assert list(doors.folder.iterdir()) == []
+
+
+def test_a_lab_that_takes_no_more_connections_is_silent_and_no_bug(doors: Doors) -> None:
+    """As one of a thousand pods that ends, while `proxylab down` looks again and again whether it is gone."""
+    door = Door(doors)
+    door.claim("shop")
+    with ExitStack() as waiting:
+
+        def come() -> None:
+            for _ in range(100):
+                waiting.enter_context(doors.connect("shop", seconds=0.01))
+
+        with pytest.raises(TimeoutError, match="the lab shop takes no more connections"):
+            come()
+        assert doors.names() == ["shop"]
+    door.give_up()
 
 
 def test_what_a_killed_lab_has_left_is_cleared_away(doors: Doors) -> None:

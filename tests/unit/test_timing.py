@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lab.timing import Deadline, DeadlineExceededError, together, wait_until
+from lab.timing import Deadline, DeadlineExceededError, together, wait_until, wait_while_fewer
 
 
 def test_results_come_in_order() -> None:
@@ -45,3 +45,20 @@ def test_a_condition_that_never_holds_is_named() -> None:
 
 def test_a_condition_that_holds_costs_no_time() -> None:
     asyncio.run(wait_until(lambda: True, Deadline.after(0), "nothing"))
+
+
+def test_what_becomes_less_is_waited_for_however_long_it_takes() -> None:
+    took = asyncio.run(_counted(down_from=20, patience=0.05))
+    assert took > 0.1, "twenty looks, each of them within the patience"
+
+
+def test_what_does_not_become_less_is_given_up() -> None:
+    with pytest.raises(DeadlineExceededError, match="gave up waiting: godot"):
+        asyncio.run(wait_while_fewer(lambda: 3, 0.01, "godot"))
+
+
+async def _counted(*, down_from: int, patience: float) -> float:
+    began = asyncio.get_running_loop().time()
+    left = list(range(down_from))
+    await wait_while_fewer(left.pop, patience, "a count to fall")
+    return asyncio.get_running_loop().time() - began

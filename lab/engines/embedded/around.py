@@ -17,6 +17,8 @@ from lab.control.servers import PathHandler
 from lab.engines.embedded.answers import health_check_ports, healthz, local_endpoints, metrics, service_health
 from lab.engines.embedded.health import Health
 from lab.engines.embedded.metrics import SyncMetrics
+from lab.engines.embedded.node import NodeFacts
+from lab.engines.embedded.node_ports import node_port_addresses
 from lab.engines.embedded.ports import ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.surroundings import Served
@@ -108,7 +110,9 @@ class NodeWork:
         self._clock = clock
         self._forget_all = settings.forget_stale_udp == "always"
         self._reconcilers: dict[Family, UdpReconciler] = {}
-        self._served = Served()
+        self._settings = settings
+        self._served: Served | None = None
+        self._listening: dict[Family, tuple[IPAddress, ...]] = {}
         self._own: dict[tuple[IPAddress, int], PathHandler] = {}
         self._health: Health | None = None
         self._counted: SyncMetrics | None = None
@@ -136,7 +140,8 @@ class NodeWork:
         wanted = dict(self._own)
         for family, ports in served.ports.items():
             for service, port in health_check_ports(ports).items():
-                wanted[ANYWHERE[family], port] = self._service_handler(family, service)
+                handler = self._service_handler(family, service)
+                wanted |= {(address, port): handler for address in self._health_check_addresses(family, served.node)}
         return (*lines, *await self._node.servers.serve(wanted))
 
     async def close(self) -> None:
@@ -144,8 +149,15 @@ class NodeWork:
         await self._node.servers.close()
         self._node.close()
 
+    def _health_check_addresses(self, family: Family, node: NodeFacts) -> tuple[IPAddress, ...]:
+        """Where health-check node ports are served: as kube-proxy, where node ports are when the proxy starts."""
+        if family not in self._listening:
+            chosen = node_port_addresses(family, self._settings, node)
+            self._listening[family] = (ANYWHERE[family],) if chosen is None else chosen
+        return self._listening[family]
+
     def _ports(self, family: Family) -> Sequence[ServicePortInfo]:
-        return self._served.ports.get(family, ())
+        return () if self._served is None else self._served.ports.get(family, ())
 
     def _service_handler(self, family: Family, service: Key) -> PathHandler:
         def answer(_path: str) -> Answer:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from lab.engines.embedded.health import Health
 from lab.engines.embedded.metrics import SyncMetrics
+from lab.engines.embedded.node import NodeFacts
 from lab.engines.embedded.ports import ServicePortInfo
 from lab.frozen import dataclass
 from lab.ip import Family
@@ -19,8 +20,9 @@ __all__ = ["NoSurroundings", "Served", "Surroundings"]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the rules in the kernel serve: the service ports of each family."""
+    """What the rules in the kernel serve: the service ports of each family, on this node."""
 
+    node: NodeFacts
     ports: Mapping[Family, Sequence[ServicePortInfo]] = field(default_factory=dict)
 
 

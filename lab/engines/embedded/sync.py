@@ -259,7 +259,7 @@ class EmbeddedEngine:
         self._log.extend(line for line in left_out if line not in self._left_out)
         self._left_out = left_out
         if not failures:
-            served = Served({family: proxier.ports for family, proxier in self._proxiers.items()})
+            served = Served(node, {family: proxier.ports for family, proxier in self._proxiers.items()})
             self._log.extend(await self._surroundings.follow(served))
         self._retry_at = self._clock.now() + self._periods.sync if failures or refused else math.inf
         self._outcome = _Outcome(revision, tuple(failures))

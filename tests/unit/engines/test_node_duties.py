@@ -14,10 +14,12 @@ from lab.cluster.objects import Endpoint, ServicePort, ServiceType
 from lab.engines.embedded.answers import healthz, local_endpoints, service_health
 from lab.engines.embedded.around import proxy_sysctls
 from lab.engines.embedded.health import Health
+from lab.engines.embedded.node import NodeFacts
+from lab.engines.embedded.node_ports import node_port_addresses
 from lab.engines.embedded.ports import ClusterView, ServicePortInfo
 from lab.engines.embedded.settings import ProxySettings
 from lab.engines.embedded.udp import End, UdpReconciler
-from lab.ip import Family, Protocol
+from lab.ip import Family, IPAddress, Protocol
 
 A = Addresses(Family.IPV4)
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -101,6 +103,32 @@ def test_loopback_is_routed_only_for_node_ports(
 ) -> None:
     written = proxy_sysctls(replace(ProxySettings(), **changes), ConntrackTimeouts(), families)
     assert (written.get(ROUTE_LOCALNET) == "1") is expected
+
+
+SIX = Addresses(Family.IPV6)
+HOME = NodeFacts(
+    name=HERE,
+    addresses=(A.of("node", 2),),
+    interface_addresses=(A.of("loopback", 1), A.of("node", 3), A.of("node", 2), A.of("vip", 1), SIX.of("node", 2)),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "family", "expected"),
+    [
+        ({}, Family.IPV4, None),
+        ({"node_port_addresses": (A.narrow("node"),)}, Family.IPV4, (A.of("node", 2), A.of("node", 3))),
+        ({"node_port_addresses": (A.narrow("node"),)}, Family.IPV6, None),
+        ({"node_port_addresses": (A.narrow("node"), ip_network("0.0.0.0/0"))}, Family.IPV4, None),
+        ({"node_port_addresses": (A.narrow("external"),)}, Family.IPV4, ()),
+        ({"node_port_primary": True}, Family.IPV4, (A.of("node", 2),)),
+        ({"node_port_primary": True}, Family.IPV6, None),
+    ],
+)
+def test_node_ports_are_on_the_addresses_that_are_chosen_of_each_family_by_itself(
+    changes: dict[str, object], family: Family, expected: tuple[IPAddress, ...] | None
+) -> None:
+    assert node_port_addresses(family, replace(ProxySettings(), **changes), HOME) == expected
 
 
 def test_timeouts_of_zero_are_left_alone() -> None:

@@ -10,6 +10,7 @@ from lab.engines.embedded.iptables.matches import INVALID_COUNTER, TO_LOCAL, com
 from lab.engines.embedded.iptables.names import Chain
 from lab.engines.embedded.iptables.rules import Rule
 from lab.engines.embedded.node import NodeFacts
+from lab.engines.embedded.node_ports import node_port_addresses
 from lab.engines.embedded.settings import LOOPBACK, ProxySettings
 from lab.ip import Family
 
@@ -136,21 +137,15 @@ def node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) ->
     why = comment("kubernetes service nodeports; NOTE: this must be the last rule in this chain")
     return tuple(
         Rule(names.SERVICES, (why, addresses), names.NODE_PORTS.name)
-        for addresses in _node_port_addresses(family, settings, node)
+        for addresses in _matches_of_node_ports(family, settings, node)
     )
 
 
-def _node_port_addresses(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[str, ...]:
-    if settings.node_port_primary:
-        primary = node.primary_address(family)
-        return () if primary.is_loopback and not _serves_loopback(family, settings) else (f"-d {primary}",)
-    chosen = [cidr for cidr in settings.node_port_addresses if Family.of(cidr) is family]
-    if chosen and all(cidr.prefixlen for cidr in chosen):
-        own = {address for address in node.interface_addresses if any(address in cidr for cidr in chosen)}
+def _matches_of_node_ports(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[str, ...]:
+    own = node_port_addresses(family, settings, node)
+    if own is not None:
         return tuple(
-            f"-d {address}"
-            for address in sorted(own, key=int)
-            if _serves_loopback(family, settings) or not address.is_loopback
+            f"-d {address}" for address in own if _serves_loopback(family, settings) or not address.is_loopback
         )
     if _serves_loopback(family, settings):
         return (TO_LOCAL,)

@@ -1,0 +1,62 @@
+"""A port of a node that two want: both are named, as a mistake of the author."""
+
+from pathlib import Path
+
+import pytest
+from desk import Desk
+
+SCENARIO = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: taken}
+spec:
+  nodes:
+    node-a:
+      daemons:
+        monitor: {port: PORT}
+        resolver: {port: 5353, protocol: UDP}
+  pods:
+    client: {}
+    agent: {hostNetwork: true, ports: [AGENT]}
+  probes:
+  - {name: a pod, from: client, to: {pod: agent}, expect: {outcome: delivered, source: preserved}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 32000, ports: [{port: 80}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("port", "agent", "wrong"),
+    [
+        ("10256", "8080", ["6:5: monitor: embedded/iptables serves its health (healthzBindAddress) on TCP 10256"]),
+        ("10249", "8080", ["6:5: monitor: embedded/iptables serves its metrics (metricsBindAddress) on TCP 10249"]),
+        (
+            "32000",
+            "10256",
+            [
+                "6:5: monitor: embedded/iptables serves the healthCheckNodePort of Service default/shop on TCP 32000",
+                "12:5: agent: embedded/iptables serves its health (healthzBindAddress) on TCP 10256",
+            ],
+        ),
+    ],
+)
+def test_who_wants_a_port_that_the_engine_has_is_named_with_it(
+    desk: Desk, tmp_path: Path, port: str, agent: str, wrong: list[str]
+) -> None:
+    scenario = tmp_path / "taken.lab.yaml"
+    scenario.write_text(SCENARIO.replace("PORT", port).replace("AGENT", agent))
+    typed = desk.type("up", str(scenario))
+    assert typed.status == 2, typed.errors
+    told = [f"{scenario}:{line} of node-a; give {line.split()[1].strip(':')} another port" for line in wrong]
+    assert typed.errors.splitlines() == told
+
+
+def test_two_daemons_on_one_port_are_both_named(desk: Desk, tmp_path: Path) -> None:
+    scenario = tmp_path / "taken.lab.yaml"
+    scenario.write_text(SCENARIO.replace("PORT", "5353, protocol: UDP").replace("AGENT", "8080"))
+    typed = desk.type("up", str(scenario))
+    told = f"{scenario}:6:5: resolver: monitor listens on UDP 5353 of node-a; give resolver another port"
+    assert (typed.status, typed.errors.splitlines()) == (2, [told])
