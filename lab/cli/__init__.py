@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 import lab
-from lab.errors import ExitCode, InternalError, LabError
+from lab.errors import ExitCode, InternalError, LabEndedError, LabError
 
 if TYPE_CHECKING:
     from lab.cli.run import SessionMaker
@@ -179,7 +179,10 @@ def _answer(verb: Callable[[], object]) -> int:
     except click.Abort:  # click's word for Ctrl-C
         return _INTERRUPTED
     except InternalError as error:
-        return _report(error)
+        if not isinstance(error, LabEndedError):
+            return _report(error)
+        click.echo(str(error), err=True)
+        return error.exit_code
     except LabError as error:
         click.echo(str(error), err=True)
         return error.exit_code
