@@ -59,8 +59,8 @@ async def converse(channel: AsyncChannel, desk: Desk) -> None:
     async def answer() -> None:
         task = asyncio.current_task()
         with suppress(ChannelClosedError):
-            # What is cancelled in the midst of an answer still puts things in order. An error in that takes the place of
-            # the cancellation, which does not come a second time.
+            # What is cancelled in the midst of an answer still puts things in order. An error in that takes the place
+            # of the cancellation, which does not come a second time.
             while task is None or not task.cancelling():
                 request, descriptors = await requests.get()
                 if not isinstance(request, _FEEDS):
