@@ -17,9 +17,9 @@ from lab.printout.importing import import_printout
 from lab.printout.reading import COMMAND, read_printout
 from lab.scenario.cases import cases
 from lab.scenario.load import parse_scenario
-from lab.scenario.missing import RUNNING_MODES
 from lab.scenario.problems import Problems
 from lab.scenario.source import decode
+from lab.scenario.words import RUNNING_MODES
 from lab.verdict.columns import wrapped
 
 __all__ = ["command"]
