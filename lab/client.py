@@ -23,10 +23,10 @@ from typing import IO, Final, TypeVar
 
 import lab
 from lab.doors import Door
-from lab.errors import InternalError, LabError
+from lab.errors import InternalError, LabEndedError, LabError
 from lab.faults import raised
 from lab.line import Line
-from lab.messages import Build, Failed, Ready
+from lab.messages import LAUNCHER_ENDED, Build, Failed, Ready
 from lab.timing import Deadline
 from lab.visits import Asked, Memory, Stay, Stays
 
@@ -39,6 +39,7 @@ _CLOSE_SECONDS: Final = 5.0
 _CLOSE_SECONDS_A_PLACE: Final = 0.1
 """The kernel closes the packet sockets of a killed process one after another: 27 ms a place."""
 _STAY_SECONDS: Final = 30.0
+_KILLERS: Final = "as the kernel does when memory runs out (see dmesg)"
 _LOG_LINES: Final = 40
 _LOG_BYTES: Final = 64 * 1024
 
@@ -159,7 +160,11 @@ class LabProcess(Line):
     def _gone(self, what: str) -> LabError:
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(_CLOSE_SECONDS)
-        return InternalError(f"the lab process ended before it could {what}{self._last_words()}")
+        ended, status = f"the lab process ended before it could {what}", self._child.returncode
+        if status != LAUNCHER_ENDED and (words := self._last_words()):
+            return InternalError(ended + words)
+        how = "its launcher, which starts commands, ended" if status == LAUNCHER_ENDED else _how(status)
+        return LabEndedError(f"{ended}: {how}; unless something has killed it, {_KILLERS}, please report this")
 
     def _last_words(self) -> str:
         """The last lines that it wrote to its standard error, for a bug report."""
@@ -168,6 +173,13 @@ class LabProcess(Line):
         tail = os.pread(self._log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES))
         text = tail.decode(errors="replace").splitlines()
         return ":\n  " + "\n  ".join(text[-_LOG_LINES:]) if text else ""
+
+
+def _how(status: int | None) -> str:
+    """In which way it ended, by the keeper's status, which is the lab process's own as a byte."""
+    number = 0 if status is None else -status if status < 0 else 256 - status
+    names = {each.value: each.name for each in signal.Signals}
+    return f"{names[number]} ended it" if number in names else f"it has status {status}"
 
 
 def _environment() -> dict[str, str]:

@@ -57,8 +57,11 @@ async def converse(channel: AsyncChannel, desk: Desk) -> None:
                     await requests.put((request, channel.descriptors()))
 
     async def answer() -> None:
+        task = asyncio.current_task()
         with suppress(ChannelClosedError):
-            while True:
+            # What is cancelled in the midst of an answer still puts things in order. An error in that takes the place
+            # of the cancellation, which does not come a second time.
+            while task is None or not task.cancelling():
                 request, descriptors = await requests.get()
                 if not isinstance(request, _FEEDS):
                     await channel.send(await desk.answer(request), Told)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["CapabilityError", "EngineError", "ExitCode", "InternalError", "LabError", "ScenarioError"]
+__all__ = ["CapabilityError", "EngineError", "ExitCode", "InternalError", "LabEndedError", "LabError", "ScenarioError"]
 
 
 class ExitCode(IntEnum):
@@ -90,3 +90,7 @@ class InternalError(LabError):
     """Ours: the lab itself is wrong. The message asks for a report."""
 
     exit_code = ExitCode.INTERNAL
+
+
+class LabEndedError(InternalError):
+    """A process of the lab ended before its time, as one that is killed does. A traceback would tell no more."""

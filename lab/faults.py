@@ -4,7 +4,7 @@ Owns: both directions of one translation, side by side so that they cannot drift
 Must not: decide how an error is shown.
 """
 
-from lab.errors import CapabilityError, EngineError, InternalError, LabError, ScenarioError
+from lab.errors import CapabilityError, EngineError, InternalError, LabEndedError, LabError, ScenarioError
 from lab.messages import Fault
 
 __all__ = ["fault_of", "raised"]
@@ -19,6 +19,8 @@ def fault_of(error: LabError) -> Fault:
             return Fault("engine", (error.node, error.what, error.log))
         case ScenarioError():
             return Fault("scenario", error.problems)
+        case LabEndedError():
+            return Fault("ended", (str(error),))
         case _:
             return Fault("internal", (str(error),))
 
@@ -32,5 +34,7 @@ def raised(fault: Fault) -> LabError:
             return EngineError(node, what, log)
         case "scenario", problems:
             return ScenarioError(problems)
+        case "ended", words:
+            return LabEndedError("\n".join(words))
         case _:
             return InternalError("\n".join(fault.words))

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from lab.channel import Channel, ChannelClosedError
 from lab.codec import CodecError
-from lab.errors import ExitCode, InternalError, LabError
+from lab.errors import ExitCode, InternalError, LabEndedError, LabError
 from lab.faults import raised
 from lab.messages import Failed
 from lab.timing import Deadline
@@ -63,7 +63,8 @@ class Line:
 
         Raises:
             LabError: the one that the lab process met, with its own words.
-            InternalError: the lab process is gone, silent, or answers something else; then, and when this call is
+            LabEndedError: the lab process is gone.
+            InternalError: it is silent, or answers something else; then, and when this call is
                 interrupted, the line is closed: an answer that comes late would be taken for that to the next request.
         """
         what = f"answer {type(request).__name__}"
@@ -74,7 +75,7 @@ class Line:
             self.close()
             raise
         if isinstance(answer, Failed):
-            raise raised(answer.fault)
+            raise self._error(answer, what)
         if not isinstance(answer, wanted):
             self.close()
             raise InternalError(f"the lab process answered {type(request).__name__} with {type(answer).__name__}")
@@ -88,7 +89,7 @@ class Line:
         """The next answer of a feed. Raises the ``LabError`` that ended it."""
         answer = self._receive("go on", deadline)
         if isinstance(answer, Failed):
-            raise raised(answer.fault)
+            raise self._error(answer, "go on")
         return answer
 
     def signal(self, number: int, deadline: Deadline) -> None:
@@ -112,8 +113,16 @@ class Line:
             raise InternalError(f"the lab process did not {what} in time{self._last_words()}") from None
         return told
 
+    def _error(self, failed: Failed, what: str) -> LabError:
+        """The error of an answer. A lab process that is about to end hears nothing more, and need not say why."""
+        error = raised(failed.fault)
+        if not isinstance(error, LabEndedError):
+            return error
+        self.close()
+        return self._gone(what)
+
     def _gone(self, what: str) -> LabError:
-        return InternalError(f"the lab process ended before it could {what}{self._last_words()}")
+        return LabEndedError(f"the lab process ended before it could {what}")
 
     def _last_words(self) -> str:
         return ""

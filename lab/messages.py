@@ -9,6 +9,7 @@ is in its sandbox: ``Ready``, or ``Failed`` when it cannot be. ``lab.visits`` ha
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from lab.capability import Capability
 from lab.cluster.objects import KubeObject
@@ -25,6 +26,7 @@ from lab.verdict.pulses import StepEvidence
 from lab.verdict.segments import Spoken
 
 __all__ = [
+    "LAUNCHER_ENDED",
     "Advance",
     "Advanced",
     "Answer",
@@ -57,6 +59,9 @@ __all__ = [
     "Sent",
     "Stage",
 ]
+
+LAUNCHER_ENDED: Final = 70
+"""The exit status of a lab process that ends because its launcher did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -32,6 +33,7 @@ from lab.kernel.origins import Origins
 from lab.kernel.reset import NotAsNewError
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
+    LAUNCHER_ENDED,
     Advance,
     Advanced,
     Answer,
@@ -78,12 +80,14 @@ def serve(client: socket.socket, launcher: socket.socket, door: socket.socket | 
     With a ``door``, the client may tell the lab to stay (``lab.visits.Stay``): then others come by that.
     """
     count_as_old()  # what is loaded by now lives as long as the process
-    asyncio.run(_serve(client, launcher, door, rootless=rootless))
+    if asyncio.run(_serve(client, launcher, door, rootless=rootless)):
+        sys.exit(LAUNCHER_ENDED)
 
 
 async def _serve(
     client: socket.socket, launcher_end: socket.socket, door: socket.socket | None, *, rootless: bool
-) -> None:
+) -> bool:
+    """Whether the launcher's end was the reason to end."""
     origins = Origins()
     origins.watch()
     launcher = Launcher(launcher_end)
@@ -100,6 +104,7 @@ async def _serve(
             terminated.wait(),
             launcher.gone.wait(),
         )
+        return launcher.gone.is_set()
     finally:
         desk.leave()
 

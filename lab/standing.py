@@ -30,6 +30,7 @@ from lab.control_plane import ControlPlane
 from lab.engines.barrier import is_barrier, without_barrier
 from lab.engines.protocol import Engine
 from lab.errors import InternalError
+from lab.kernel.chosen_tools import CHOSEN_FIRST, links_to
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs
@@ -245,7 +246,14 @@ class Lab:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
         netns = self.netns(place)
         self.wire.spent = f"somebody ran {argv[0]} in {place}"
-        return await self._launcher.run(netns, argv, place=f"{self.wire.number}/{netns.name}", deadline=deadline)
+        return await self._launcher.run(
+            netns,
+            argv,
+            place=f"{self.wire.number}/{netns.name}",
+            links=links_to(self.variant.name),
+            environment={"PATH": CHOSEN_FIRST},
+            deadline=deadline,
+        )
 
     async def attach(self, request: Attach, standard: Sequence[int]) -> Attached:
         """Start a command in a node, pod or host on a client's own standard streams."""
@@ -258,7 +266,8 @@ class Lab:
             standard=standard,
             terminal=request.terminal,
             directory=request.directory,
-            environment=request.environment,
+            links=links_to(self.variant.name),
+            environment={"PATH": CHOSEN_FIRST, **request.environment},
         )
 
     def netns(self, place: str) -> NetNs:

@@ -6,6 +6,7 @@ Must not: obtain one.
 
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -29,27 +30,24 @@ class Binary:
     origin: str
 
 
-def inspect(path: Path, origin: str) -> Binary:
+def inspect(path: Path, origin: str, *, seconds: float = _SECONDS) -> Binary:
     """Ask a file which kube-proxy it is.
+
+    Args:
+        path: the file.
+        origin: where it comes from.
+        seconds: how long it may take to answer. Then it is killed, with all that it has started.
 
     Raises:
         CapabilityError: it is none, or none for this machine.
     """
     path = path.absolute()
     try:
-        done = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env={"PATH": os.defpath},
-        )
-        said = (done.stdout + done.stderr).strip()
-    except (OSError, subprocess.TimeoutExpired) as error:
+        said = _version_of(path, seconds)
+    except OSError as error:
         said = str(error)
+    except subprocess.TimeoutExpired:
+        said = f"nothing, in {seconds:.0f} s"
     version = _VERSION.search(said)
     if version is None:
         first = said.splitlines()[0] if said else "nothing"
@@ -58,6 +56,27 @@ def inspect(path: Path, origin: str) -> Binary:
             "name another by --kube-proxy, such as a kubernetes checkout, which is built",
         )
     return Binary(path, version[1], origin)
+
+
+def _version_of(path: Path, seconds: float) -> str:
+    """What it says. Raises ``TimeoutExpired``, and ``OSError`` where it does not start."""
+    with subprocess.Popen(
+        [path, "--version"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={"PATH": os.defpath},
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.communicate(timeout=seconds)[0].strip()
+        except BaseException:
+            # A wrapper's child would live on, and keep what it prints to open. The group's number cannot have become
+            # another's: its leader was not waited for.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def order(version: str) -> tuple[int, int, int, bool, str]:

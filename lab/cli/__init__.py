@@ -11,12 +11,14 @@ import importlib
 import keyword
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 import lab
-from lab.errors import ExitCode, InternalError, LabError
+from lab.cli.streams import flush, is_of_output, open_closed_streams
+from lab.errors import ExitCode, InternalError, LabEndedError, LabError
 
 if TYPE_CHECKING:
     from lab.cli.run import SessionMaker
@@ -158,14 +160,20 @@ def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | N
         arguments: by default those of the process.
         make_session: what makes the run's session; by default ``lab.session.Session``.
     """
+    code: int
     thresholds = gc.get_threshold()
     gc.set_threshold(_GARBAGE)
     # The interpreter's last search goes through all modules too, and frees what the kernel is about to take anyway.
     atexit.register(gc.freeze)
     try:
-        code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
+        if open_closed_streams():
+            code = _tell("standard output is closed; send it to a file, or to /dev/null", ExitCode.SCENARIO)
+        else:
+            code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
     finally:
         gc.set_threshold(*thresholds)
+    if (error := flush()) is not None:
+        code = _tell_of_output(error)
     sys.exit(code)
 
 
@@ -174,18 +182,35 @@ def _answer(verb: Callable[[], object]) -> int:
     try:
         code = verb()
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):  # of a standard error that takes nothing
+            error.show()
         return error.exit_code
     except click.Abort:  # click's word for Ctrl-C
         return _INTERRUPTED
     except InternalError as error:
-        return _report(error)
+        if not isinstance(error, LabEndedError):
+            return _report(error)
+        return _tell(str(error), error.exit_code)
     except LabError as error:
-        click.echo(str(error), err=True)
-        return error.exit_code
-    except Exception as error:  # whatever it is, it is ours
-        return _report(error)
+        return _tell(str(error), error.exit_code)
+    except Exception as error:  # whatever it is, it is ours, unless a stream of the caller's takes nothing
+        if not is_of_output(error):
+            return _report(error)
+        flush()
+        return _tell_of_output(error)
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _tell(line: str, code: ExitCode) -> ExitCode:
+    """Say on standard error what is wrong, if that takes anything; the exit code says it as well."""
+    with suppress(OSError):
+        click.echo(line, err=True)
+    return code
+
+
+def _tell_of_output(error: Exception) -> ExitCode:
+    why = getattr(error, "strerror", None) or str(error)
+    return _tell(f"standard output cannot be written: {why}; send it to another file", ExitCode.SCENARIO)
 
 
 def _report(error: Exception) -> ExitCode:

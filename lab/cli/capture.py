@@ -133,8 +133,13 @@ def frame_shown(frame: Heard) -> str:
 
 def _writer(stream: BinaryIO, place: str, device: str) -> Taker:
     def write(data: bytes) -> None:
-        stream.write(data)
-        stream.flush()
+        try:
+            stream.write(data)
+            stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise click.UsageError(f"frames cannot be written: {error.strerror}; name another file") from None
 
     def take(frame: Heard) -> None:
         write(packet(bytes.fromhex(frame.data), frame.at, Direction.OUT if frame.outgoing else Direction.IN))

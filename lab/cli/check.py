@@ -17,8 +17,8 @@ from lab.assembly import assemble
 from lab.cli.files import FILES, load_all
 from lab.errors import ExitCode, ScenarioError
 from lab.scenario.cases import cases
-from lab.scenario.missing import RUNNING_MODES
 from lab.scenario.model import Scenario
+from lab.scenario.words import RUNNING_MODES
 from lab.verdict.words import amount
 
 __all__ = ["command"]

@@ -4,8 +4,8 @@ Owns: the verb's options, and documents of several objects.
 Must not: know the columns of a kind (``lab.report.listing`` does).
 """
 
+import io
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -137,4 +137,6 @@ def _print(document: dict[str, Any], output: str) -> None:
 
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
-    yaml.dump(document, sys.stdout)
+    text = io.StringIO()
+    yaml.dump(document, text)
+    click.echo(text.getvalue(), nl=False)

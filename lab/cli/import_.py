@@ -17,7 +17,9 @@ from lab.printout.importing import import_printout
 from lab.printout.reading import COMMAND, read_printout
 from lab.scenario.cases import cases
 from lab.scenario.load import parse_scenario
-from lab.scenario.missing import RUNNING_MODES
+from lab.scenario.problems import Problems
+from lab.scenario.source import decode
+from lab.scenario.words import RUNNING_MODES
 from lab.verdict.columns import wrapped
 
 __all__ = ["command"]
@@ -40,6 +42,7 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """
     imported = import_printout(read_printout((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
+    _check_size(imported.text, str(output or "standard output"))
     if output is None:
         click.echo(imported.text, nl=False)
     else:
@@ -78,6 +81,12 @@ def _write(output: Path, text: str) -> None:
         raise click.UsageError(f"{output} is there already; choose another name") from None
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}; name another file") from None
+
+
+def _check_size(text: str, file: str) -> None:
+    problems = Problems()
+    decode(text.encode(), file, problems)
+    problems.raise_any()
 
 
 def _check(text: str, file: str) -> None:

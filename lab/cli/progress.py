@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -58,13 +59,13 @@ class Progress:
         if self._live:
             room = shutil.get_terminal_size().columns - 1
             line = f"{self._done + 1}/{self._total} {what}"
-            click.echo(_ERASE + (line if len(line) <= room else f"{line[: room - 1]}…"), nl=False, err=True, color=True)
+            _aside(_ERASE + (line if len(line) <= room else f"{line[: room - 1]}…"), nl=False, color=True)
             self._shown = True
 
     def note(self, line: str) -> None:
         """Something that is to be known beside the results."""
         self._erase()
-        click.echo(line, err=True)
+        _aside(line)
 
     def over(self, result: ScenarioResult) -> None:
         """A scenario has come to its end."""
@@ -74,7 +75,7 @@ class Progress:
             count = f"{self._done:{len(str(self._total))}}/{self._total} "
             lines = scenario_lines(result, paint=self._paint, width=self.width - len(count))
             lines = [(" " * len(count) if number else count) + line for number, line in enumerate(lines)]
-            click.echo("\n".join(lines), err=True, color=wants_color(sys.stderr, self._color))
+            _aside("\n".join(lines), color=wants_color(sys.stderr, self._color))
         if not self._document:
             self.tell(scenario_lines(result, verbosity=self._verbosity, paint=self._paint, width=self.width))
 
@@ -86,5 +87,11 @@ class Progress:
 
     def _erase(self) -> None:
         if self._shown:
-            click.echo(_ERASE, nl=False, err=True, color=True)
+            _aside(_ERASE, nl=False, color=True)
             self._shown = False
+
+
+def _aside(text: str, *, nl: bool = True, color: bool | None = None) -> None:
+    """Say something on standard error. Where that takes nothing, the run goes on: its results do not stand there."""
+    with suppress(OSError):
+        click.echo(text, nl=nl, err=True, color=color)

@@ -213,6 +213,8 @@ def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
     if not scenarios:
         return "nothing to run: no *.lab.yaml there"
+    if not names:
+        return f"nothing to run: {', '.join(each.file for each in scenarios)}: no probe or step is judged there"
     known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
     return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
 

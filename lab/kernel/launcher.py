@@ -17,8 +17,9 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from lab.errors import InternalError
+from lab.errors import InternalError, LabEndedError
 from lab.frozen import dataclass
+from lab.kernel.chosen_tools import PATH
 from lab.kernel.commands import MARK, Command
 from lab.kernel.launcher_child import ENDED, MESSAGE_LIMIT
 from lab.kernel.netns import NetNs
@@ -26,14 +27,12 @@ from lab.kernel.origins import here
 from lab.kernel.running import Attached, Running
 from lab.timing import Deadline
 
-__all__ = ["PATH", "Completed", "Launcher"]
-
-PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where commands look for others, unless they are told otherwise."""
+__all__ = ["Completed", "Launcher"]
 
 _ENVIRONMENT: Final = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 
 
+_GONE: Final = "the lab's launcher, which starts commands, has ended"
 _AT_ONCE: Final = 32
 _LONGEST_WORDS: Final = 200
 
@@ -77,6 +76,7 @@ class Launcher:
         place: str,
         stdin: bytes = b"",
         fed: bool = False,
+        links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         deadline: Deadline,
     ) -> Completed:
@@ -87,14 +87,14 @@ class Launcher:
 
         Raises:
             TimeoutError: when it has not ended by the deadline; it and all that it has started are killed.
-            InternalError: when the launcher is gone.
+            LabEndedError: when the launcher is gone.
         """
         made_by = here()
         files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr")]
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
-            request = _request(netns, argv, place, environment, fed=fed)
+            request = _request(netns, argv, place, environment, links=links, fed=fed)
             status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
@@ -126,7 +126,7 @@ class Launcher:
             environment: on top of the launcher's own.
 
         Raises:
-            InternalError: when the launcher is gone.
+            LabEndedError: when the launcher is gone.
         """
         made_by = here()
         given = os.memfd_create("stdin", os.MFD_CLOEXEC)
@@ -154,7 +154,7 @@ class Launcher:
 
         def send_signal(which: int) -> None:
             if not ended.done():
-                self._send({"kill": number, "signal": which}, ())
+                self._signal(number, which)
 
         return ended, send_signal
 
@@ -167,6 +167,7 @@ class Launcher:
         standard: Sequence[int],
         terminal: bool = False,
         directory: str = "/",
+        links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Attached:
         """Start one command in ``netns`` on somebody else's standard streams.
@@ -178,13 +179,16 @@ class Launcher:
             standard: descriptors of its standard input, output and error; they stay the caller's.
             terminal: they are a terminal, which shall be the command's own: it leads a session there.
             directory: where it works, if the place has that directory.
+            links: what symbolic links in its place's own /run lead to, by path.
             environment: on top of the launcher's own.
 
         Raises:
-            InternalError: when the launcher is gone.
+            LabEndedError: when the launcher is gone.
         """
         made_by = here()
-        request = _request(netns, argv, place, environment, attached=True, terminal=terminal, directory=directory)
+        request = _request(
+            netns, argv, place, environment, links=links, attached=True, terminal=terminal, directory=directory
+        )
         number = self._numbered(request, made_by)
         async with self._room:
             self._send({"run": number, **request}, (netns.fd, *standard))
@@ -222,7 +226,7 @@ class Launcher:
                 try:
                     return await ended
                 except asyncio.CancelledError:  # of the deadline, or of whoever wanted this command
-                    self._send({"kill": number, "signal": signal.SIGKILL}, ())
+                    self._signal(number, signal.SIGKILL)
                     raise
         except TimeoutError:
             command = " ".join(request["argv"])
@@ -238,6 +242,11 @@ class Launcher:
         request["environment"][MARK] = str(Command(self._number, request["place"], made_by, words))
         return self._number
 
+    def _signal(self, number: int, which: int) -> None:
+        """Send a signal to a command. Without the launcher there is none to send it: the lab is about to end."""
+        with contextlib.suppress(LabEndedError):
+            self._send({"kill": number, "signal": which}, ())
+
     def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         data = json.dumps(message).encode()
         if len(data) > MESSAGE_LIMIT:
@@ -245,7 +254,7 @@ class Launcher:
         try:
             socket.send_fds(self._channel, [data], list(fds))
         except OSError as error:
-            raise InternalError(f"the launcher does not answer ({error})") from error
+            raise LabEndedError(_GONE) from error
 
     def _read(self) -> None:
         try:
@@ -259,7 +268,7 @@ class Launcher:
             self.gone.set()
             for ended in tuple(self._waiting.values()):
                 if not ended.done():
-                    ended.set_exception(InternalError("the launcher ended"))
+                    ended.set_exception(LabEndedError(_GONE))
             return
         number, status = ENDED.unpack(message)
         ended_now = self._waiting.get(number)

@@ -320,8 +320,10 @@ def _lay_out(request: Mapping[str, Any]) -> None:
     for path, text in request["files"].items():
         Path(path).write_text(text, encoding="utf-8")
     for path, target in request["links"].items():
-        Path(path).unlink(missing_ok=True)
-        Path(path).symlink_to(target)
+        # What leads there already stays: another command of this place may be looking for it at this moment.
+        if not (Path(path).is_symlink() and str(Path(path).readlink()) == target):
+            Path(path).unlink(missing_ok=True)
+            Path(path).symlink_to(target)
 
 
 def _go_to(directory: str) -> None:

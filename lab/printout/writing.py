@@ -32,9 +32,9 @@ def scenario_text(
     pods = {**carried.pods, **clients}
     for key, entries in {"nodes": carried.nodes, "pods": pods, "hosts": carried.hosts}.items():
         lines += [f"  {key}:", *_entries(entries, 4)] if entries else []
-    lines.append("  probes:")
-    for probe in probes:
-        first, *rest = _entries(probe, 4)
+    written = [_entries(probe, 4) for probe in probes]
+    lines.append("  probes:" if written else "  probes: []")
+    for first, *rest in written:
         lines += [f"  - {first.strip()}", *rest]
     for manifest in (*carried.services, *carried.slices):
         lines += ["---", *_manifest(manifest)]

@@ -254,6 +254,7 @@ class Lab:
         with in_its_own_words(""):
             verdict = self._kept_evidence(self._stands.conclude(self.scenario.steps[self._stands.made - 1]))
         record(self._item, self._stands, self._engine, verdict)
+        show_of_test(self._item, self.scenario, self._engine, verdict)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
         if check and verdict.overall is not Judgement.PASS:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.errors import CapabilityError, EngineError, ScenarioError
+from lab.errors import CapabilityError, EngineError, LabEndedError, ScenarioError
 from lab.pytest_plugin.desk_options import pcap_directory
 from lab.pytest_plugin.options import seed
 
@@ -52,7 +52,7 @@ def in_its_own_words(place: str) -> Iterator[None]:
         yield
     except CapabilityError as error:
         pytest.skip(f"needs {error.missing}; {error.cure}")
-    except (EngineError, ScenarioError) as error:
+    except (EngineError, ScenarioError, LabEndedError) as error:
         # What is said is all of the error; beside it pytest would print the one that it comes from.
         raise pytest.fail.Exception(f"{place}: {error}" if place else str(error), pytrace=False) from None
 

@@ -4,20 +4,24 @@ Owns: the entries of an item, until its report is made, and where they stand in 
 Must not: know how they come there (``gathering`` does), or import a run's own rooms before an item runs.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from lab.pytest_plugin.options import report
+from lab.pytest_plugin.options import engines, report
+from lab.pytest_plugin.outcome import explanation
 
 if TYPE_CHECKING:
     from lab.report.html import Entry, Heading
     from lab.scenario.model import Scenario
     from lab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["heading_in_file", "show_of_file", "show_of_test", "taken"]
+__all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_told", "show_of_file", "show_of_test", "taken"]
 
 _SHOWN: Final = pytest.StashKey[list["Entry"]]()
+_BAD: Final = pytest.StashKey[list["ProbeVerdict | StepVerdict"]]()
+NO_ENGINE: Final = "no engine"
 
 
 def show_of_file(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
@@ -26,13 +30,22 @@ def show_of_file(item: pytest.Item, scenario: "Scenario", engine: str, verdict: 
         _show(item, heading_in_file(scenario, engine), verdict)
 
 
-def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict") -> None:
+def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
     """Show a verdict of a Python test below the test's own file and name, if there is to be a page."""
     if report(item.config) is not None:
-        from lab.report.html import Heading  # noqa: PLC0415 - a run's own room
+        heading = replace(heading_of_test(item), engine=engine, scenario=scenario.name, tags=scenario.tags)
+        _show(item, heading, verdict)
 
-        file, name = item.location[0], item.name
-        _show(item, Heading(file=file, engine=engine, case=name, scenario=scenario.name, tags=scenario.tags), verdict)
+
+def heading_of_test(item: pytest.Item) -> "Heading":
+    """Where what is told of a Python test stands in the page, whether it has a lab or not."""
+    from lab.report.html import Heading  # noqa: PLC0415 - a run's own room
+
+    engine = NO_ENGINE
+    if "lab_engine" in getattr(item, "fixturenames", ()):
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        engine = parameters.get("lab_engine", engines(item.config)[0])
+    return Heading(file=item.location[0], engine=engine, case=item.name)
 
 
 def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":
@@ -56,7 +69,15 @@ def taken(item: pytest.Item) -> list["Entry"]:
     return shown
 
 
+def is_told(item: pytest.Item, words: str) -> bool:
+    """Whether these are the words of a verdict that was shown of the item."""
+    return any(explanation(verdict) in words for verdict in item.stash.get(_BAD, ()))
+
+
 def _show(item: pytest.Item, heading: "Heading", verdict: "ProbeVerdict | StepVerdict") -> None:
-    from lab.report.html import entry  # noqa: PLC0415 - a run's own room
+    from lab.report.html import entry  # noqa: PLC0415 - a run's own rooms
+    from lab.verdict.model import Judgement  # noqa: PLC0415
 
     item.stash.setdefault(_SHOWN, []).append(entry(heading, verdict))
+    if verdict.overall is not Judgement.PASS:
+        item.stash.setdefault(_BAD, []).append(verdict)

@@ -11,6 +11,7 @@ shape (``validation``), each well-formed part (``parts``, ``manifests``), and th
 found anything is the ``Scenario`` built.
 """
 
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from lab.scenario.changes import Moment
 
 __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
+
+_OWN_DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 
 
 def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None) -> Scenario:
@@ -102,6 +105,9 @@ def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[obje
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
     """The text of a file; empty after noting, at ``spot``, why it cannot be read."""
     try:
+        if not _is_readable(path):
+            problems.add(spot, "the file cannot be read: it is a FIFO or a device", allowed="name a regular file")
+            return ""
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
@@ -109,6 +115,15 @@ def _read(path: Path, spot: Spot, problems: Problems) -> str:
         problems.add(spot, f"the file cannot be read: {reason}", allowed="name one that can, from where this file is")
         return ""
     return decode(data, str(path), problems) or ""
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether to open a file. A FIFO that no other process has open for writing would keep this one waiting forever.
+
+    A pipe that this process was given (``/dev/stdin``, or ``/dev/fd/63`` for a shell's ``<(…)``) has a writer.
+    """
+    kind = path.stat().st_mode
+    return stat.S_ISREG(kind) or stat.S_ISDIR(kind) or str(path).startswith(_OWN_DESCRIPTORS)
 
 
 def _scenario(

@@ -18,10 +18,9 @@ from lab.scenario.document import Place
 from lab.scenario.model import Mode
 from lab.scenario.parts import Parts
 from lab.scenario.problems import Problems, listed, shown
+from lab.scenario.words import RUNNING_MODES
 
-__all__ = ["MISSING", "RUNNING_MODES", "Missing", "refuse_missing"]
-
-RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
+__all__ = ["MISSING", "Missing", "refuse_missing"]
 
 
 def _any(_value: object) -> bool:

@@ -5,10 +5,12 @@ Must not: know where in a scenario a word may stand.
 """
 
 from enum import StrEnum
+from typing import Final
 
 from lab.frozen import dataclass
 
 __all__ = [
+    "RUNNING_MODES",
     "Front",
     "Manner",
     "Mode",
@@ -79,3 +81,7 @@ class Mode(StrEnum):
     IPTABLES = "iptables"
     NFTABLES = "nftables"
     IPVS = "ipvs"
+
+
+RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
+"""Those that some engine runs."""

@@ -84,6 +84,101 @@ def test_probes_of_a_python_test_stand_below_its_name(project: Project) -> None:
     assert '<span class="case">test_twice</span>' in text
 
 
+RED = """
+import pytest
+
+@pytest.fixture
+def broken():
+    raise RuntimeError("the fixture broke")
+
+@pytest.fixture
+def untidy():
+    yield
+    raise RuntimeError("nothing was put in order")
+
+def test_holds():
+    pass
+
+def test_says_no():
+    assert 1 + 1 == 3, "the sum is wrong"
+
+def test_never_runs(broken):
+    pass
+
+def test_leaves_a_mess(untidy):
+    pass
+
+@pytest.mark.xfail(reason="a known bug")
+def test_is_known_to_fail():
+    assert False
+
+@pytest.mark.lab("x.lab.yaml")
+def test_with_a_lab(lab):
+    lab.probe("client", to={"service": "echo", "via": "clusterIP"}, name="holds here",
+              expect={"outcome": "delivered", "source": "preserved"})
+    assert lab.scenario.name == "other", "there is another lab"
+"""
+
+
+UNTIDY = """
+import pytest
+
+@pytest.fixture(autouse=True)
+def untidy(request):
+    yield
+    assert request.node.name != "holds", "nothing was put in order"
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "two workers"])
+def test_whatever_fails_in_python_is_on_the_page_with_its_message(project: Project, workers: tuple[str, ...]) -> None:
+    project.scenario("x.lab.yaml", "never sent")
+    project.pytester.makepyfile(test_red=RED)
+    result = project.run("test_red.py", "--lab-report", "report.html", *workers)
+    result.assert_outcomes(passed=2, failed=2, errors=2, xfailed=1)
+    assert probes(project) == [
+        ("fail", "the test failed"),
+        ("fail", "error at setup"),
+        ("fail", "error at teardown"),
+        ("pass", "holds here"),
+        ("fail", "the test failed"),
+    ]
+    text = (project.pytester.path / "report.html").read_text()
+    for case in ("test_says_no", "test_never_runs", "test_leaves_a_mess", "test_with_a_lab"):
+        assert f'<span class="case">{case}</span>' in text
+    for message in ("the sum is wrong", "the fixture broke", "nothing was put in order", "there is another lab"):
+        assert re.search(f'<span class="brief">[^<]*{message}', text), message
+
+
+def test_what_fails_beside_its_verdict_is_on_the_page_and_no_verdict_twice(project: Project) -> None:
+    file = project.scenario("sub/a.lab.yaml", "fails", "doubts", "holds")
+    file.with_name("conftest.py").write_text(UNTIDY)
+    project.run("--lab-report", "report.html")
+    assert probes(project) == [
+        ("fail", "fails"),
+        ("inconclusive", "doubts"),
+        ("pass", "holds"),
+        ("fail", "error at teardown"),
+    ]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "two workers"])
+def test_what_cannot_be_collected_is_on_the_page(project: Project, workers: tuple[str, ...]) -> None:
+    project.pytester.makepyfile(test_unreadable="import nothing_of_that_name")
+    (project.pytester.path / "bad.lab.yaml").write_text("kind: Scenario\n")
+    project.run("--lab-report", "report.html", *workers)
+    assert sorted(probes(project)) == [("fail", "error at collection")] * 2
+    text = (project.pytester.path / "report.html").read_text()
+    assert "nothing_of_that_name" in text
+    assert "<h2>bad.lab.yaml</h2>" in text
+
+
+def test_a_test_whose_worker_crashes_is_on_the_page(project: Project) -> None:
+    project.pytester.makepyfile(test_crash="import os\n\ndef test_crashes():\n    os._exit(1)\n")
+    project.run("-n", "1", "--lab-report", "report.html")
+    assert probes(project) == [("fail", "test_crash.py::test_crashes")]
+
+
 def test_of_what_ran_again_the_last_run_counts(project: Project) -> None:
     pytest.importorskip("pytest_rerunfailures")
     project.scenario("x.lab.yaml", "holds", "fails to hold")

@@ -11,7 +11,9 @@ from typing import get_args
 import pytest
 
 from lab.channel import AsyncChannel
-from lab.conversation import receive_visitors
+from lab.conversation import converse, receive_visitors
+from lab.errors import InternalError
+from lab.faults import fault_of
 from lab.messages import Answer, Dump, Dumped, Failed, Request
 from lab.visits import Asked, Ended, Feed, Lines, Log, Signal, Told
 
@@ -148,3 +150,30 @@ def test_what_is_no_message_ends_only_the_line_that_it_comes_by(tmp_path: Path) 
 def test_all_that_may_be_asked_and_answered_may_be_said_in_a_conversation() -> None:
     assert set(get_args(Request)) <= set(get_args(Asked))
     assert set(get_args(Answer)) <= set(get_args(Told))
+
+
+class Tidy(Desk):
+    """Fails where it puts things in order after it was cancelled, as a lab does whose launcher has ended."""
+
+    async def answer(self, request: Asked) -> Told:
+        try:
+            return await super().answer(request)
+        except asyncio.CancelledError:
+            return Failed(fault_of(InternalError("nothing can be put in order")))
+
+
+def test_a_conversation_ends_when_an_error_takes_the_place_of_its_cancellation() -> None:
+    async def play() -> None:
+        desk = Tidy()
+        ours, theirs = socket.socketpair()
+        client = AsyncChannel(ours)
+        conversing = asyncio.create_task(converse(AsyncChannel(theirs), desk))
+        await client.send(Dump("node-a"), Asked)
+        await desk.begun.wait()
+        conversing.cancel()
+        done, _ = await asyncio.wait([conversing], timeout=5)
+        client.close()
+        theirs.close()
+        assert done
+
+    asyncio.run(play())

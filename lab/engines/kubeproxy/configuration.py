@@ -15,13 +15,10 @@ from typing import Any, Final
 from lab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from lab.ip import IPNetwork
 
-__all__ = ["CONFIG", "TOOLS", "command", "configuration", "tools"]
+__all__ = ["CONFIG", "command", "configuration"]
 
 CONFIG: Final = "/run/kube-proxy/config.json"
 """In the place's private /run, where whoever looks around in the node finds it."""
-
-TOOLS: Final = "/run/kube-proxy/bin"
-_VERBS: Final = ("", "-save", "-restore")
 
 
 def configuration(
@@ -77,18 +74,6 @@ def command(binary: str, node: str, api: str, flags: Sequence[str]) -> tuple[str
         flags: further ones, which kube-proxy honours besides a configuration file: ``--v`` and others of logging.
     """
     return (binary, f"--config={CONFIG}", f"--hostname-override={node}", f"--master={api}", "--v=2", *flags)
-
-
-def tools(variant: str) -> dict[str, str]:
-    """Which command stands for which link below ``TOOLS``.
-
-    kube-proxy runs whatever PATH calls ``iptables``, so there it is to find the variant that the lab has chosen.
-
-    Args:
-        variant: of iptables, ``legacy`` or ``nft``.
-    """
-    families = ("iptables", "ip6tables")
-    return {f"{TOOLS}/{name}{verb}": f"{name}-{variant}{verb}" for name in families for verb in _VERBS}
 
 
 def _conntrack(conntrack: ConntrackTimeouts) -> dict[str, Any]:

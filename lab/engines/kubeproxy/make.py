@@ -16,14 +16,14 @@ from lab.control.apiserver import API_ADDRESS, API_PORT
 from lab.control.ask import fetch
 from lab.engines.barrier import reached
 from lab.engines.ground import Cluster, Place
-from lab.engines.kubeproxy.configuration import CONFIG, TOOLS, command, configuration, tools
+from lab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
 from lab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from lab.engines.names import NFT_TABLE, mode_of
 from lab.engines.protocol import EngineChoice
 from lab.errors import InternalError
 from lab.ip import Family
-from lab.kernel.launcher import PATH
+from lab.kernel.chosen_tools import CHOSEN_FIRST, links_to
 from lab.kernel.netns import NetNs
 from lab.kernel.nft import NftTool
 from lab.kernel.programmed import iptables_nft_rules, nft_chains, xtables_rules
@@ -82,15 +82,14 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
 
 
 async def _launch(place: Place, argv: Sequence[str], told: str, heard: Callable[[str], None]) -> Running:
-    found = {link: place.launcher.path_of(tool) for link, tool in tools(place.tool.variant.name).items()}
     return await place.launcher.start(
         place.netns,
         argv,
         place=place.name,
         heard=heard,
         files={CONFIG: told},
-        links={link: path for link, path in found.items() if path is not None},
-        environment={"PATH": f"{TOOLS}:{PATH}"},
+        links=links_to(place.tool.variant.name),
+        environment={"PATH": CHOSEN_FIRST},
     )
 
 

@@ -15,9 +15,10 @@ from pydantic import Field
 from lab.cluster.configuration import DetectLocalMode, SocketAddress
 from lab.ip import IPNetwork
 from lab.scenario.model import Mode
-from lab.scenario.problems import describe, shown
+from lab.scenario.problems import describe, listed, shown
 from lab.scenario.schema.base import Before, Between, Ignored, ManifestShape, refused, word_of
 from lab.scenario.schema.syntax import Address
+from lab.scenario.words import RUNNING_MODES
 
 __all__ = ["PRIMARY", "ConntrackShape", "DetectLocalShape", "IptablesShape", "KubeProxyShape", "NftablesShape"]
 
@@ -87,7 +88,8 @@ def _mode(value: object) -> str:
     if isinstance(value, str) and value in tuple(Mode):
         return value
     word = value if isinstance(value, str) else ""
-    raise refused(f"the mode {shown(value)} is unknown", allowed="allowed: iptables", word=word, known=["iptables"])
+    allowed = f"allowed: {listed(RUNNING_MODES)}"
+    raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=RUNNING_MODES)
 
 
 def _device(value: object) -> str:

@@ -9,6 +9,7 @@ from kubectl_clusters import k3s
 
 from lab.cli import main
 from lab.errors import ExitCode
+from lab.scenario.source import MOST_BYTES
 
 
 def type_in(*arguments: str) -> int:
@@ -75,3 +76,22 @@ def test_a_cluster_of_which_no_lab_can_be_made(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "printout").write_text(cluster.json())
     assert type_in(str(tmp_path / "printout")) == ExitCode.SCENARIO
     assert "standard output:" in capsys.readouterr().err
+
+
+def test_a_cluster_with_nothing_to_dial_passes_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster, written = k3s(), tmp_path / "mine.lab.yaml"
+    cluster.services[:] = [each for each in cluster.services if each["spec"]["type"] == "ExternalName"]
+    (tmp_path / "printout").write_text(cluster.json())
+    assert type_in(str(tmp_path / "printout"), "-o", str(written)) == ExitCode.OK
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(written)])
+    assert (ended.value.code, capsys.readouterr().out) == (ExitCode.OK, f"{written}: ok, 0 probes\n")
+
+
+def test_what_check_would_find_too_large_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = tmp_path / "mine.lab.yaml"
+    (tmp_path / "printout").write_text(k3s().json())
+    assert type_in(str(tmp_path / "printout"), "-o", str(written), "--name", "x" * MOST_BYTES) == ExitCode.SCENARIO
+    assert "the file has more than 16 MiB; split the scenario" in capsys.readouterr().err
+    assert not written.exists()

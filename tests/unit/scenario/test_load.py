@@ -1,5 +1,7 @@
 """What a scenario file without mistakes becomes."""
 
+import os
+import re
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -225,7 +227,7 @@ def test_files_with_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> N
     [
         (BASE.encode().replace(b"first", b"f\xffirst"), "13:12: the file is not UTF-8 text; save it as UTF-8"),
         (BASE.encode("utf-16"), "1:1: the file is not UTF-8 text; save it as UTF-8"),
-        (b"#" * (MOST_BYTES + 1), "1:1: the file has more than 1 MiB; split the scenario"),
+        (b"#" * (MOST_BYTES + 1), "1:1: the file has more than 16 MiB; split the scenario"),
     ],
     ids=["a byte", "UTF-16", "too large"],
 )
@@ -235,6 +237,42 @@ def test_files_that_are_no_text(tmp_path: Path, data: bytes, problem: str) -> No
     with pytest.raises(ScenarioError) as caught:
         load_scenario(file)
     assert caught.value.problems == (f"{file}:{problem}",)
+
+
+def test_a_large_cluster_fits(tmp_path: Path) -> None:
+    file = tmp_path / "a.lab.yaml"
+    file.write_text(BASE + "# more\n" * 500_000)
+    assert load_scenario(file).probes
+
+
+FIFO = "the file cannot be read: it is a FIFO or a device; name a regular file"
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    fifo = tmp_path / "a.lab.yaml"
+    os.mkfifo(fifo)
+    for path in (fifo, Path("/dev/zero")):
+        with pytest.raises(ScenarioError) as caught:
+            load_scenario(path)
+        assert caught.value.problems == (f"{path}:1:1: {FIFO}",)
+
+
+def test_a_manifest_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "service.yaml")
+    file = tmp_path / "a.lab.yaml"
+    file.write_text(BASE.replace("spec:\n", "spec:\n  manifests: [service.yaml]\n", 1))
+    with pytest.raises(ScenarioError, match=re.escape(f"spec.manifests[0]: {FIFO}")):
+        load_scenario(file)
+
+
+def test_a_pipe_that_this_process_was_given_is_read() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        stream.write(BASE)
+    try:
+        assert load_scenario(Path(f"/dev/fd/{reading}")).probes
+    finally:
+        os.close(reading)
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:

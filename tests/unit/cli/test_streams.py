@@ -1,0 +1,66 @@
+"""Standard streams that are closed, or take nothing: one line on standard error, and the right exit code."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.errors import ExitCode
+
+ROOT = Path(__file__).parents[3]
+SCENARIO = "scenarios/clusterip/from-a-pod.lab.yaml"
+VERBS = {
+    "--help": "",
+    "--version": "",
+    "check": SCENARIO,
+    "completion": "bash",
+    "describe": f"{SCENARIO} node node-a",
+    "engines": "",
+    "get": f"{SCENARIO} svc -o yaml",
+    "graph": SCENARIO,
+    "plan": SCENARIO,
+    "rules": f"{SCENARIO} --node node-a",
+    "schema": "",
+}
+UNREADABLE = "check pyproject.toml"
+FULL = "standard output cannot be written: No space left on device; send it to another file\n"
+CLOSED = "standard output is closed; send it to a file, or to /dev/null\n"
+
+
+def type_in(line: str, *, unbuffered: bool = False) -> tuple[int, str]:
+    """The exit code of a shell's command line that begins with the verb, and what it says on standard error."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m lab {line}"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+        env=environment | ({"PYTHONUNBUFFERED": "1"} if unbuffered else {}),
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_that_prints_says_that_nothing_can_be_written(verb: str) -> None:
+    assert type_in(f"{verb} {VERBS[verb]} >/dev/full") == (ExitCode.SCENARIO, FULL)
+
+
+def test_the_same_where_nothing_is_held_back() -> None:
+    assert type_in(f"check {SCENARIO} >/dev/full", unbuffered=True) == (ExitCode.SCENARIO, FULL)
+
+
+def test_closed_standard_output_is_refused_before_anything_is_done() -> None:
+    assert type_in(f"check {SCENARIO} >&-") == (ExitCode.SCENARIO, CLOSED)
+    assert type_in(f"check {SCENARIO} <&- >&- 2>&-") == (ExitCode.SCENARIO, "")
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "<&-"])
+def test_the_exit_code_stands_whatever_becomes_of_the_other_streams(redirection: str) -> None:
+    assert type_in(f"check {SCENARIO} {redirection}") == (ExitCode.OK, "")
+    status, said = type_in(f"{UNREADABLE} {redirection}")
+    assert (status, "Traceback" in said) == (ExitCode.SCENARIO, False)
