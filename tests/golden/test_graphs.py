@@ -29,10 +29,10 @@ PLANNED = {
     "from-a-pod": ("clusterip/from-a-pod", "a backend sees the pod that dialled"),
     "hairpin": ("clusterip/from-a-pod", "a pod that reaches itself is masqueraded by its node"),
     "outside": ("clusterip/from-a-pod", "an outside host is masqueraded where it enters, on the way to another node"),
-    "node-port": ("nodeport/masqueraded-by-the-outgoing-device", "a stranger by a node without backend"),
-    "a-node-itself": ("nodeport/masqueraded-by-the-outgoing-device", "a node by itself"),
+    "node-port": ("nodeport/masquerade-address-by-network", "a stranger by a node without backend"),
+    "a-node-itself": ("nodeport/masquerade-address-by-network", "a node by itself"),
     "overlay": (
-        "nodeport/masqueraded-by-the-outgoing-device",
+        "nodeport/masquerade-address-by-network",
         "a stranger by a node without backend[ipv6-ptp-vxlan]",
     ),
     "headless": ("clusterip/headless", "a pod elsewhere is dialled as itself"),

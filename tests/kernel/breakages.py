@@ -46,18 +46,18 @@ BREAKAGES = [
         "masquerade",
         "lambda settings: ()",
         {
-            "nodeport/masqueraded-by-the-outgoing-device": {
+            "nodeport/masquerade-address-by-network": {
                 "a node by itself",
                 "a node by its loopback address",
                 "a pod by its own node",
                 "a stranger by a node without backend",
                 "a stranger by the backend's node",
             },
-            "nodeport/two-clients-with-one-port": {
+            "nodeport/two-clients-with-one-source-port": {
                 "the first asks and is answered",
                 "the second asks from the same port and is answered too",
             },
-            "externalip/owned-by-nobody": {
+            "externalip/unassigned-address": {
                 "a pod is translated on its own node",
                 "a stranger is translated by the node it is routed to",
                 "so is its datagram",
@@ -89,7 +89,7 @@ BREAKAGES = [
         {
             "hairpin/on-a-bridge": {"a pod reaches itself through its Service"},
             "hairpin/on-a-promiscuous-bridge": {"a pod reaches itself through its Service"},
-            "wire/hairpin": {"a pod reaches itself through its Service"},
+            "network/hairpin": {"a pod reaches itself through its Service"},
         },
     ),
     Breakage(
@@ -155,13 +155,13 @@ BREAKAGES = [
         "external_ip",
         "lambda scope, address: ()",
         {
-            "externalip/owned-by-nobody": {
+            "externalip/unassigned-address": {
                 "a node is translated on itself",
                 "a pod is translated on its own node",
                 "a stranger is translated by the node it is routed to",
                 "so is its datagram",
             },
-            "externalip/somebody-elses-address": {
+            "externalip/hijacked-address": {
                 "so does what a node sends there",
                 "what a pod sends to the machine ends at the Service's pod",
             },
@@ -173,7 +173,7 @@ BREAKAGES = [
         "_refused",
         "lambda scope, destination: ()",
         {
-            "rejections/at-every-front": {
+            "rejections/at-every-frontend": {
                 "a node is told at its own node port",
                 "a pod is told at a node port of another",
                 "a pod is told at a node port of its own node",
@@ -183,13 +183,13 @@ BREAKAGES = [
                 "a stranger is told at the load balancer's address",
                 "a stranger is told at the node port",
             },
-            "rejections/before-a-daemon-on-the-node-port": {
+            "rejections/daemon-on-the-node-port": {
                 "a pod is rejected at an address without node ports, which is a limit of upstream",
                 "a pod is rejected by the Service",
                 "a pod is rejected so over IPv6",
                 "a stranger is rejected by the Service",
             },
-            "rejections/none-here-and-none-at-all": {
+            "rejections/no-local-endpoint-or-no-endpoint": {
                 "a stranger hears at once that there are none at all",
                 "a stranger hears nothing where endpoints are elsewhere",
             },
@@ -210,9 +210,9 @@ BREAKAGES = [
                 "every single packet is told",
             },
             "clusterip/internal-traffic-policy-local": {"a pod on a node without endpoint is dropped there"},
-            "clusterip/not-ready-addresses": {"without the field nobody is there"},
+            "clusterip/publish-not-ready-addresses": {"without the field nobody is there"},
             "manifests/namespaces": {"no pod of this namespace"},
-            "rejections/none-here-and-none-at-all": {
+            "rejections/no-local-endpoint-or-no-endpoint": {
                 "a pod hears at once that there are none at all",
                 "a pod hears nothing where endpoints are elsewhere",
             },
@@ -240,9 +240,9 @@ BREAKAGES = [
         "_usable",
         "lambda endpoints: tuple(each for each in endpoints if each.ready)",
         {
-            "terminating/last-resort": {"who still serves is used when nobody is ready"},
-            "terminating/unhealthy-but-served": {"it serves all the same"},
-            "steps/a-rolling-update-behind-a-balancer": {
+            "terminating/fallback-without-ready-endpoints": {"who still serves is used when nobody is ready"},
+            "terminating/local-policy-fallback": {"it serves all the same"},
+            "steps/a-rolling-update-behind-a-load-balancer": {
                 "the old one terminates and serves: its node serves all the same",
             },
         },
@@ -304,7 +304,7 @@ BREAKAGES = [
                 "a backend elsewhere always does",
                 "a backend on the node answers as the Service",
             },
-            "wire/where-pods-live": {
+            "network/host-network-and-shared-netns": {
                 "a pod reaches everybody in the crowd",
                 "a pod reaches the agents of all nodes",
                 "one of the crowd reaches others",
@@ -317,7 +317,7 @@ BREAKAGES = [
         "SERVICE_PROXY_NAME_LABEL",
         "'nobody'",
         {
-            "clusterip/left-to-another-proxy": {
+            "clusterip/service-proxy-name-label": {
                 "a Service with endpoints is left alone",
                 "one without is not even rejected",
             }
@@ -335,7 +335,7 @@ BREAKAGES = [
         SCOPE,
         "Scope.internal_chain",
         "property(lambda scope: scope.chains.local if scope.endpoints.local else scope.chains.cluster)",
-        {"clusterip/external-policy-does-not-matter": {"a pod beside an endpoint is served by all of them"}},
+        {"clusterip/ignores-external-traffic-policy": {"a pod beside an endpoint is served by all of them"}},
     ),
     Breakage(
         "no node ports",
@@ -347,8 +347,8 @@ BREAKAGES = [
                 "an address of the list has node ports",
                 "every address of IPv6 has them, since the list names none",
             },
-            "nodeport/not-on-loopback": {"the node's address has them"},
-            "wire/strict-reverse-path": {
+            "nodeport/localhost-node-ports-off": {"the node's address has them"},
+            "network/strict-reverse-path": {
                 "a host behind the first dials it",
                 "a host behind the second uplink dials the node port",
             },

@@ -25,37 +25,37 @@ class Edit:
 
 EDITS = [
     Edit(
-        "bugs/28038-a-node-port-behind-a-service",
+        "bugs/28038-node-port-as-endpoint",
         "ipFamilyPolicy: RequireDualStack, selector: {app: echo}",
         "ipFamilyPolicy: RequireDualStack, selector: {app: nobody}",
         {"another node's node port is translated again", "the client's own node's is not"},
     ),
     Edit(
-        "bugs/94861-half-of-a-connection",
+        "bugs/94861-asymmetric-routing",
         "tcpBeLiberal: true",
         "tcpBeLiberal: false",
         {"what a node sees half of is carried by a liberal kernel"},
     ),
     Edit(
-        "affinity/a-hundred-clients-an-endpoint",
+        "affinity/more-clients-than-the-recent-list-holds",
         "many: {addresses: 150}",
         "many: {addresses: 90}",
         {"the others are ready: of many some have been forgotten"},
     ),
     Edit(
-        "affinity/timeout-slides",
+        "affinity/timeout-counts-from-the-last-connection",
         "timeoutSeconds: 3",
         "timeoutSeconds: 300",
         {"the timeout is over since the first time, and another is ready: who came once is a stranger"},
     ),
     Edit(
-        "hairpin/past-the-rule-for-what-is-invalid",
+        "hairpin/promiscuous-bridge-with-liberal-conntrack",
         "hairpin: promiscuous-bridge",
         "hairpin: hairpin-veth",
         {"a pod that dials itself through its Service hears nothing"},
     ),
     Edit(
-        "health/a-node-about-to-go",
+        "health/healthz-of-a-node-being-removed",
         "{taints: [ToBeDeletedByClusterAutoscaler]}",
         "{}",
         {
@@ -82,7 +82,7 @@ EDITS = [
         {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
     ),
     Edit(
-        "detect-local/without-a-network",
+        "detect-local/without-cluster-cidr",
         'clusterCIDR: ""',
         "",
         {
@@ -91,13 +91,13 @@ EDITS = [
         },
     ),
     Edit(
-        "detect-local/another-nodes-pod-by-cluster-cidr",
+        "detect-local/other-nodes-pod-with-cluster-cidr",
         "Mode: ClusterCIDR",
         "Mode: NodeCIDR",
         {"the answer comes from a pod that was never dialled"},
     ),
     Edit(
-        "detect-local/another-nodes-pod-by-node-cidr",
+        "detect-local/other-nodes-pod-with-node-cidr",
         "Mode: NodeCIDR",
         "Mode: ClusterCIDR",
         {"the second node drops it, as it would drop a stranger's"},
@@ -115,7 +115,7 @@ EDITS = [
         {"another one has none", "loopback has none"},
     ),
     Edit(
-        "nodeport/not-on-loopback",
+        "nodeport/localhost-node-ports-off",
         "localhostNodePorts: false",
         "localhostNodePorts: true",
         {"a program there keeps its port", "loopback has no node port"},
@@ -127,19 +127,19 @@ EDITS = [
         {"the node masquerades as the address of its status"},
     ),
     Edit(
-        "wire/daemons",
+        "network/daemons",
         "kubelet: {port: 10250}",
         "kubelet: {port: 10251}",
         {"a daemon hears an outside host", "a daemon hears an outside host, over IPv6"},
     ),
     Edit(
-        "wire/outbound-masquerade",
+        "network/outbound-masquerade",
         "outboundMasquerade: true",
         "outboundMasquerade: false",
         {"a pod that calls the world bears its node's address"},
     ),
     Edit(
-        "wire/rejections-are-heard",
+        "network/icmp-errors-are-not-rate-limited",
         "node-a: {}",
         "node-a: {sysctls: {net.ipv4.icmp_ratemask: 6168}}",
         {"every rejected flow hears of it"},
@@ -168,7 +168,7 @@ EDITS = [
         {"a pod beside the name server asks for a name of its own namespace"},
     ),
     Edit(
-        "steps/a-type-changes",
+        "steps/service-type-changes",
         "selector: {app: echo}, ports: [{name: tcp",
         "selector: {app: nobody}, ports: [{name: tcp",
         {
@@ -180,7 +180,7 @@ EDITS = [
         },
     ),
     Edit(
-        "steps/unready-and-terminating",
+        "steps/publish-not-ready-addresses-switched",
         "{publishNotReadyAddresses: false}",
         "{publishNotReadyAddresses: true}",
         {
@@ -192,13 +192,13 @@ EDITS = [
         },
     ),
     Edit(
-        "steps/a-protocol-goes",
+        "steps/protocol-removed-from-a-port",
         "ports: [{name: tcp, port: 80, targetPort: 8080}]}}, twin",
         "selector: {app: echo}}}, twin",
         {"UDP goes: UDP is served no more", "UDP goes: nor is it over IPv6"},
     ),
     Edit(
-        "steps/a-timeout-at-a-node-port",
+        "steps/affinity-timeout-at-a-node-port",
         "timeoutSeconds: 2}",
         "timeoutSeconds: 300}",
         {"the timeout is over and another is ready: the crowd belongs to nobody"},

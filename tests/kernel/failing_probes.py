@@ -113,7 +113,7 @@ BROKEN = [
         "others come: the client stays[ipv4]",
         ("expected at three, seen at one (15 of 15 flows)",),
         before="one serves[ipv4]",
-        scenario="scenarios/steps/clients-who-stick.lab.yaml",
+        scenario="scenarios/steps/affinity-when-endpoints-change.lab.yaml",
         edits=(
             (
                 "send: {flows: 15}\n      expect: {outcome: delivered, backends: [one]",
@@ -168,7 +168,7 @@ BROKEN = [
         "translated where it was to be left alone",
         "a port that the Service does not have is left alone",
         ("expected to stay addressed to 198.51.100.7:81, seen for 10.244.1.10:8080 at node-a/eth0",),
-        scenario="scenarios/untranslated/headed-elsewhere.lab.yaml",
+        scenario="scenarios/untranslated/other-ports-and-addresses.lab.yaml",
         patch=f"import {FRONTS} as m; m.external_ip = lambda scope, address: "
         "[m.write(m.names.SERVICES, f'-d {address}', scope.chains.external)]",
     ),
@@ -230,7 +230,7 @@ BROKEN = [
         ),
         before="a pod asks[ipv4]",
         mended=(("                remember(entry)\n", "                pass\n"),),
-        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
+        scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
     ),
     Broken(
@@ -238,7 +238,7 @@ BROKEN = [
         "another pod takes its place: so does the outside host's[ipv6]",
         ("expected at new, seen at old",),
         before="an outside host asks[ipv6]",
-        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
+        scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
     ),
     Broken(
@@ -279,7 +279,7 @@ BROKEN = [
         "beyond a cable that is cut",
         "the pod is cut off: its node lets it go[ipv4]",
         ("expected delivered, seen dropped",),
-        scenario="scenarios/steps/a-cable-is-cut.lab.yaml",
+        scenario="scenarios/steps/link-failure.lab.yaml",
         edits=(("expect: {outcome: dropped, at: node-b}", "expect: {outcome: delivered, source: preserved}"),),
         mended=(("inside echo ip link set dev eth0 down", ":"),),
     ),

@@ -15,12 +15,12 @@ STEPPING = [
         "UdpReconciler.update",
         "lambda self, ports: False",
         {
-            "bugs/139628-a-service-is-deleted": {
+            "bugs/139628-udp-after-service-deletion": {
                 "the Service is deleted and its pods serve to their end",
                 "the pods are gone and another Service changes",
             },
-            "steps/in-the-second-family": {"another comes and the first goes"},
-            "steps/pods-cycle-on-a-node": {"another takes its place"},
+            "steps/secondary-family": {"another comes and the first goes"},
+            "steps/udp-streams-while-pods-are-replaced": {"another takes its place"},
         },
         # Tables are loaded one after the other: a pulse between the REJECT that is gone and the DNAT that comes.
         by_chance={"the first comes"},
@@ -31,7 +31,7 @@ STEPPING = [
         "Health.look_at",
         "lambda self, node: setattr(self, 'node_eligible', True)",
         {
-            "steps/a-node-is-about-to-go": {
+            "steps/healthz-follows-node-removal": {
                 "the autoscaler is about to remove it: it says so",
                 "the autoscaler is about to remove it: it says so, over IPv6",
                 "its object is being deleted: it says so again",
@@ -45,7 +45,7 @@ STEPPING = [
         "source_ranges",
         "lambda scope: iter(())",
         {
-            "steps/a-balancer-changes": {
+            "steps/load-balancer-settings-change": {
                 "from both halves of the world: a stranger is served",
                 "from both halves of the world: so is a pod",
             }
@@ -57,7 +57,7 @@ STEPPING = [
         "_usable",
         "lambda endpoints: tuple(each for each in endpoints if each.ready)",
         {
-            "steps/the-last-one-terminates": {
+            "steps/last-endpoint-terminates": {
                 f"it terminates and serves: {probe}"
                 for probe in (
                     "internal policy Cluster beside it",
@@ -93,7 +93,7 @@ STEPPING = [
         "IptablesProxier.take_over",
         "lambda self: ()",
         {
-            "leftovers/of-another-proxy": {
+            "leftovers/rules-of-another-proxy": {
                 "a Service leads to its own pod, and the client keeps its address",
                 "datagrams pass",
             }
@@ -104,7 +104,7 @@ STEPPING = [
         PORTS,
         "SERVICE_PROXY_NAME_LABEL",
         "'nobody'",
-        {"steps/left-to-another-proxy": {"the labels are put on: it is left alone"}},
+        {"steps/service-proxy-name-and-headless-labels": {"the labels are put on: it is left alone"}},
     ),
     Breakage(
         "no flow of UDP is ever forgotten",
@@ -113,10 +113,10 @@ STEPPING = [
         "lambda self, ports: False",
         {
             "steps/a-rolling-update": {"the old one is gone"},
-            "steps/scaled-under-streams": {"nobody is there", "one is there and not ready", "it is ready"},
-            "bugs/48370-asked-before-the-service-was-there": {"so is its endpoint"},
-            "bugs/130542-another-target-port": {"at the other"},
-            "steps/a-cable-is-cut": {"somebody has noticed"},
+            "steps/scaled-to-zero-under-streams": {"nobody is there", "one is there and not ready", "it is ready"},
+            "bugs/48370-udp-before-the-service-exists": {"so is its endpoint"},
+            "bugs/130542-target-port-changes": {"at the other"},
+            "steps/link-failure": {"somebody has noticed"},
         },
     ),
     Breakage(
@@ -125,7 +125,7 @@ STEPPING = [
         "UdpReconciler.__call__",
         "lambda self, flow: flow.destination in self._wanted",
         {
-            "steps/the-proxy-is-gone-under-streams": {"it is started again", "it is restarted"},
+            "steps/proxy-killed-under-streams": {"it is started again", "it is restarted"},
             "steps/rules-are-flushed-under-a-stream": {"who comes now is sent to another", "the rules are flushed"},
         },
     ),
@@ -135,14 +135,14 @@ STEPPING = [
         "UdpReconciler.__call__",
         "lambda self, flow: flow.reply_source[0] not in {end[0] for end in self._wanted.get(flow.destination, "
         "self._wanted.get((None, flow.destination[1]), {flow.reply_source}))}",
-        {"bugs/130542-another-target-port": {"at the other"}, "steps/a-rolling-update": set()},
+        {"bugs/130542-target-port-changes": {"at the other"}, "steps/a-rolling-update": set()},
     ),
     Breakage(
         "nobody is refused under the policy Local",
         FRONTS,
         "_refused",
         "lambda scope, destination: ()",
-        {"steps/a-policy-on-three-nodes": {"the third drops", "Local again: the third drops"}},
+        {"steps/external-policy-on-three-nodes": {"the third drops", "Local again: the third drops"}},
     ),
     Breakage(
         "addresses of any family",
@@ -150,7 +150,7 @@ STEPPING = [
         "_of_family",
         "lambda addresses, family: tuple(addresses)",
         {
-            "bugs/73157-an-address-of-the-wrong-family": {
+            "bugs/73157-external-ip-of-the-wrong-family": {
                 "a Service with a foreign address comes: it is served where it can be",
             },
         },

@@ -181,7 +181,7 @@ BROKEN += [
     ),
     Broken(
         "a datagram that goes on to a pod that is gone",
-        "scenarios/steps/a-datagram-after-its-backend.lab.yaml",
+        "scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
         "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
         "conntrack on node-a sent it to old (10.244.1.10:5353) by an entry that was there before: no DNAT rule to that "
         "address counted it.",

@@ -7,7 +7,7 @@ import sys
 
 from sandboxed import ROOT
 
-SCENARIO = "scenarios/affinity/while-others-come-and-go.lab.yaml"
+SCENARIO = "scenarios/affinity/other-endpoints-change.lab.yaml"
 CHOSEN = "the last one terminates, and the first is back: with the first one back they stay"
 
 

@@ -8,7 +8,7 @@ from sandboxed import ROOT
 
 from lab.errors import ExitCode
 
-SCENARIO = "scenarios/steps/scaled-under-streams.lab.yaml"
+SCENARIO = "scenarios/steps/scaled-to-zero-under-streams.lab.yaml"
 
 
 def compared(*engines: str) -> subprocess.CompletedProcess[str]:

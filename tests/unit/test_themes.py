@@ -30,20 +30,22 @@ THEMES = {
     "spread over four": "spread/two-three-four-and-seven-endpoints::four get a quarter each",
     "spread over seven": "spread/two-three-four-and-seven-endpoints::seven get a seventh each",
     "session affinity": "affinity/client-ip",
-    "session affinity is shared between fronts": "affinity/shared-by-all-fronts::so does the external IP",
-    "session affinity of each node": "affinity/shared-by-all-fronts::another node remembers nobody",
+    "session affinity is shared between fronts": "affinity/shared-by-all-frontends::so does the external IP",
+    "session affinity of each node": "affinity/shared-by-all-frontends::another node remembers nobody",
     "session affinity under the policy Local (55429)": "affinity/client-ip::an outside host's connections go to one "
     "backend of the node",
-    "session affinity slides": "affinity/timeout-slides::who came again belongs there still",
-    "session affinity ends (35677)": "affinity/timeout-slides::who came once is a stranger",
-    "session affinity does not depend on other endpoints (25314, 55603)": "affinity/while-others-come-and-go::with the "
+    "session affinity slides": "affinity/timeout-counts-from-the-last-connection::who came again belongs there still",
+    "session affinity ends (35677)": "affinity/timeout-counts-from-the-last-connection::who came once is a stranger",
+    "session affinity does not depend on other endpoints (25314, 55603)": "affinity/other-endpoints-change::with the "
     "first gone they stay",
-    "session affinity ends with its endpoint (110302)": "affinity/while-others-come-and-go::then they are led "
+    "session affinity ends with its endpoint (110302)": "affinity/other-endpoints-change::then they are led "
     "elsewhere at once",
-    "session affinity of each port (103000)": "affinity/of-each-port::by the second port each of them is led to any "
+    "session affinity of each port (103000)": "affinity/separate-for-each-port"
+    "::by the second port each of them is led to any "
     "pod, and stays there",
-    "a hundred clients an endpoint": "affinity/a-hundred-clients-an-endpoint::of many some have been forgotten",
-    "external IP owned by nobody": "externalip/owned-by-nobody",
+    "a hundred clients an endpoint": "affinity/more-clients-than-the-recent-list-holds"
+    "::of many some have been forgotten",
+    "external IP owned by nobody": "externalip/unassigned-address",
     "no endpoints, seen by a pod": "clusterip/no-endpoints::a pod hears at once that no pod matches",
     "no endpoints, seen by a node": "senders/from-a-node::a node is told that nobody is there",
     "no endpoints, seen from outside": "clusterip/no-endpoints::an outside host hears it from the node it enters by",
@@ -54,8 +56,8 @@ THEMES = {
     "node port from a pod": "nodeport/traffic-policy-cluster::a pod dials its own node",
     "node port from a node": "senders/from-a-node::a node dials its own node port",
     "node port from loopback": "senders/from-loopback",
-    "source by podNetwork and interNode": "nodeport/masqueraded-by-the-outgoing-device",
-    "source by podNetwork and interNode, from loopback": "nodeport/masqueraded-by-the-outgoing-device"
+    "source by podNetwork and interNode": "nodeport/masquerade-address-by-network",
+    "source by podNetwork and interNode, from loopback": "nodeport/masquerade-address-by-network"
     "::a node by its loopback address",
     "policy Local at a node port": "nodeport/traffic-policy-local",
     "policy Local at a load balancer": "loadbalancer/health-checked",
@@ -71,81 +73,81 @@ THEMES = {
     "hairpin (20475), by mode and bridge-nf-call-iptables": "hairpin/on-a-bridge",
     "hairpin on a promiscuous bridge": "hairpin/on-a-promiscuous-bridge",
     "rules that somebody flushed (81517)": "steps/rules-are-flushed",
-    "a table that somebody deleted": "steps/a-table-is-deleted",
-    "a proxy that is killed and restarted": "steps/the-proxy-is-gone",
-    "a node that moves to another zone": "steps/a-node-moves",
-    "UDP flows of a Service that has lost all endpoints (139628)": "steps/a-datagram-after-its-backend",
+    "a table that somebody deleted": "steps/nftables-table-deleted",
+    "a proxy that is killed and restarted": "steps/proxy-killed-and-restarted",
+    "a node that moves to another zone": "steps/node-changes-zone",
+    "UDP flows of a Service that has lost all endpoints (139628)": "steps/udp-client-outlives-its-backend",
     "same-node reply past a bridge (21613)": "hairpin/same-node-reply-past-a-bridge",
     "masqueradeAll": "masquerade/all",
     "detect-local by ClusterCIDR": "detect-local/cluster-cidr",
     "detect-local by NodeCIDR": "detect-local/node-cidr",
     "detect-local by BridgeInterface": "detect-local/bridge-interface",
     "detect-local by InterfaceNamePrefix": "detect-local/interface-name-prefix",
-    "detect-local by nothing": "detect-local/without-a-network",
-    "another node's pod at a node port (74383), broken": "detect-local/another-nodes-pod-by-cluster-cidr",
-    "another node's pod at a node port (74383), dropped": "detect-local/another-nodes-pod-by-node-cidr",
-    "terminating endpoints": "terminating/last-resort",
-    "terminating endpoints behind a balancer (85643)": "terminating/unhealthy-but-served",
+    "detect-local by nothing": "detect-local/without-cluster-cidr",
+    "another node's pod at a node port (74383), broken": "detect-local/other-nodes-pod-with-cluster-cidr",
+    "another node's pod at a node port (74383), dropped": "detect-local/other-nodes-pod-with-node-cidr",
+    "terminating endpoints": "terminating/fallback-without-ready-endpoints",
+    "terminating endpoints behind a balancer (85643)": "terminating/local-policy-fallback",
     "unready endpoints": "clusterip/no-endpoints::a pod hears at once that no pod is ready",
-    "unready endpoints that are published": "clusterip/not-ready-addresses",
+    "unready endpoints that are published": "clusterip/publish-not-ready-addresses",
     "hints by zone": "topology/prefer-same-zone",
     "hints by node": "topology/prefer-same-node",
     "hints do not count under the policy Local": "topology/prefer-same-zone::under the policy Local they do not",
     "host-network endpoints": "clusterip/host-network-endpoints",
     "neighbours and loopback (92315, CVE-2020-8558)": "bugs/92315-neighbours-reach-loopback",
-    "a node port behind a Service (28038)": "bugs/28038-a-node-port-behind-a-service",
+    "a node port behind a Service (28038)": "bugs/28038-node-port-as-endpoint",
     "SCTP": "sctp/associations",
     "echo requests (47156)": "icmp/echo-requests",
     "fragments": "fragments/datagrams-above-the-mtu",
-    "each family alone": "families/each-alone",
+    "each family alone": "families/single-stack-and-dual-stack",
     "segment out of its window (74839)": "bugs/74839-segment-out-of-window",
     "segment out of its window at a node (117924)": "bugs/117924-segment-out-of-window-at-a-node",
-    "half of a connection (94861)": "bugs/94861-half-of-a-connection::what a node sees half of is carried by a liberal "
+    "half of a connection (94861)": "bugs/94861-asymmetric-routing::what a node sees half of is carried by a liberal "
     "kernel",
     "masqueraded twice through a tunnel (88986)": "masquerade/once-through-a-tunnel::a node's own datagram",
-    "two clients with one source port (56903)": "nodeport/two-clients-with-one-port",
-    "strict reverse path filtering (cilium 13130)": "wire/strict-reverse-path",
+    "two clients with one source port (56903)": "nodeport/two-clients-with-one-source-port",
+    "strict reverse path filtering (cilium 13130)": "network/strict-reverse-path",
     "node ports on localhost (111840), on": "senders/from-loopback::localhost leads to a pod of the node",
     "node ports on localhost (57922), under the policy Local": "senders/from-loopback"
     "::localhost is masqueraded under the policy Local, too",
-    "node ports on localhost (111840), off": "nodeport/not-on-loopback::loopback has no node port",
+    "node ports on localhost (111840), off": "nodeport/localhost-node-ports-off::loopback has no node port",
     "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses::every address of IPv6 has them, "
     "since the list names none",
-    "CVE-2020-8554 (97076)": "externalip/somebody-elses-address",
-    "policy Local leaves the cluster IP alone (85397)": "clusterip/external-policy-does-not-matter",
-    "rejection at every front (17359)": "rejections/at-every-front",
-    "rejection before a local daemon (97360)": "rejections/before-a-daemon-on-the-node-port",
-    "rejection in spite of nodePortAddresses (97360)": "rejections/before-a-daemon-on-the-node-port"
+    "CVE-2020-8554 (97076)": "externalip/hijacked-address",
+    "policy Local leaves the cluster IP alone (85397)": "clusterip/ignores-external-traffic-policy",
+    "rejection at every front (17359)": "rejections/at-every-frontend",
+    "rejection before a local daemon (97360)": "rejections/daemon-on-the-node-port",
+    "rejection in spite of nodePortAddresses (97360)": "rejections/daemon-on-the-node-port"
     "::a pod is rejected at an address without node ports, which is a limit of upstream",
     "unused port of a cluster IP (22952)": "untranslated/unused-port-of-a-cluster-ip",
-    "none here and none at all": "rejections/none-here-and-none-at-all",
-    "Service of another proxy": "clusterip/left-to-another-proxy",
+    "none here and none at all": "rejections/no-local-endpoint-or-no-endpoint",
+    "Service of another proxy": "clusterip/service-proxy-name-label",
     "ipMode Proxy (KEP-1860)": "loadbalancer/ip-mode-proxy",
     "rolling update under streams (19029, 98305), Cluster": "steps/a-rolling-update::the old one is gone",
-    "rolling update under streams (85643), Local": "steps/a-rolling-update-behind-a-balancer"
+    "rolling update under streams (85643), Local": "steps/a-rolling-update-behind-a-load-balancer"
     "::the old one terminates and serves",
-    "asked before the Service was there (48370)": "bugs/48370-asked-before-the-service-was-there::so is its endpoint",
-    "readiness, not existence (105657)": "steps/scaled-under-streams::it is ready",
-    "another target port (130542)": "bugs/130542-another-target-port::at the other",
-    "from endpoints to none (139628, 109414)": "steps/scaled-under-streams::nobody is there",
-    "a restart purges no good flow (122740)": "steps/the-proxy-is-gone-under-streams::it is restarted",
-    "affinity to an endpoint that is gone (110302)": "steps/clients-who-stick::its backend is gone",
-    "affinity in spite of other endpoints (25314, 55603)": "steps/clients-who-stick::another goes",
-    "one bad object and all others (36652, 73157)": "bugs/73157-an-address-of-the-wrong-family"
+    "asked before the Service was there (48370)": "bugs/48370-udp-before-the-service-exists::so is its endpoint",
+    "readiness, not existence (105657)": "steps/scaled-to-zero-under-streams::it is ready",
+    "another target port (130542)": "bugs/130542-target-port-changes::at the other",
+    "from endpoints to none (139628, 109414)": "steps/scaled-to-zero-under-streams::nobody is there",
+    "a restart purges no good flow (122740)": "steps/proxy-killed-under-streams::it is restarted",
+    "affinity to an endpoint that is gone (110302)": "steps/affinity-when-endpoints-change::its backend is gone",
+    "affinity in spite of other endpoints (25314, 55603)": "steps/affinity-when-endpoints-change::another goes",
+    "one bad object and all others (36652, 73157)": "bugs/73157-external-ip-of-the-wrong-family"
     "::another Service changes",
-    "UDP flows of a Service that is deleted (139628)": "bugs/139628-a-service-is-deleted"
+    "UDP flows of a Service that is deleted (139628)": "bugs/139628-udp-after-service-deletion"
     "::the Service is deleted and its pods serve to their end",
-    "a node that is about to go": "steps/a-node-is-about-to-go::the autoscaler is about to remove it",
-    "types that change": "steps/a-type-changes::from a node port to a name",
-    "who is published while it terminates": "steps/unready-and-terminating::published again",
-    "a Service that another proxy takes over": "steps/left-to-another-proxy::the labels are put on",
-    "the last one terminates, by four policies": "steps/the-last-one-terminates::it terminates and serves",
-    "a protocol goes": "steps/a-protocol-goes::UDP goes",
-    "source ranges that change": "steps/a-balancer-changes::only from another network",
+    "a node that is about to go": "steps/healthz-follows-node-removal::the autoscaler is about to remove it",
+    "types that change": "steps/service-type-changes::from a node port to a name",
+    "who is published while it terminates": "steps/publish-not-ready-addresses-switched::published again",
+    "a Service that another proxy takes over": "steps/service-proxy-name-and-headless-labels::the labels are put on",
+    "the last one terminates, by four policies": "steps/last-endpoint-terminates::it terminates and serves",
+    "a protocol goes": "steps/protocol-removed-from-a-port::UDP goes",
+    "source ranges that change": "steps/load-balancer-settings-change::only from another network",
     "endpoints that move": "steps/endpoints-move::the first comes back",
-    "what another proxy has left (88698)": "leftovers/of-another-proxy",
-    "a policy that changes, on three nodes": "steps/a-policy-on-three-nodes::Cluster",
-    "links that are cut and mended": "steps/a-cable-is-cut::its link is mended",
+    "what another proxy has left (88698)": "leftovers/rules-of-another-proxy",
+    "a policy that changes, on three nodes": "steps/external-policy-on-three-nodes::Cluster",
+    "links that are cut and mended": "steps/link-failure::its link is mended",
     "a Service by its name": "dns/cluster-ip-by-name",
     "a headless Service by its name": "dns/headless-by-name::the name gives the ready pods",
     "publishNotReadyAddresses in names": "dns/headless-by-name::whoever is not ready is given where that is asked for",
@@ -158,8 +160,9 @@ THEMES = {
 
 
 OVER_BOTH_FAMILIES_IN = {
-    "rejection in spite of nodePortAddresses (97360)": "rejections/before-a-daemon-on-the-node-port",
-    "cluster IP from a pod, which keeps its address": "families/each-alone::data goes both ways over TCP",
+    "rejection in spite of nodePortAddresses (97360)": "rejections/daemon-on-the-node-port",
+    "cluster IP from a pod, which keeps its address": "families/single-stack-and-dual-stack"
+    "::data goes both ways over TCP",
     "cluster IP from outside": "detect-local/cluster-cidr::a stranger is masqueraded",
     "hairpin on a promiscuous bridge": "hairpin/on-a-bridge",
     "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses",
@@ -239,7 +242,7 @@ def test_a_theme_is_shown_over_both_families_or_it_is_said_why_not(theme: str) -
 
 
 def test_every_promise_is_asked_for_in_a_cluster_of_either_family_alone() -> None:
-    assert set(families_at("families/each-alone")) == {
+    assert set(families_at("families/single-stack-and-dual-stack")) == {
         frozenset({Family.IPV4}),
         frozenset({Family.IPV6}),
         frozenset(Family),
