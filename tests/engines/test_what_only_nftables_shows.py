@@ -16,7 +16,12 @@ EDITS = {
     "steps/nftables-table-deleted": (
         "    change: {engines: {node-a: flush}}\n    until: {rules: {node-a: absent}, elapsed: 2s}\n",
         "",
-        {"its table is deleted: nobody has put it back"},
+        {
+            (
+                "the nftables table of the proxy is deleted: "
+                "ClusterIP is not translated for two seconds after the table is deleted"
+            )
+        },
     ),
 }
 

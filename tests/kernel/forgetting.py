@@ -16,25 +16,43 @@ FORGETTING = [
         "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         {
             "affinity/shared-by-all-frontends": {
-                "the others are ready: clients who never came are led to any of them, each to one",
-                "the others are ready: so does the balancer's address",
-                "the others are ready: so does the external IP",
-                "the others are ready: the cluster IP then leads there too",
+                (
+                    "three more pods become ready: "
+                    "new clients at the external IP spread over all pods and stay with one each"
+                ),
+                "three more pods become ready: the load balancer IP follows the affinity learnt at the NodePort",
+                "three more pods become ready: the external IP follows the affinity learnt at the NodePort",
+                "three more pods become ready: the cluster IP follows the affinity learnt at the NodePort",
             },
             "affinity/more-clients-than-the-recent-list-holds": {
-                "the others are ready: few clients all come back to it"
+                "three more pods become ready: ClientIP affinity returns all of 50 clients to their pod"
             },
             "affinity/separate-for-each-port": {
-                "the others are ready: by the second port each of them is led to any pod, and stays there",
-                "the others are ready: they come back to it",
+                (
+                    "three more pods become ready: "
+                    "ClientIP affinity at a second port picks an endpoint of its own for each client"
+                ),
+                "three more pods become ready: ClientIP affinity returns all clients of port http to their pod",
             },
             "affinity/timeout-counts-from-the-last-connection": {
-                "the timeout is over since the first time, and another is ready: who came again belongs there still"
+                (
+                    "timeoutSeconds pass since the first connection and a second pod is ready: "
+                    "clients that renewed their affinity before the timeout stay with their pod"
+                )
             },
             "affinity/other-endpoints-change": {
-                "others are ready, in front and behind: with others ready they stay",
-                "the first is gone: with the first gone they stay",
-                "the last one terminates, and the first is back: with the first one back they stay",
+                (
+                    "an endpoint before and an endpoint after the clients' own become ready: "
+                    "ClientIP affinity survives new endpoints before and after the own one"
+                ),
+                (
+                    "the endpoint before the clients' own is deleted: "
+                    "ClientIP affinity survives the deletion of an endpoint before the own one"
+                ),
+                (
+                    "the first endpoint is back and the last one terminates: "
+                    "ClientIP affinity survives the return of an endpoint before the own one"
+                ),
             },
         },
     ),
@@ -48,9 +66,18 @@ FORGETTING = [
         " rule(scope, chain, endpoint, seconds).replace(*chains(scope, endpoint, scope.endpoints.cluster), 1)",
         {
             "affinity/other-endpoints-change": {
-                "others are ready, in front and behind: with others ready they stay",
-                "the first is gone: with the first gone they stay",
-                "the last one terminates, and the first is back: with the first one back they stay",
+                (
+                    "an endpoint before and an endpoint after the clients' own become ready: "
+                    "ClientIP affinity survives new endpoints before and after the own one"
+                ),
+                (
+                    "the endpoint before the clients' own is deleted: "
+                    "ClientIP affinity survives the deletion of an endpoint before the own one"
+                ),
+                (
+                    "the first endpoint is back and the last one terminates: "
+                    "ClientIP affinity survives the return of an endpoint before the own one"
+                ),
             }
         },
     ),
@@ -64,7 +91,10 @@ FORGETTING = [
         "make(scope, endpoint)[0].replace(f' -m recent --name {scope.endpoint_chains[endpoint.name]} --set', ''))",
         {
             "affinity/timeout-counts-from-the-last-connection": {
-                "the timeout is over since the first time, and another is ready: who came again belongs there still"
+                (
+                    "timeoutSeconds pass since the first connection and a second pod is ready: "
+                    "clients that renewed their affinity before the timeout stay with their pod"
+                )
             }
         },
     ),
@@ -75,9 +105,12 @@ FORGETTING = [
         "lambda scope, chain, endpoint, seconds: ''",
         {
             "steps/affinity-when-endpoints-change": {
-                "others come: the client stays",
-                "another goes: the client stays with it",
-                "the first comes back: the client stays where it is now",
+                "two endpoints are added: ClientIP affinity survives added endpoints",
+                "another endpoint is deleted: ClientIP affinity survives the deletion of another endpoint",
+                (
+                    "the first endpoint becomes ready again: "
+                    "ClientIP affinity stays with the second endpoint when the first is ready again"
+                ),
             },
         },
     ),

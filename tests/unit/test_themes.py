@@ -19,57 +19,78 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(SCENARIOS.rglob("*.lab.yaml"))
 
 THEMES = {
-    "cluster IP from a pod, which keeps its address": "clusterip/from-a-pod::a backend sees the pod that dialled",
-    "cluster IP from a node, which is masqueraded": "senders/from-a-node::a node reaches a pod elsewhere",
-    "cluster IP from outside": "clusterip/from-a-pod::an outside host is masqueraded where it enters, "
-    "on the way to another node",
+    "cluster IP from a pod, which keeps its address": "clusterip/from-a-pod"
+    "::ClusterIP from a pod preserves the client IP",
+    "cluster IP from a node, which is masqueraded": "senders/from-a-node"
+    "::ClusterIP from a node reaches a pod of another node",
+    "cluster IP from outside": "clusterip/from-a-pod"
+    "::ClusterIP from outside is masqueraded by the entry node towards another node",
     "several ports": "clusterip/several-ports",
     "several protocols on one port": "clusterip/one-port-over-tcp-and-udp",
-    "spread over two endpoints": "spread/two-three-four-and-seven-endpoints::two endpoints get a half each",
-    "spread over three": "spread/two-three-four-and-seven-endpoints::three get a third each",
-    "spread over four": "spread/two-three-four-and-seven-endpoints::four get a quarter each",
-    "spread over seven": "spread/two-three-four-and-seven-endpoints::seven get a seventh each",
+    "spread over two endpoints": "spread/two-three-four-and-seven-endpoints"
+    "::ClusterIP gives each of two endpoints half of the connections",
+    "spread over three": "spread/two-three-four-and-seven-endpoints"
+    "::ClusterIP gives each of three endpoints a third of the connections",
+    "spread over four": "spread/two-three-four-and-seven-endpoints"
+    "::ClusterIP gives each of four endpoints a quarter of the connections",
+    "spread over seven": "spread/two-three-four-and-seven-endpoints"
+    "::ClusterIP gives each of seven endpoints a seventh of the connections",
     "session affinity": "affinity/client-ip",
-    "session affinity is shared between fronts": "affinity/shared-by-all-frontends::so does the external IP",
-    "session affinity of each node": "affinity/shared-by-all-frontends::another node remembers nobody",
-    "session affinity under the policy Local (55429)": "affinity/client-ip::an outside host's connections go to one "
-    "backend of the node",
-    "session affinity slides": "affinity/timeout-counts-from-the-last-connection::who came again belongs there still",
-    "session affinity ends (35677)": "affinity/timeout-counts-from-the-last-connection::who came once is a stranger",
-    "session affinity does not depend on other endpoints (25314, 55603)": "affinity/other-endpoints-change::with the "
-    "first gone they stay",
-    "session affinity ends with its endpoint (110302)": "affinity/other-endpoints-change::then they are led "
-    "elsewhere at once",
+    "session affinity is shared between fronts": "affinity/shared-by-all-frontends"
+    "::the external IP follows the affinity learnt at the NodePort",
+    "session affinity of each node": "affinity/shared-by-all-frontends"
+    "::another node has no affinity for clients that came by node-a",
+    "session affinity under the policy Local (55429)": "affinity/client-ip"
+    "::ClientIP affinity with policy Local sends an outside host to one local endpoint",
+    "session affinity slides": "affinity/timeout-counts-from-the-last-connection"
+    "::clients that renewed their affinity before the timeout stay with their pod",
+    "session affinity ends (35677)": "affinity/timeout-counts-from-the-last-connection"
+    "::clients that did not connect again are spread over both pods",
+    "session affinity does not depend on other endpoints (25314, 55603)": "affinity/other-endpoints-change"
+    "::ClientIP affinity survives the deletion of an endpoint before the own one",
+    "session affinity ends with its endpoint (110302)": "affinity/other-endpoints-change"
+    "::clients of a deleted endpoint reach another endpoint at once",
     "session affinity of each port (103000)": "affinity/separate-for-each-port"
-    "::by the second port each of them is led to any "
-    "pod, and stays there",
+    "::ClientIP affinity at a second port picks an endpoint of its own for each client",
     "a hundred clients an endpoint": "affinity/more-clients-than-the-recent-list-holds"
-    "::of many some have been forgotten",
+    "::ClientIP affinity forgets some of 150 clients in mode iptables only",
     "external IP owned by nobody": "externalip/unassigned-address",
-    "no endpoints, seen by a pod": "clusterip/no-endpoints::a pod hears at once that no pod matches",
-    "no endpoints, seen by a node": "senders/from-a-node::a node is told that nobody is there",
-    "no endpoints, seen from outside": "clusterip/no-endpoints::an outside host hears it from the node it enters by",
+    "no endpoints, seen by a pod": "clusterip/no-endpoints"
+    "::ClusterIP over TCP without a matching pod is rejected at once",
+    "no endpoints, seen by a node": "senders/from-a-node"
+    "::ClusterIP without endpoints rejects a TCP connection from a node",
+    "no endpoints, seen from outside": "clusterip/no-endpoints"
+    "::ClusterIP from outside without a matching pod is rejected by the entry node",
     "Service without selector, with hosts as endpoints": "manifests/hosts-as-endpoints",
     "headless": "clusterip/headless",
-    "node port through a node with a backend": "nodeport/traffic-policy-cluster::a node with an endpoint answers",
-    "node port through a node without": "nodeport/traffic-policy-cluster::a node without endpoint passes it on",
-    "node port from a pod": "nodeport/traffic-policy-cluster::a pod dials its own node",
-    "node port from a node": "senders/from-a-node::a node dials its own node port",
+    "node port through a node with a backend": "nodeport/traffic-policy-cluster"
+    "::NodePort with policy Cluster is served by a node with an endpoint",
+    "node port through a node without": "nodeport/traffic-policy-cluster"
+    "::NodePort with policy Cluster is forwarded by a node without endpoint",
+    "node port from a pod": "nodeport/traffic-policy-cluster::NodePort of its own node from a pod is masqueraded",
+    "node port from a node": "senders/from-a-node::NodePort of itself from a node is served",
     "node port from loopback": "senders/from-loopback",
     "source by podNetwork and interNode": "nodeport/masquerade-address-by-network",
     "source by podNetwork and interNode, from loopback": "nodeport/masquerade-address-by-network"
-    "::a node by its loopback address",
+    "::NodePort from localhost has the outgoing device's source IP",
     "policy Local at a node port": "nodeport/traffic-policy-local",
     "policy Local at a load balancer": "loadbalancer/health-checked",
     "health-check node port": "loadbalancer/health-check-node-port",
-    "drop without a local endpoint": "nodeport/traffic-policy-local::a node without endpoint drops",
-    "short circuit of a pod": "loadbalancer/short-circuits::a pod is served and keeps its address",
-    "short circuit of a node (77523, 92761)": "loadbalancer/short-circuits::a node is served as itself",
+    "drop without a local endpoint": "nodeport/traffic-policy-local"
+    "::NodePort with externalTrafficPolicy Local drops on a node without endpoint",
+    "short circuit of a pod": "loadbalancer/short-circuits"
+    "::load balancer IP with policy Local serves a pod of the node by any endpoint",
+    "short circuit of a node (77523, 92761)": "loadbalancer/short-circuits"
+    "::load balancer IP with policy Local serves the node itself by any endpoint",
     "internalTrafficPolicy Local": "clusterip/internal-traffic-policy-local",
-    "source ranges from outside": "loadbalancer/source-ranges::a host that is not of the range is dropped",
-    "source ranges from a pod (85572)": "loadbalancer/source-ranges::a pod that is not of the range is dropped too",
-    "source ranges from a node (85572)": "loadbalancer/source-ranges::a node that is not of the range is dropped too",
-    "source ranges leave node ports open (122614)": "loadbalancer/source-ranges::the node port stays open",
+    "source ranges from outside": "loadbalancer/source-ranges"
+    "::loadBalancerSourceRanges drops an outside host beyond the range",
+    "source ranges from a pod (85572)": "loadbalancer/source-ranges"
+    "::loadBalancerSourceRanges drops a pod beyond the range",
+    "source ranges from a node (85572)": "loadbalancer/source-ranges"
+    "::loadBalancerSourceRanges drops a node beyond the range",
+    "source ranges leave node ports open (122614)": "loadbalancer/source-ranges"
+    "::loadBalancerSourceRanges leaves the NodePort open",
     "hairpin (20475), by mode and bridge-nf-call-iptables": "hairpin/on-a-bridge",
     "hairpin on a promiscuous bridge": "hairpin/on-a-promiscuous-bridge",
     "rules that somebody flushed (81517)": "steps/rules-are-flushed",
@@ -88,11 +109,12 @@ THEMES = {
     "another node's pod at a node port (74383), dropped": "detect-local/other-nodes-pod-with-node-cidr",
     "terminating endpoints": "terminating/fallback-without-ready-endpoints",
     "terminating endpoints behind a balancer (85643)": "terminating/local-policy-fallback",
-    "unready endpoints": "clusterip/no-endpoints::a pod hears at once that no pod is ready",
+    "unready endpoints": "clusterip/no-endpoints::ClusterIP without a ready pod is rejected at once",
     "unready endpoints that are published": "clusterip/publish-not-ready-addresses",
     "hints by zone": "topology/prefer-same-zone",
     "hints by node": "topology/prefer-same-node",
-    "hints do not count under the policy Local": "topology/prefer-same-zone::under the policy Local they do not",
+    "hints do not count under the policy Local": "topology/prefer-same-zone"
+    "::zone hints are ignored under internalTrafficPolicy Local",
     "host-network endpoints": "clusterip/host-network-endpoints",
     "neighbours and loopback (92315, CVE-2020-8558)": "bugs/92315-neighbours-reach-loopback",
     "a node port behind a Service (28038)": "bugs/28038-node-port-as-endpoint",
@@ -102,55 +124,73 @@ THEMES = {
     "each family alone": "families/single-stack-and-dual-stack",
     "segment out of its window (74839)": "bugs/74839-segment-out-of-window",
     "segment out of its window at a node (117924)": "bugs/117924-segment-out-of-window-at-a-node",
-    "half of a connection (94861)": "bugs/94861-asymmetric-routing::what a node sees half of is carried by a liberal "
-    "kernel",
-    "masqueraded twice through a tunnel (88986)": "masquerade/once-through-a-tunnel::a node's own datagram",
+    "half of a connection (94861)": "bugs/94861-asymmetric-routing"
+    "::a node that sees only one direction of a connection forwards with tcpBeLiberal",
+    "masqueraded twice through a tunnel (88986)": "masquerade/once-through-a-tunnel"
+    "::ClusterIP from a node through VXLAN does not masquerade the outer packet",
     "two clients with one source port (56903)": "nodeport/two-clients-with-one-source-port",
     "strict reverse path filtering (cilium 13130)": "network/strict-reverse-path",
-    "node ports on localhost (111840), on": "senders/from-loopback::localhost leads to a pod of the node",
+    "node ports on localhost (111840), on": "senders/from-loopback"
+    "::NodePort on localhost reaches a pod of the node in mode iptables",
     "node ports on localhost (57922), under the policy Local": "senders/from-loopback"
-    "::localhost is masqueraded under the policy Local, too",
-    "node ports on localhost (111840), off": "nodeport/localhost-node-ports-off::loopback has no node port",
-    "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses::every address of IPv6 has them, "
-    "since the list names none",
+    "::NodePort on localhost with externalTrafficPolicy Local is masqueraded",
+    "node ports on localhost (111840), off": "nodeport/localhost-node-ports-off"
+    "::NodePort at 127.0.0.1 is refused with localhostNodePorts off",
+    "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses"
+    "::NodePort at any IPv6 address is served if nodePortAddresses lists only IPv4",
     "CVE-2020-8554 (97076)": "externalip/hijacked-address",
     "policy Local leaves the cluster IP alone (85397)": "clusterip/ignores-external-traffic-policy",
     "rejection at every front (17359)": "rejections/at-every-frontend",
     "rejection before a local daemon (97360)": "rejections/daemon-on-the-node-port",
     "rejection in spite of nodePortAddresses (97360)": "rejections/daemon-on-the-node-port"
-    "::a pod is rejected at an address without node ports, which is a limit of upstream",
+    "::NodePort number beyond nodePortAddresses rejects in iptables, not in nftables",
     "unused port of a cluster IP (22952)": "untranslated/unused-port-of-a-cluster-ip",
     "none here and none at all": "rejections/no-local-endpoint-or-no-endpoint",
     "Service of another proxy": "clusterip/service-proxy-name-label",
     "ipMode Proxy (KEP-1860)": "loadbalancer/ip-mode-proxy",
-    "rolling update under streams (19029, 98305), Cluster": "steps/a-rolling-update::the old one is gone",
+    "rolling update under streams (19029, 98305), Cluster": "steps/a-rolling-update"
+    "::the old pod is deleted, and streams go on with the new pod",
     "rolling update under streams (85643), Local": "steps/a-rolling-update-behind-a-load-balancer"
-    "::the old one terminates and serves",
-    "asked before the Service was there (48370)": "bugs/48370-udp-before-the-service-exists::so is its endpoint",
-    "readiness, not existence (105657)": "steps/scaled-to-zero-under-streams::it is ready",
-    "another target port (130542)": "bugs/130542-target-port-changes::at the other",
-    "from endpoints to none (139628, 109414)": "steps/scaled-to-zero-under-streams::nobody is there",
-    "a restart purges no good flow (122740)": "steps/proxy-killed-under-streams::it is restarted",
-    "affinity to an endpoint that is gone (110302)": "steps/affinity-when-endpoints-change::its backend is gone",
-    "affinity in spite of other endpoints (25314, 55603)": "steps/affinity-when-endpoints-change::another goes",
+    "::the old pod terminates but serves, and no UDP stream loses a packet",
+    "asked before the Service was there (48370)": "bugs/48370-udp-before-the-service-exists"
+    "::the Service gets an endpoint and the standing UDP flow reaches it",
+    "readiness, not existence (105657)": "steps/scaled-to-zero-under-streams"
+    "::the pod becomes ready, and streams reach it without loss",
+    "another target port (130542)": "bugs/130542-target-port-changes"
+    "::the target port changes to 9090 and UDP streams follow",
+    "from endpoints to none (139628, 109414)": "steps/scaled-to-zero-under-streams"
+    "::the only pod is deleted, and streams are rejected",
+    "a restart purges no good flow (122740)": "steps/proxy-killed-under-streams"
+    "::the proxy is restarted, and streams keep their conntrack entries",
+    "affinity to an endpoint that is gone (110302)": "steps/affinity-when-endpoints-change"
+    "::the client's second endpoint is deleted",
+    "affinity in spite of other endpoints (25314, 55603)": "steps/affinity-when-endpoints-change"
+    "::another endpoint is deleted",
     "one bad object and all others (36652, 73157)": "bugs/73157-external-ip-of-the-wrong-family"
-    "::another Service changes",
+    "::the selector of another Service changes",
     "UDP flows of a Service that is deleted (139628)": "bugs/139628-udp-after-service-deletion"
-    "::the Service is deleted and its pods serve to their end",
-    "a node that is about to go": "steps/healthz-follows-node-removal::the autoscaler is about to remove it",
-    "types that change": "steps/service-type-changes::from a node port to a name",
-    "who is published while it terminates": "steps/publish-not-ready-addresses-switched::published again",
-    "a Service that another proxy takes over": "steps/service-proxy-name-and-headless-labels::the labels are put on",
-    "the last one terminates, by four policies": "steps/last-endpoint-terminates::it terminates and serves",
-    "a protocol goes": "steps/protocol-removed-from-a-port::UDP goes",
-    "source ranges that change": "steps/load-balancer-settings-change::only from another network",
-    "endpoints that move": "steps/endpoints-move::the first comes back",
+    "::the Service is deleted and its UDP flows lose their translation",
+    "a node that is about to go": "steps/healthz-follows-node-removal::the autoscaler taints node-a for removal",
+    "types that change": "steps/service-type-changes::the type changes from NodePort to ExternalName",
+    "who is published while it terminates": "steps/publish-not-ready-addresses-switched"
+    "::publishNotReadyAddresses is switched on",
+    "a Service that another proxy takes over": "steps/service-proxy-name-and-headless-labels"
+    "::labels service-proxy-name and headless are added",
+    "the last one terminates, by four policies": "steps/last-endpoint-terminates"
+    "::the only endpoint terminates and still serves",
+    "a protocol goes": "steps/protocol-removed-from-a-port"
+    "::UDP is removed from the Service and the second Service is deleted",
+    "source ranges that change": "steps/load-balancer-settings-change"
+    "::loadBalancerSourceRanges admit only another network",
+    "endpoints that move": "steps/endpoints-move::the first endpoint is ready again",
     "what another proxy has left (88698)": "leftovers/rules-of-another-proxy",
-    "a policy that changes, on three nodes": "steps/external-policy-on-three-nodes::Cluster",
-    "links that are cut and mended": "steps/link-failure::its link is mended",
+    "a policy that changes, on three nodes": "steps/external-policy-on-three-nodes"
+    "::externalTrafficPolicy changes to Cluster",
+    "links that are cut and mended": "steps/link-failure::the pod's link is mended, and both streams reach it again",
     "a Service by its name": "dns/cluster-ip-by-name",
-    "a headless Service by its name": "dns/headless-by-name::the name gives the ready pods",
-    "publishNotReadyAddresses in names": "dns/headless-by-name::whoever is not ready is given where that is asked for",
+    "a headless Service by its name": "dns/headless-by-name::DNS name of a headless Service gives the ready pods only",
+    "publishNotReadyAddresses in names": "dns/headless-by-name"
+    "::DNS name with publishNotReadyAddresses gives unready and terminating pods too",
     "ExternalName": "dns/external-name",
     "every kind of record": "dns/records",
     "names follow readiness": "dns/names-follow-readiness",
@@ -162,8 +202,8 @@ THEMES = {
 OVER_BOTH_FAMILIES_IN = {
     "rejection in spite of nodePortAddresses (97360)": "rejections/daemon-on-the-node-port",
     "cluster IP from a pod, which keeps its address": "families/single-stack-and-dual-stack"
-    "::data goes both ways over TCP",
-    "cluster IP from outside": "detect-local/cluster-cidr::a stranger is masqueraded",
+    "::ClusterIP over TCP carries data in both directions",
+    "cluster IP from outside": "detect-local/cluster-cidr::ClusterCIDR masquerades an outside host at the cluster IP",
     "hairpin on a promiscuous bridge": "hairpin/on-a-bridge",
     "nodePortAddresses of one family (89923)": "nodeport/node-port-addresses",
     "unused port of a cluster IP (22952)": "untranslated/unused-port-of-a-cluster-ip",

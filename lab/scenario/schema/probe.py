@@ -227,7 +227,7 @@ class ProbeShape(ScenarioShape):
 
     name: ProbeName = Field(
         description="What is shown, in the author's words; it becomes the id of the test.",
-        examples=["a backend sees the pod that dialled"],
+        examples=["ClusterIP from a pod preserves the client IP"],
     )
     source: Sender = Field(alias="from", description="Who sends: a name, or a mapping.", examples=["client"])
     target: TargetShape = Field(
