@@ -77,7 +77,7 @@ def test_an_external_name_is_a_cname_that_is_followed_within_the_cluster(lab: La
 
 
 def test_a_missing_name_is_nxdomain_and_a_name_without_such_records_is_empty(lab: Lab) -> None:
-    gone, without_pods = lab.query("client", f"gone.{ZONE}"), lab.query("client", f"nobody.{ZONE}")
+    gone, without_pods = lab.query("client", f"gone.{ZONE}"), lab.query("client", f"empty.{ZONE}")
     for each in (gone, without_pods):
         assert (each.code, each.answers) == ("NXDOMAIN", ())
     of_one_family, of_names_only = lab.query("client", f"peers.{ZONE}", "AAAA"), lab.query("client", ZONE)

@@ -181,9 +181,9 @@ BREAKAGES = [
         "lambda scope, destination: ()",
         {
             "rejections/at-every-frontend": {
-                "NodePort of itself without endpoints rejects a node",
-                "NodePort of another node without endpoints rejects a pod",
-                "NodePort of its own node without endpoints rejects a pod",
+                "NodePort without endpoints rejects the node itself",
+                "NodePort without endpoints rejects a pod at another node",
+                "NodePort without endpoints rejects a pod at its own node",
                 "external IP without endpoints rejects a pod",
                 "load balancer IP without endpoints rejects a pod on the pod's own node",
                 "external IP without endpoints rejects an outside host",
@@ -191,9 +191,9 @@ BREAKAGES = [
                 "NodePort without endpoints rejects an outside host",
             },
             "rejections/daemon-on-the-node-port": {
-                "NodePort number beyond nodePortAddresses rejects in iptables, not in nftables",
+                "NodePort at an address beyond nodePortAddresses rejects in iptables only",
                 "NodePort without endpoints rejects a pod before a daemon on the port",
-                "IPv6 NodePort number beyond nodePortAddresses rejects in iptables, not nftables",
+                "IPv6 NodePort at an address beyond nodePortAddresses rejects in iptables only",
                 "NodePort without endpoints rejects an outside host before a daemon on the port",
             },
             "rejections/no-local-endpoint-or-no-endpoint": {

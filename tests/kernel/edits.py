@@ -29,8 +29,8 @@ EDITS = [
         "ipFamilyPolicy: RequireDualStack, selector: {app: echo}",
         "ipFamilyPolicy: RequireDualStack, selector: {app: nobody}",
         {
-            "endpoint that is a NodePort of another node is translated again there",
-            "endpoint that is a NodePort of the client's own node is refused",
+            "ClusterIP to an endpoint that is another node's NodePort is translated twice",
+            "ClusterIP to an endpoint that is the client node's own NodePort is refused",
         },
     ),
     Edit(
@@ -52,7 +52,7 @@ EDITS = [
         {
             (
                 "timeoutSeconds pass since the first connection and a second pod is ready: "
-                "clients that did not connect again are spread over both pods"
+                "ClientIP affinity that no connection renewed has ended"
             )
         },
     ),
@@ -263,7 +263,7 @@ EDITS = [
         {
             (
                 "timeoutSeconds pass without a connection: "
-                "clients at a NodePort are spread over both pods after the affinity timeout"
+                "ClientIP affinity at a NodePort ends after timeoutSeconds without a connection"
             )
         },
     ),

@@ -16,13 +16,19 @@ FORGETTING = [
         "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         {
             "affinity/shared-by-all-frontends": {
+                ("three more pods become ready: ClientIP affinity spreads new clients over all pods, each to one"),
                 (
                     "three more pods become ready: "
-                    "new clients at the external IP spread over all pods and stay with one each"
+                    "load balancer IP follows the ClientIP affinity that a client got at the NodePort"
                 ),
-                "three more pods become ready: the load balancer IP follows the affinity learnt at the NodePort",
-                "three more pods become ready: the external IP follows the affinity learnt at the NodePort",
-                "three more pods become ready: the cluster IP follows the affinity learnt at the NodePort",
+                (
+                    "three more pods become ready: "
+                    "external IP follows the ClientIP affinity that a client got at the NodePort"
+                ),
+                (
+                    "three more pods become ready: "
+                    "ClusterIP follows the ClientIP affinity that a client got at the NodePort"
+                ),
             },
             "affinity/more-clients-than-the-recent-list-holds": {
                 "three more pods become ready: ClientIP affinity returns all of 50 clients to their pod"
@@ -37,21 +43,21 @@ FORGETTING = [
             "affinity/timeout-counts-from-the-last-connection": {
                 (
                     "timeoutSeconds pass since the first connection and a second pod is ready: "
-                    "clients that renewed their affinity before the timeout stay with their pod"
+                    "ClientIP affinity that a second connection renewed still holds"
                 )
             },
             "affinity/other-endpoints-change": {
                 (
                     "an endpoint before and an endpoint after the clients' own become ready: "
-                    "ClientIP affinity survives new endpoints before and after the own one"
+                    "ClientIP affinity survives new endpoints before and after the client's own"
                 ),
                 (
                     "the endpoint before the clients' own is deleted: "
-                    "ClientIP affinity survives the deletion of an endpoint before the own one"
+                    "ClientIP affinity survives the deletion of an endpoint before the client's own"
                 ),
                 (
                     "the first endpoint is back and the last one terminates: "
-                    "ClientIP affinity survives the return of an endpoint before the own one"
+                    "ClientIP affinity survives the return of an endpoint before the client's own"
                 ),
             },
         },
@@ -68,15 +74,15 @@ FORGETTING = [
             "affinity/other-endpoints-change": {
                 (
                     "an endpoint before and an endpoint after the clients' own become ready: "
-                    "ClientIP affinity survives new endpoints before and after the own one"
+                    "ClientIP affinity survives new endpoints before and after the client's own"
                 ),
                 (
                     "the endpoint before the clients' own is deleted: "
-                    "ClientIP affinity survives the deletion of an endpoint before the own one"
+                    "ClientIP affinity survives the deletion of an endpoint before the client's own"
                 ),
                 (
                     "the first endpoint is back and the last one terminates: "
-                    "ClientIP affinity survives the return of an endpoint before the own one"
+                    "ClientIP affinity survives the return of an endpoint before the client's own"
                 ),
             }
         },
@@ -93,7 +99,7 @@ FORGETTING = [
             "affinity/timeout-counts-from-the-last-connection": {
                 (
                     "timeoutSeconds pass since the first connection and a second pod is ready: "
-                    "clients that renewed their affinity before the timeout stay with their pod"
+                    "ClientIP affinity that a second connection renewed still holds"
                 )
             }
         },

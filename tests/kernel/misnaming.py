@@ -33,7 +33,7 @@ MISNAMING = [
                 "DNS name of a Service without endpoints leads to a rejection",
                 "DNS name of a Service in the pod's namespace resolves beside the name server",
                 "DNS name of a Service in the pod's namespace resolves from another node",
-                "DNS name of a Service in another namespace resolves with that namespace",
+                "DNS name with its namespace resolves for a pod of another namespace",
                 "full DNS name of a Service resolves from a host-network pod",
             },
             "dns/external-name": {"ExternalName of a cluster Service leads to the endpoints of that Service"},

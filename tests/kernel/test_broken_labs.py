@@ -193,7 +193,7 @@ BROKEN += [
     Broken(
         "a strict reverse path filter",
         "scenarios/nodeport/traffic-policy-cluster.lab.yaml",
-        "NodePort of another node from a pod is masqueraded by that node",
+        "NodePort from a pod at another node is masqueraded by that node",
         "node-b refused it after its PREROUTING rules: rp_filter is 1 there, it came in by eth0, and the way back to "
         "10.244.0.10 leads by flannel.1.",
         edits=(IN_AN_OVERLAY, ("node-b: {}", f"node-b: {RP_FILTER}")),
@@ -201,7 +201,7 @@ BROKEN += [
     Broken(
         "a strict reverse path filter on the way back",
         "scenarios/nodeport/traffic-policy-cluster.lab.yaml",
-        "NodePort of another node from a pod is masqueraded by that node",
+        "NodePort from a pod at another node is masqueraded by that node",
         "the way back is broken: echo replied to 10.244.1.1:PORT, and node-a refused the reply: rp_filter is 1 there, "
         "it came in by flannel.1, and the way back to 172.18.0.3 leads by eth0.",
         edits=(IN_AN_OVERLAY, ("node-a: {}", f"node-a: {RP_FILTER}")),

@@ -10,7 +10,7 @@ from sandboxed import ROOT
 SCENARIO = "scenarios/affinity/other-endpoints-change.lab.yaml"
 CHOSEN = (
     "the first endpoint is back and the last one terminates: "
-    "ClientIP affinity survives the return of an endpoint before the own one"
+    "ClientIP affinity survives the return of an endpoint before the client's own"
 )
 
 
