@@ -150,9 +150,9 @@ BREAKAGES = [
         "lambda scope: iter((f'-A {scope.chains.firewall} -j {scope.chains.external}',))",
         {
             "loadbalancer/source-ranges": {
-                "loadBalancerSourceRanges drops an outside host beyond the range",
-                "loadBalancerSourceRanges drops a node beyond the range",
-                "loadBalancerSourceRanges drops a pod beyond the range",
+                "loadBalancerSourceRanges drops an outside host outside the range",
+                "loadBalancerSourceRanges drops a node outside the range",
+                "loadBalancerSourceRanges drops a pod outside the range",
             }
         },
     ),
@@ -191,9 +191,9 @@ BREAKAGES = [
                 "NodePort without endpoints rejects an outside host",
             },
             "rejections/daemon-on-the-node-port": {
-                "NodePort at an address beyond nodePortAddresses rejects in iptables only",
+                "NodePort at an address outside nodePortAddresses rejects in iptables only",
                 "NodePort without endpoints rejects a pod before a daemon on the port",
-                "IPv6 NodePort at an address beyond nodePortAddresses rejects in iptables only",
+                "IPv6 NodePort at an address outside nodePortAddresses rejects in iptables only",
                 "NodePort without endpoints rejects an outside host before a daemon on the port",
             },
             "rejections/no-local-endpoint-or-no-endpoint": {

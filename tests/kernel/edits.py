@@ -133,8 +133,8 @@ EDITS = [
         "nodePortAddresses: [172.18.0.0/16]",
         "nodePortAddresses: []",
         {
-            "NodePort at an address beyond nodePortAddresses is refused",
-            "NodePort at 127.0.0.1 beyond nodePortAddresses is refused",
+            "NodePort at an address outside nodePortAddresses is refused",
+            "NodePort at 127.0.0.1 outside nodePortAddresses is refused",
         },
     ),
     Edit(

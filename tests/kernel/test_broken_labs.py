@@ -118,7 +118,7 @@ BROKEN = [
     Broken(
         "a client out of the source range",
         RANGES,
-        "loadBalancerSourceRanges drops an outside host beyond the range",
+        "loadBalancerSourceRanges drops an outside host outside the range",
         'node-b dropped it: its rule "default/closed traffic not accepted by KUBE-FW-XCZKWCHSPHCZIQ6X" in '
         "KUBE-PROXY-FIREWALL.",
         edits=(("{outcome: dropped, at: node-b}", DELIVERED),),
