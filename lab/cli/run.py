@@ -108,7 +108,7 @@ def command(
 
     A directory stands for every *.lab.yaml below it. `pytest FILE…` is the same run, with an item for each probe.
 
-    Example: proxylab run scenarios --probe 'every backend gets its share'
+    Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
     begun, written = Begun.now(seed), load_all(files)
     runs = _runs(written, {engine: version_of(engine) for engine in engines})

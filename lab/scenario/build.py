@@ -4,7 +4,7 @@ Owns: the way from what an author wrote to what the other rooms read; probes and
 Must not: find mistakes; every one has been ruled out before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lab.cluster.objects import PodPort, Service
@@ -26,6 +26,7 @@ from lab.scenario.model import (
     NodeAddress,
     NodeRoute,
     PodGroup,
+    Probe,
     RoutedAddress,
     Scenario,
     Segment,
@@ -33,6 +34,7 @@ from lab.scenario.model import (
 )
 from lab.scenario.networks import families_of, networks_of
 from lab.scenario.parts import Parts
+from lab.scenario.problems import shown
 from lab.scenario.schema.expect import EngineFailureShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from lab.scenario.model import Step, Stream
 
 __all__ = ["build_scenario"]
+
+_LONGEST_NAME = 80
+"""Reports of CI systems show the name of a probe without its neighbours, and cut off a longer one."""
 
 
 def build_scenario(
@@ -67,6 +72,7 @@ def build_scenario(
     nodes = {name: node for name, node in parts.nodes.items() if node is not None}
     matrix = spec.matrix or no_axes()
     streams, steps = _course(parts, moments, known)
+    probes = tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes))
     return Scenario(
         file=file,
         name=document.metadata.name,
@@ -84,13 +90,13 @@ def build_scenario(
             _balancer(name, shape, at["loadBalancers"][name], tuple(nodes))
             for name, shape in spec.load_balancers.items()
         ),
-        probes=tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes)),
+        probes=probes,
         streams=streams,
         steps=steps,
         failures=tuple(_failure(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
         dns=spec.dns,
         matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
-        notes=_notes(manifests, configured),
+        notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, probes, steps)),
         proxy=configured.configuration,
     )
 
@@ -218,3 +224,12 @@ def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:
     if configured.ignored:
         notes.append(f"no effect in {CONFIGURATION_KIND}: {', '.join(configured.ignored)}")
     return (*notes, *manifests.notes)
+
+
+def _long_names(scenario: str, probes: Sequence[Probe], steps: "Sequence[Step]") -> Iterator[str]:
+    """A warning for each name that is longer than a title in a report of CI should be."""
+    names = [scenario, *(probe.name for probe in probes), *(step.name for step in steps)]
+    names += [probe.name for step in steps for probe in step.probes]
+    for name in names:
+        if len(name) > _LONGEST_NAME:
+            yield f"warning: {shown(name)} is {len(name)} characters long; at most {_LONGEST_NAME} fit a report"

@@ -1,7 +1,8 @@
-"""A segment out of its window ends the connection of a node's own program: a limit of upstream, in every mode.
+"""A segment outside its window ends the connection of a program on a node: a limit of upstream, in every mode.
 
-https://github.com/kubernetes/kubernetes/issues/117924: the rule of 74839 stands in FORWARD, which what is for the node
-itself does not pass. What cures it is nf_conntrack_tcp_be_liberal, by which connection tracking calls nothing invalid.
+https://github.com/kubernetes/kubernetes/issues/117924: the rule against 74839 is in FORWARD, and packets for the node
+itself do not pass FORWARD. nf_conntrack_tcp_be_liberal avoids the reset: connection tracking then calls no segment
+invalid.
 """
 
 from pathlib import Path
@@ -14,7 +15,7 @@ from lab.pytest_plugin import Lab, LabFactory
 
 SCENARIO = Path(__file__).with_name("117924-segment-out-of-window-at-a-node.lab.yaml")
 TO_THE_SERVICE = {"service": "echo", "via": "clusterIP"}
-FAMILIES = ("IPv4", "IPv6")  # each has tables, rules and connection tracking of its own
+FAMILIES = ("IPv4", "IPv6")  # each family has its own rules and connection tracking
 LIBERAL = """
 ---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -37,27 +38,33 @@ def test_a_stray_segment_reaches_the_node_which_resets_the_connection(lab: Lab, 
     spoken = lab.dialogue("node-a", "echo", TURNS, to={**TO_THE_SERVICE, "family": family})
     (greeting,) = spoken.arrived("node-a", GREETING)
     (stray,) = spoken.arrived("node-a", STRAY)
-    assert (greeting.source, greeting.source_port) != (stray.source, stray.source_port), f"it was translated\n{spoken}"
-    assert stray.source_port == 8080, f"it bears the pod's own address\n{spoken}"
-    assert [each.words for each in spoken.resets("echo")] == ["RST"], f"somebody has learnt to drop it\n{spoken}"
+    assert (greeting.source, greeting.source_port) != (stray.source, stray.source_port), (
+        f"the stray segment was translated\n{spoken}"
+    )
+    assert stray.source_port == 8080, f"the stray segment does not come from the pod's port\n{spoken}"
+    assert [each.words for each in spoken.resets("echo")] == ["RST"], (
+        f"the node does not reset the connection any more\n{spoken}"
+    )
 
 
-def test_a_liberal_kernel_translates_it_and_resets_nothing(lab_factory: LabFactory) -> None:
+def test_a_liberal_kernel_translates_the_stray_segment_and_resets_nothing(lab_factory: LabFactory) -> None:
     lab = lab_factory(SCENARIO.read_text() + LIBERAL)
     spoken = lab.dialogue("node-a", "echo", TURNS, to=TO_THE_SERVICE)
     (greeting,) = spoken.arrived("node-a", GREETING)
     (stray,) = spoken.arrived("node-a", STRAY)
-    assert (stray.source, stray.source_port) == (greeting.source, 80), f"it was not translated back\n{spoken}"
+    assert (stray.source, stray.source_port) == (greeting.source, 80), (
+        f"the stray segment was not translated back\n{spoken}"
+    )
     assert not spoken.resets("echo"), f"the good connection was reset\n{spoken}"
 
 
-def test_the_node_of_a_pod_elsewhere_drops_it_where_it_is_forwarded(lab_factory: LabFactory, lab_engine: str) -> None:
+def test_another_node_drops_the_stray_segment_that_it_forwards(lab_factory: LabFactory, lab_engine: str) -> None:
     lab = lab_factory(
         SCENARIO.read_text().replace("nodes: [node-a]", "nodes: [node-b]").replace("device: pods", "device: uplink")
     )
     spoken = lab.dialogue("node-a", "echo", TURNS, to=TO_THE_SERVICE)
-    if mode_of(lab_engine) == "nftables":  # kube-proxy 1.36 has no rule against invalid packets in that mode
+    if mode_of(lab_engine) == "nftables":  # kube-proxy 1.36 has no rule against invalid packets in mode nftables
         assert spoken.resets("echo")
         return
-    assert not spoken.arrived("node-a", STRAY), f"node-b let it pass\n{spoken}"
-    assert spoken.rules("--ctstate INVALID") == 1, f"no rule dropped it\n{spoken}"
+    assert not spoken.arrived("node-a", STRAY), f"node-b forwarded the stray segment\n{spoken}"
+    assert spoken.rules("--ctstate INVALID") == 1, f"no rule dropped the stray segment\n{spoken}"

@@ -1,4 +1,4 @@
-"""A headless Service has no rule of any kind in any node, nor has an alias; and their names work all the same."""
+"""A headless Service and an ExternalName have no rule in any node, and their DNS names work."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_a_headless_service_has_a_name_and_no_rule(lab: Lab) -> None:
 
 
 @pytest.mark.lab("external-name.lab.yaml")
-def test_an_alias_has_no_rule(lab: Lab) -> None:
+def test_an_external_name_has_no_rule(lab: Lab) -> None:
     (rules,) = lab.rules().values()
     assert "default/web" in rules
     assert "shop/web" not in rules

@@ -1,4 +1,4 @@
-"""Every kind of record that Kubernetes' schema of names has, by real questions through kube-dns.
+"""kube-dns answers every kind of record of Kubernetes' DNS specification, by real queries.
 
 https://github.com/kubernetes/dns/blob/master/docs/specification.md
 """
@@ -19,25 +19,25 @@ SOA = 1
 
 
 def values(lab: Lab, name: str, kind: str) -> set[str]:
-    """What a name has of a kind; each record is to be believed for five seconds."""
+    """The records of one kind that a name has; the TTL of each is five seconds."""
     lookup = lab.query("client", f"{name}.{ZONE}", kind)
     assert lookup.code == "NOERROR"
     assert {each.ttl for each in lookup.answers} <= {TTL}
     return {each.value for each in lookup.answers if each.kind == kind}
 
 
-def test_a_service_is_its_cluster_ips(lab: Lab) -> None:
+def test_a_service_name_gives_its_cluster_ips(lab: Lab) -> None:
     assert values(lab, "front", "A") == {"10.96.0.77"}
     assert values(lab, "front", "AAAA") == {"fd00:10:96::77"}
 
 
-def test_a_headless_service_is_its_ready_pods_in_both_families(lab: Lab) -> None:
+def test_a_headless_service_name_gives_its_ready_pods_in_both_families(lab: Lab) -> None:
     assert values(lab, "db", "A") == {PODS["db-1"], PODS["db-2"], PODS["boss"]}
     assert len(values(lab, "db", "AAAA")) == 3
     assert values(lab, "peers", "A") == set(PODS.values())
 
 
-def test_a_named_port_is_found_where_it_listens(lab: Lab) -> None:
+def test_a_named_port_has_an_srv_record(lab: Lab) -> None:
     assert values(lab, "_sql._tcp.front", "SRV") == {f"0 100 5433 front.{ZONE}"}
     found = lab.query("client", f"_sql._tcp.db.{ZONE}", "SRV")
     assert {each.value for each in found.answers} == {
@@ -55,7 +55,7 @@ def test_a_pod_has_a_name_below_its_subdomain(lab: Lab) -> None:
     assert values(lab, PODS["late"].replace(".", "-") + ".peers", "A") == {PODS["late"]}
 
 
-def test_an_address_leads_back_to_its_name(lab: Lab) -> None:
+def test_a_ptr_record_leads_from_an_address_to_its_name(lab: Lab) -> None:
     def owner(address: str) -> set[str]:
         return {each.value for each in lab.query("client", ip_address(address).reverse_pointer, "PTR").answers}
 
@@ -66,7 +66,7 @@ def test_an_address_leads_back_to_its_name(lab: Lab) -> None:
     assert lab.query("client", ip_address("10.96.0.78").reverse_pointer, "PTR").code == "NXDOMAIN"
 
 
-def test_an_alias_is_followed_as_far_as_the_cluster_knows_the_way(lab: Lab) -> None:
+def test_an_external_name_is_a_cname_that_is_followed_within_the_cluster(lab: Lab) -> None:
     abroad = lab.query("client", f"abroad.{ZONE}")
     assert [(each.kind, each.value) for each in abroad.answers] == [("CNAME", "www.example.org")]
     home = lab.query("client", f"alias.{ZONE}", "AAAA")
@@ -76,8 +76,8 @@ def test_an_alias_is_followed_as_far_as_the_cluster_knows_the_way(lab: Lab) -> N
     ]
 
 
-def test_what_is_not_there_is_told_from_what_is_empty(lab: Lab) -> None:
-    gone, without_pods = lab.query("client", f"gone.{ZONE}"), lab.query("client", f"nobody.{ZONE}")
+def test_a_missing_name_is_nxdomain_and_a_name_without_such_records_is_empty(lab: Lab) -> None:
+    gone, without_pods = lab.query("client", f"gone.{ZONE}"), lab.query("client", f"empty.{ZONE}")
     for each in (gone, without_pods):
         assert (each.code, each.answers) == ("NXDOMAIN", ())
     of_one_family, of_names_only = lab.query("client", f"peers.{ZONE}", "AAAA"), lab.query("client", ZONE)
@@ -89,7 +89,7 @@ def test_what_is_not_there_is_told_from_what_is_empty(lab: Lab) -> None:
     assert lab.query("client", "www.example.org").code == "REFUSED"
 
 
-def test_an_answer_that_does_not_fit_comes_by_tcp(lab: Lab) -> None:
+def test_an_answer_too_large_for_udp_comes_over_tcp(lab: Lab) -> None:
     asked = lab.query("client", f"crowd.{ZONE}", size=0)
     assert (asked.truncated, asked.by_tcp, len(asked.addresses)) == (True, True, 40)
     roomy = lab.query("client", f"crowd.{ZONE}", size=4096)
@@ -97,7 +97,7 @@ def test_an_answer_that_does_not_fit_comes_by_tcp(lab: Lab) -> None:
     assert len(lab.query("client", f"crowd.{ZONE}", by_tcp=True).addresses) == 40
 
 
-def test_every_question_goes_through_kube_dns_and_is_answered_by_the_pod_behind_it(lab: Lab) -> None:
+def test_every_query_goes_to_kube_dns_and_its_pod_answers(lab: Lab) -> None:
     for place in ("client", "db-1", "node-a", "node-b"):
         lookup = lab.query(place, f"front.{ZONE}")
         assert (str(lookup.server), lookup.served_by) == ("10.96.0.10", "coredns")

@@ -1,7 +1,7 @@
-"""A DNS client with one source port outlives its server: the proxy must forget where its questions went.
+"""A DNS client with one source port outlives its server: the proxy must delete the conntrack entry of its queries.
 
-https://github.com/kubernetes/kubernetes/issues/19029: each question refreshed the entry of connection tracking that led
-to a pod which was no more, and so the client was never answered again.
+https://github.com/kubernetes/kubernetes/issues/19029: each query refreshed the conntrack entry that led to a deleted
+pod, so the client never got an answer again.
 """
 
 import pytest
@@ -13,7 +13,7 @@ PORT = 12345
 
 
 @pytest.mark.lab("replaced-server.lab.yaml")
-def test_questions_from_one_port_are_answered_by_whoever_serves(lab: Lab) -> None:
+def test_queries_from_one_source_port_reach_the_new_server(lab: Lab) -> None:
     for _ in range(3):
         assert lab.query("client", NAME, port=PORT).served_by == "first"
     lab.step()

@@ -7,10 +7,16 @@ import pytest
 from catalogue_pages import capabilities_page, engines_page
 from cli_page import cli_page
 from documents import ROOT
+from scenario_index import scenarios_page
 
 from lab.cli import proxylab
 
-PAGES = {"cli": lambda: cli_page(proxylab), "engines": engines_page, "capabilities": capabilities_page}
+PAGES = {
+    "cli": lambda: cli_page(proxylab),
+    "engines": engines_page,
+    "capabilities": capabilities_page,
+    "scenarios": scenarios_page,
+}
 
 
 @pytest.mark.parametrize(("name", "make"), PAGES.items(), ids=PAGES)

@@ -149,7 +149,7 @@ def test_a_scenario_runs_on_an_image(engine: DockerEngine, kube_proxy: Binary, t
     real = ContainerImage({"/usr/local/bin/kube-proxy": kube_proxy.path.read_bytes()})
     real.publish(engine.shelf, "upstream/kube-proxy", kube_proxy.version)
     reference = f"{engine.registry}/upstream/kube-proxy:{kube_proxy.version}"
-    scenario = str(ROOT / "scenarios/clusterip/external-policy-does-not-matter.lab.yaml")
+    scenario = str(ROOT / "scenarios/clusterip/ignores-external-traffic-policy.lab.yaml")
     choice = ["--engine", "kube-proxy/iptables", "--kube-proxy", f"image:{reference}"]
     done = subprocess.run(
         [sys.executable, "-m", "lab", "run", "-o", "json", *choice, scenario],

@@ -13,10 +13,15 @@ from lab.binaries.binary import Binary
 
 # By file: the text that is replaced, by what, and the probes that are red then.
 EDITS = {
-    "steps/a-table-is-deleted": (
+    "steps/nftables-table-deleted": (
         "    change: {engines: {node-a: flush}}\n    until: {rules: {node-a: absent}, elapsed: 2s}\n",
         "",
-        {"its table is deleted: nobody has put it back"},
+        {
+            (
+                "the nftables table of the proxy is deleted: "
+                "ClusterIP is not translated for two seconds after the table is deleted"
+            )
+        },
     ),
 }
 

@@ -26,18 +26,30 @@ FILES = Path(__file__).parent / "graph"
 NODE_A = ip_address("172.18.0.2")
 
 PLANNED = {
-    "from-a-pod": ("clusterip/from-a-pod", "a backend sees the pod that dialled"),
-    "hairpin": ("clusterip/from-a-pod", "a pod that reaches itself is masqueraded by its node"),
-    "outside": ("clusterip/from-a-pod", "an outside host is masqueraded where it enters, on the way to another node"),
-    "node-port": ("nodeport/masqueraded-by-the-outgoing-device", "a stranger by a node without backend"),
-    "a-node-itself": ("nodeport/masqueraded-by-the-outgoing-device", "a node by itself"),
-    "overlay": (
-        "nodeport/masqueraded-by-the-outgoing-device",
-        "a stranger by a node without backend[ipv6-ptp-vxlan]",
+    "from-a-pod": ("clusterip/from-a-pod", "ClusterIP from a pod preserves the client IP"),
+    "hairpin": ("clusterip/from-a-pod", "ClusterIP from a pod to itself is masqueraded by its node"),
+    "outside": ("clusterip/from-a-pod", "ClusterIP from outside is masqueraded by the entry node towards another node"),
+    "node-port": (
+        "nodeport/masquerade-address-by-network",
+        "NodePort from outside to a pod elsewhere has the outgoing device's source IP",
     ),
-    "headless": ("clusterip/headless", "a pod elsewhere is dialled as itself"),
-    "dropped": ("clusterip/internal-traffic-policy-local", "a pod on a node without endpoint is dropped there"),
-    "host-network": ("clusterip/host-network-endpoints", "a stranger is passed on by another node as that node"),
+    "a-node-itself": (
+        "nodeport/masquerade-address-by-network",
+        "NodePort from a node at itself has the outgoing device's source IP",
+    ),
+    "overlay": (
+        "nodeport/masquerade-address-by-network",
+        "NodePort from outside to a pod elsewhere has the outgoing device's source IP[ipv6-ptp-vxlan]",
+    ),
+    "headless": ("clusterip/headless", "headless Service from a pod reaches a pod of another node untranslated"),
+    "dropped": (
+        "clusterip/internal-traffic-policy-local",
+        "ClusterIP with internalTrafficPolicy Local drops on a node without endpoint",
+    ),
+    "host-network": (
+        "clusterip/host-network-endpoints",
+        "NodePort from outside to a host-network endpoint elsewhere is masqueraded",
+    ),
 }
 CASES = {"overlay": "ptp-vxlan"}
 

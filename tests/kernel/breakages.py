@@ -46,39 +46,44 @@ BREAKAGES = [
         "masquerade",
         "lambda settings: ()",
         {
-            "nodeport/masqueraded-by-the-outgoing-device": {
-                "a node by itself",
-                "a node by its loopback address",
-                "a pod by its own node",
-                "a stranger by a node without backend",
-                "a stranger by the backend's node",
+            "nodeport/masquerade-address-by-network": {
+                "NodePort from a node at itself has the outgoing device's source IP",
+                "NodePort from localhost has the outgoing device's source IP",
+                "NodePort from a pod at its own node has the outgoing device's source IP",
+                "NodePort from outside to a pod elsewhere has the outgoing device's source IP",
+                "NodePort from outside to a pod of the node has the pod gateway's source IP",
             },
-            "nodeport/two-clients-with-one-port": {
-                "the first asks and is answered",
-                "the second asks from the same port and is answered too",
+            "nodeport/two-clients-with-one-source-port": {
+                "NodePort over UDP from the first pod with source port 40000 is answered",
+                "NodePort over UDP from a second pod with source port 40000 is answered",
             },
-            "externalip/owned-by-nobody": {
-                "a pod is translated on its own node",
-                "a stranger is translated by the node it is routed to",
-                "so is its datagram",
+            "externalip/unassigned-address": {
+                "external IP from a pod over TCP is translated and masqueraded by its node",
+                "external IP from outside is translated and masqueraded by the entry node",
+                "external IP from a pod over UDP is translated and masqueraded by its node",
             },
-            "masquerade/all": {"a backend elsewhere sees the node", "a backend of the node sees the pods' gateway"},
-            "clusterip/host-network-endpoints": {"a stranger is passed on by another node as that node"},
-            "manifests/hosts-as-endpoints": {"an outside host reaches both as its node"},
-            "detect-local/cluster-cidr": {"a stranger is masqueraded"},
-            "fragments/datagrams-above-the-mtu": {"all of them are masqueraded"},
+            "masquerade/all": {
+                "masqueradeAll shows a backend on another node the client node's address",
+                "masqueradeAll shows a backend on the client's node the pod gateway's address",
+            },
+            "clusterip/host-network-endpoints": {
+                "NodePort from outside to a host-network endpoint elsewhere is masqueraded"
+            },
+            "manifests/hosts-as-endpoints": {"NodePort without selector reaches hosts of a manual EndpointSlice"},
+            "detect-local/cluster-cidr": {"ClusterCIDR masquerades an outside host at the cluster IP"},
+            "fragments/datagrams-above-the-mtu": {"NodePort over UDP masquerades all fragments from outside"},
             "senders/from-loopback": {
-                "localhost is masqueraded under the policy Local, too",
-                "localhost leads to a pod elsewhere",
-                "localhost leads to a pod of the node",
+                "NodePort on localhost with externalTrafficPolicy Local is masqueraded",
+                "NodePort on localhost reaches a pod of another node in mode iptables",
+                "NodePort on localhost reaches a pod of the node in mode iptables",
             },
         },
         # ::1 has no node ports that could be masqueraded.
         over_one_family={
-            "a node by its loopback address",
-            "localhost is masqueraded under the policy Local, too",
-            "localhost leads to a pod elsewhere",
-            "localhost leads to a pod of the node",
+            "NodePort from localhost has the outgoing device's source IP",
+            "NodePort on localhost with externalTrafficPolicy Local is masqueraded",
+            "NodePort on localhost reaches a pod of another node in mode iptables",
+            "NodePort on localhost reaches a pod of the node in mode iptables",
         },
     ),
     Breakage(
@@ -87,9 +92,11 @@ BREAKAGES = [
         "hairpin",
         "lambda scope, endpoint: ()",
         {
-            "hairpin/on-a-bridge": {"a pod reaches itself through its Service"},
-            "hairpin/on-a-promiscuous-bridge": {"a pod reaches itself through its Service"},
-            "wire/hairpin": {"a pod reaches itself through its Service"},
+            "hairpin/on-a-bridge": {"ClusterIP from a pod to itself on a bridge needs hairpin or no bridge-nf-call"},
+            "hairpin/on-a-promiscuous-bridge": {
+                "ClusterIP from a pod to itself on a promiscuous bridge needs no bridge-nf-call"
+            },
+            "network/hairpin": {"ClusterIP from a pod to itself is delivered and masqueraded"},
         },
     ),
     Breakage(
@@ -99,9 +106,9 @@ BREAKAGES = [
         "lambda index, count: '' if count - index == 1 else f'-m statistic --mode random --probability {1 / count:f}'",
         {
             "spread/two-three-four-and-seven-endpoints": {
-                "four get a quarter each",
-                "seven get a seventh each",
-                "three get a third each",
+                "ClusterIP gives each of four endpoints a quarter of the connections",
+                "ClusterIP gives each of seven endpoints a seventh of the connections",
+                "ClusterIP gives each of three endpoints a third of the connections",
             }
         },
     ),
@@ -112,8 +119,8 @@ BREAKAGES = [
         "lambda settings, whole=module.postrouting: tuple(rule for rule in whole(settings) if 'xor' not in str(rule))",
         {
             "masquerade/once-through-a-tunnel": {
-                "a node's own datagram",
-                "a stranger's, by a node without endpoint",
+                "ClusterIP from a node through VXLAN does not masquerade the outer packet",
+                "NodePort from outside through VXLAN masquerades the inner packet only",
             }
         },
     ),
@@ -122,7 +129,7 @@ BREAKAGES = [
         SCOPE,
         "to_address",
         "lambda protocol, address, port: f'-d {address}'",
-        {"icmp/echo-requests": {"so is the cluster IP of one without endpoints"}},
+        {"icmp/echo-requests": {"echo request to an empty Service is untranslated, or rejected in nftables"}},
     ),
     Breakage(
         "no guard of loopback",
@@ -131,8 +138,8 @@ BREAKAGES = [
         "lambda: ()",
         {
             "bugs/92315-neighbours-reach-loopback": {
-                "a neighbour's frame does not",
-                "nor does its echo request",
+                "UDP for 127.0.0.1 from a host on the node's link is dropped",
+                "an echo request for 127.0.0.1 from a host on the node's link is dropped",
             }
         },
     ),
@@ -143,9 +150,9 @@ BREAKAGES = [
         "lambda scope: iter((f'-A {scope.chains.firewall} -j {scope.chains.external}',))",
         {
             "loadbalancer/source-ranges": {
-                "a host that is not of the range is dropped",
-                "a node that is not of the range is dropped too",
-                "a pod that is not of the range is dropped too",
+                "loadBalancerSourceRanges drops an outside host outside the range",
+                "loadBalancerSourceRanges drops a node outside the range",
+                "loadBalancerSourceRanges drops a pod outside the range",
             }
         },
     ),
@@ -155,15 +162,15 @@ BREAKAGES = [
         "external_ip",
         "lambda scope, address: ()",
         {
-            "externalip/owned-by-nobody": {
-                "a node is translated on itself",
-                "a pod is translated on its own node",
-                "a stranger is translated by the node it is routed to",
-                "so is its datagram",
+            "externalip/unassigned-address": {
+                "external IP from a node is translated on the node itself",
+                "external IP from a pod over TCP is translated and masqueraded by its node",
+                "external IP from outside is translated and masqueraded by the entry node",
+                "external IP from a pod over UDP is translated and masqueraded by its node",
             },
-            "externalip/somebody-elses-address": {
-                "so does what a node sends there",
-                "what a pod sends to the machine ends at the Service's pod",
+            "externalip/hijacked-address": {
+                "external IP that is another host's address redirects a node to the Service",
+                "external IP that is another host's address redirects a pod to the Service",
             },
         },
     ),
@@ -173,27 +180,27 @@ BREAKAGES = [
         "_refused",
         "lambda scope, destination: ()",
         {
-            "rejections/at-every-front": {
-                "a node is told at its own node port",
-                "a pod is told at a node port of another",
-                "a pod is told at a node port of its own node",
-                "a pod is told at the external IP",
-                "a pod is told at the load balancer's address, by its own node",
-                "a stranger is told at the external IP",
-                "a stranger is told at the load balancer's address",
-                "a stranger is told at the node port",
+            "rejections/at-every-frontend": {
+                "NodePort without endpoints rejects the node itself",
+                "NodePort without endpoints rejects a pod at another node",
+                "NodePort without endpoints rejects a pod at its own node",
+                "external IP without endpoints rejects a pod",
+                "load balancer IP without endpoints rejects a pod on the pod's own node",
+                "external IP without endpoints rejects an outside host",
+                "load balancer IP without endpoints rejects an outside host",
+                "NodePort without endpoints rejects an outside host",
             },
-            "rejections/before-a-daemon-on-the-node-port": {
-                "a pod is rejected at an address without node ports, which is a limit of upstream",
-                "a pod is rejected by the Service",
-                "a pod is rejected so over IPv6",
-                "a stranger is rejected by the Service",
+            "rejections/daemon-on-the-node-port": {
+                "NodePort at an address outside nodePortAddresses rejects in iptables only",
+                "NodePort without endpoints rejects a pod before a daemon on the port",
+                "IPv6 NodePort at an address outside nodePortAddresses rejects in iptables only",
+                "NodePort without endpoints rejects an outside host before a daemon on the port",
             },
-            "rejections/none-here-and-none-at-all": {
-                "a stranger hears at once that there are none at all",
-                "a stranger hears nothing where endpoints are elsewhere",
+            "rejections/no-local-endpoint-or-no-endpoint": {
+                "NodePort with policy Local rejects if the Service has no endpoint",
+                "NodePort with policy Local drops if all endpoints are on other nodes",
             },
-            "loadbalancer/health-checked": {"what passes the balancer by is dropped there"},
+            "loadbalancer/health-checked": {"load balancer IP with policy Local drops on a node without endpoint"},
         },
     ),
     Breakage(
@@ -203,18 +210,22 @@ BREAKAGES = [
         "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
         {
             "clusterip/no-endpoints": {
-                "a pod hears at once that no pod is ready",
-                "a pod hears at once that no pod matches",
-                "a pod hears so over UDP too",
-                "an outside host hears it from the node it enters by",
-                "every single packet is told",
+                "ClusterIP without a ready pod is rejected at once",
+                "ClusterIP over TCP without a matching pod is rejected at once",
+                "ClusterIP over UDP without a matching pod is rejected at once",
+                "ClusterIP from outside without a matching pod is rejected by the entry node",
+                "ClusterIP without a ready pod rejects each of 50 packets",
             },
-            "clusterip/internal-traffic-policy-local": {"a pod on a node without endpoint is dropped there"},
-            "clusterip/not-ready-addresses": {"without the field nobody is there"},
-            "manifests/namespaces": {"no pod of this namespace"},
-            "rejections/none-here-and-none-at-all": {
-                "a pod hears at once that there are none at all",
-                "a pod hears nothing where endpoints are elsewhere",
+            "clusterip/internal-traffic-policy-local": {
+                "ClusterIP with internalTrafficPolicy Local drops on a node without endpoint"
+            },
+            "clusterip/publish-not-ready-addresses": {
+                "ClusterIP without publishNotReadyAddresses rejects while no pod is ready"
+            },
+            "manifests/namespaces": {"ClusterIP in a namespace without matching pods is rejected"},
+            "rejections/no-local-endpoint-or-no-endpoint": {
+                "ClusterIP with policy Local rejects if the Service has no endpoint",
+                "ClusterIP with policy Local drops if all endpoints are on other nodes",
             },
         },
     ),
@@ -225,14 +236,15 @@ BREAKAGES = [
         "lambda scope: iter(())",
         {
             "loadbalancer/short-circuits": {
-                "a node is served as itself",
-                "a node is served at its node port",
-                "a pod is served and keeps its address",
+                "load balancer IP with policy Local serves the node itself by any endpoint",
+                "NodePort with policy Local serves the node itself by any endpoint",
+                "load balancer IP with policy Local serves a pod of the node by any endpoint",
             },
-            "detect-local/cluster-cidr": {"a pod is short-circuited past the policy Local"},
-            "senders/from-loopback": {"localhost is masqueraded under the policy Local, too"},
+            "detect-local/cluster-cidr": {"ClusterCIDR exempts a pod of the node from externalTrafficPolicy Local"},
+            "senders/from-loopback": {"NodePort on localhost with externalTrafficPolicy Local is masqueraded"},
         },
-        over_one_family={"localhost is masqueraded under the policy Local, too"},  # ::1 has no node ports
+        # ::1 has no node ports.
+        over_one_family={"NodePort on localhost with externalTrafficPolicy Local is masqueraded"},
     ),
     Breakage(
         "no last resort",
@@ -240,10 +252,11 @@ BREAKAGES = [
         "_usable",
         "lambda endpoints: tuple(each for each in endpoints if each.ready)",
         {
-            "terminating/last-resort": {"who still serves is used when nobody is ready"},
-            "terminating/unhealthy-but-served": {"it serves all the same"},
-            "steps/a-rolling-update-behind-a-balancer": {
-                "the old one terminates and serves: its node serves all the same",
+            "terminating/fallback-without-ready-endpoints": {
+                "ClusterIP without ready endpoint reaches a terminating endpoint that serves"
+            },
+            "terminating/local-policy-fallback": {
+                "NodePort with policy Local is served by the node's terminating endpoint"
             },
         },
     ),
@@ -254,13 +267,13 @@ BREAKAGES = [
         "lambda ready, node: tuple(ready)",
         {
             "topology/prefer-same-node": {
-                "a pod beside an endpoint stays on its node",
-                "a pod on a node without one stays in its zone",
+                "PreferSameNode keeps a pod on its node if that has an endpoint",
+                "PreferSameNode keeps a pod in its zone if its node has no endpoint",
             },
             "topology/prefer-same-zone": {
-                "a pod in the east stays there",
-                "a pod in the west stays there",
-                "hints that point elsewhere count under the policy Cluster",
+                "PreferClose keeps a pod of zone east in its zone",
+                "PreferClose keeps a pod of zone west in its zone",
+                "zone hints for another zone are followed under internalTrafficPolicy Cluster",
             },
         },
     ),
@@ -269,7 +282,7 @@ BREAKAGES = [
         CATEGORIES,
         "_usable",
         "lambda endpoints, usable=module._usable: tuple(e for e in usable(endpoints) if 'west' not in e.for_zones)",
-        {"topology/prefer-same-zone": {"under the policy Local they do not"}},
+        {"topology/prefer-same-zone": {"zone hints are ignored under internalTrafficPolicy Local"}},
     ),
     Breakage(
         "a cluster IP with every port of it",
@@ -277,12 +290,12 @@ BREAKAGES = [
         "to_address",
         "lambda protocol, address, port: f'-p {protocol.lower()} -d {address!s}'",
         {
-            "clusterip/several-ports": {"the metrics are served by those that have them"},
+            "clusterip/several-ports": {"port metrics reaches only pods with target port metrics"},
             "untranslated/unused-port-of-a-cluster-ip": {
-                "another port of it leaves the node",
-                "another port of it leaves the node over IPv6 too",
-                "what a node sends there leaves it too",
-                "what a node sends there over IPv6 leaves it too",
+                "unused ClusterIP port is untranslated, or rejected in nftables",
+                "unused IPv6 ClusterIP port is untranslated, or rejected in nftables",
+                "unused ClusterIP port from a node is untranslated, or rejected in nftables",
+                "unused IPv6 ClusterIP port from a node is untranslated, or rejected in nftables",
             },
         },
     ),
@@ -292,22 +305,26 @@ BREAKAGES = [
         "translation",
         "lambda scope, endpoint: ()",
         {
-            "bugs/74839-segment-out-of-window": {"a sound connection is carried"},
-            "bugs/117924-segment-out-of-window-at-a-node": {"a sound connection of a node is carried"},
-            "clusterip/headless": {"the Service beside it translates"},
+            "bugs/74839-segment-out-of-window": {
+                "ClusterIP from a pod carries a TCP connection to a pod on another node"
+            },
+            "bugs/117924-segment-out-of-window-at-a-node": {
+                "ClusterIP from a node carries a TCP connection to a pod of the node"
+            },
+            "clusterip/headless": {"ClusterIP with the pods of a headless Service is translated"},
             "clusterip/one-port-over-tcp-and-udp": {
-                "a query over UDP is answered",
-                "a transfer over TCP is answered",
-                "queries over UDP are shared evenly",
+                "ClusterIP port 53 over UDP reaches the UDP target port",
+                "ClusterIP port 53 over TCP reaches the TCP target port",
+                "ClusterIP port 53 over UDP spreads evenly over the endpoints",
             },
             "hairpin/same-node-reply-past-a-bridge": {
-                "a backend elsewhere always does",
-                "a backend on the node answers as the Service",
+                "ClusterIP to a backend on another node always gets a translated reply",
+                "ClusterIP to a backend on the client's bridge needs bridge-nf-call for its reply",
             },
-            "wire/where-pods-live": {
-                "a pod reaches everybody in the crowd",
-                "a pod reaches the agents of all nodes",
-                "one of the crowd reaches others",
+            "network/host-network-and-shared-netns": {
+                "ClusterIP reaches every endpoint in a shared namespace",
+                "ClusterIP from a pod reaches host-network endpoints on all nodes",
+                "ClusterIP from a pod in a shared namespace reaches a pod in another one",
             },
         },
     ),
@@ -317,9 +334,9 @@ BREAKAGES = [
         "SERVICE_PROXY_NAME_LABEL",
         "'nobody'",
         {
-            "clusterip/left-to-another-proxy": {
-                "a Service with endpoints is left alone",
-                "one without is not even rejected",
+            "clusterip/service-proxy-name-label": {
+                "ClusterIP with label service-proxy-name is not translated",
+                "ClusterIP with label service-proxy-name and no endpoints is not rejected",
             }
         },
     ),
@@ -328,14 +345,23 @@ BREAKAGES = [
         PORTS,
         "_vips",
         "lambda service, family: module._of_family([e.ip for e in service.load_balancer_ingress if e.ip], family)",
-        {"loadbalancer/ip-mode-proxy": {"a pod's packet goes to the balancer", "so does a node's"}},
+        {
+            "loadbalancer/ip-mode-proxy": {
+                "load balancer IP with ipMode Proxy is not translated for a pod",
+                "load balancer IP with ipMode Proxy is not translated for a node",
+            }
+        },
     ),
     Breakage(
         "the policy for strangers at the cluster IP as well",
         SCOPE,
         "Scope.internal_chain",
         "property(lambda scope: scope.chains.local if scope.endpoints.local else scope.chains.cluster)",
-        {"clusterip/external-policy-does-not-matter": {"a pod beside an endpoint is served by all of them"}},
+        {
+            "clusterip/ignores-external-traffic-policy": {
+                "ClusterIP ignores externalTrafficPolicy Local for a pod beside an endpoint"
+            }
+        },
     ),
     Breakage(
         "no node ports",
@@ -344,13 +370,15 @@ BREAKAGES = [
         "lambda scope: ()",
         {
             "nodeport/node-port-addresses": {
-                "an address of the list has node ports",
-                "every address of IPv6 has them, since the list names none",
+                "NodePort at an address within nodePortAddresses is served",
+                "NodePort at any IPv6 address is served if nodePortAddresses lists only IPv4",
             },
-            "nodeport/not-on-loopback": {"the node's address has them"},
-            "wire/strict-reverse-path": {
-                "a host behind the first dials it",
-                "a host behind the second uplink dials the node port",
+            "nodeport/localhost-node-ports-off": {
+                "NodePort at the node's address is served with localhostNodePorts off"
+            },
+            "network/strict-reverse-path": {
+                "NodePort at the first uplink is served with any rp_filter",
+                "NodePort at a second uplink is served unless rp_filter is strict",
             },
         },
     ),
@@ -360,10 +388,10 @@ BREAKAGES = [
         "load_balancer_vip",
         "lambda scope, address: ()",
         {
-            "loadbalancer/without-node-ports": {"the address is served"},
+            "loadbalancer/without-node-ports": {"load balancer IP without allocated node ports is served"},
             "loadbalancer/health-checked": {
-                "the balancer leaves out the node without an endpoint",
-                "what passes the balancer by is dropped there",
+                "load balancer with health checks leaves out a node without endpoint",
+                "load balancer IP with policy Local drops on a node without endpoint",
             },
         },
     ),

@@ -25,94 +25,117 @@ class Edit:
 
 EDITS = [
     Edit(
-        "bugs/28038-a-node-port-behind-a-service",
+        "bugs/28038-node-port-as-endpoint",
         "ipFamilyPolicy: RequireDualStack, selector: {app: echo}",
         "ipFamilyPolicy: RequireDualStack, selector: {app: nobody}",
-        {"another node's node port is translated again", "the client's own node's is not"},
+        {
+            "ClusterIP to an endpoint that is another node's NodePort is translated twice",
+            "ClusterIP to an endpoint that is the client node's own NodePort is refused",
+        },
     ),
     Edit(
-        "bugs/94861-half-of-a-connection",
+        "bugs/94861-asymmetric-routing",
         "tcpBeLiberal: true",
         "tcpBeLiberal: false",
-        {"what a node sees half of is carried by a liberal kernel"},
+        {"a node that sees only one direction of a connection forwards with tcpBeLiberal"},
     ),
     Edit(
-        "affinity/a-hundred-clients-an-endpoint",
+        "affinity/more-clients-than-the-recent-list-holds",
         "many: {addresses: 150}",
         "many: {addresses: 90}",
-        {"the others are ready: of many some have been forgotten"},
+        {"three more pods become ready: ClientIP affinity forgets some of 150 clients in mode iptables only"},
     ),
     Edit(
-        "affinity/timeout-slides",
+        "affinity/timeout-counts-from-the-last-connection",
         "timeoutSeconds: 3",
         "timeoutSeconds: 300",
-        {"the timeout is over since the first time, and another is ready: who came once is a stranger"},
+        {
+            (
+                "timeoutSeconds pass since the first connection and a second pod is ready: "
+                "ClientIP affinity that no connection renewed has ended"
+            )
+        },
     ),
     Edit(
-        "hairpin/past-the-rule-for-what-is-invalid",
+        "hairpin/promiscuous-bridge-with-liberal-conntrack",
         "hairpin: promiscuous-bridge",
         "hairpin: hairpin-veth",
-        {"a pod that dials itself through its Service hears nothing"},
+        {"ClusterIP from a pod to itself is dropped by the node or by the pod's own stack"},
     ),
     Edit(
-        "health/a-node-about-to-go",
+        "health/healthz-of-a-node-being-removed",
         "{taints: [ToBeDeletedByClusterAutoscaler]}",
         "{}",
         {
-            "one that the autoscaler is about to remove is not",
-            "one that the autoscaler is about to remove is not, over IPv6",
+            "healthz of a node with the taint ToBeDeletedByClusterAutoscaler answers 503",
+            "healthz of a node with ToBeDeletedByClusterAutoscaler answers 503 over IPv6",
         },
     ),
     Edit(
         "detect-local/node-cidr",
         "detectLocalMode: NodeCIDR",
         'clusterCIDR: ""',
-        {"a pod is short-circuited past the policy Local", "a stranger is masqueraded"},
+        {
+            "NodeCIDR exempts a pod of the node from externalTrafficPolicy Local",
+            "NodeCIDR masquerades an outside host at the cluster IP",
+        },
     ),
     Edit(
         "detect-local/bridge-interface",
         "bridgeInterface: cni0",
         "bridgeInterface: cni1",
-        {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
+        {
+            "BridgeInterface exempts a pod of the node from externalTrafficPolicy Local",
+            "BridgeInterface preserves the client IP of a pod at the cluster IP",
+        },
     ),
     Edit(
         "detect-local/interface-name-prefix",
         "interfaceNamePrefix: cli",
         "interfaceNamePrefix: pod",
-        {"a pod is short-circuited past the policy Local", "a pod keeps its address"},
-    ),
-    Edit(
-        "detect-local/without-a-network",
-        'clusterCIDR: ""',
-        "",
         {
-            "a pod is not short-circuited past the policy Local",
-            "a stranger is not masqueraded, and answered by somebody it never dialled",
+            "InterfaceNamePrefix exempts a pod of the node from externalTrafficPolicy Local",
+            "InterfaceNamePrefix preserves the client IP of a pod at the cluster IP",
         },
     ),
     Edit(
-        "detect-local/another-nodes-pod-by-cluster-cidr",
-        "Mode: ClusterCIDR",
-        "Mode: NodeCIDR",
-        {"the answer comes from a pod that was never dialled"},
+        "detect-local/without-cluster-cidr",
+        'clusterCIDR: ""',
+        "",
+        {
+            "empty clusterCIDR drops a pod of the node under externalTrafficPolicy Local",
+            "empty clusterCIDR does not masquerade an outside host, nor translate its reply",
+        },
     ),
     Edit(
-        "detect-local/another-nodes-pod-by-node-cidr",
+        "detect-local/other-nodes-pod-with-cluster-cidr",
+        "Mode: ClusterCIDR",
+        "Mode: NodeCIDR",
+        {"NodePort of another node with policy Local and ClusterCIDR replies untranslated"},
+    ),
+    Edit(
+        "detect-local/other-nodes-pod-with-node-cidr",
         "Mode: NodeCIDR",
         "Mode: ClusterCIDR",
-        {"the second node drops it, as it would drop a stranger's"},
+        {"NodePort of another node with policy Local and NodeCIDR drops a pod's packet"},
     ),
     Edit(
         "masquerade/all",
         "masqueradeAll: true",
         "masqueradeAll: false",
-        {"a backend elsewhere sees the node", "a backend of the node sees the pods' gateway"},
+        {
+            "masqueradeAll shows a backend on another node the client node's address",
+            "masqueradeAll shows a backend on the client's node the pod gateway's address",
+        },
     ),
     Edit(
         "nodeport/node-port-addresses",
         "nodePortAddresses: [172.18.0.0/16]",
         "nodePortAddresses: []",
-        {"another one has none", "loopback has none"},
+        {
+            "NodePort at an address outside nodePortAddresses is refused",
+            "NodePort at 127.0.0.1 outside nodePortAddresses is refused",
+        },
     ),
     Edit(
         "loadbalancer/health-check-on-node-port-addresses",
@@ -124,92 +147,133 @@ EDITS = [
         },
     ),
     Edit(
-        "nodeport/not-on-loopback",
+        "nodeport/localhost-node-ports-off",
         "localhostNodePorts: false",
         "localhostNodePorts: true",
-        {"a program there keeps its port", "loopback has no node port"},
+        {
+            "a program on 127.0.0.1 keeps a NodePort's number with localhostNodePorts off",
+            "NodePort at 127.0.0.1 is refused with localhostNodePorts off",
+        },
     ),
     Edit(
         "manifests/status-addresses",
         "address: 172.18.0.77",
         "address: 172.18.0.78",
-        {"the node masquerades as the address of its status"},
+        {"NodePort masquerades with the IPv4 InternalIP of the Node manifest"},
     ),
     Edit(
-        "wire/daemons",
+        "network/daemons",
         "kubelet: {port: 10250}",
         "kubelet: {port: 10251}",
-        {"a daemon hears an outside host", "a daemon hears an outside host, over IPv6"},
+        {"a daemon on a node is reached from outside", "a daemon on a node is reached from outside over IPv6"},
     ),
     Edit(
-        "wire/outbound-masquerade",
+        "network/outbound-masquerade",
         "outboundMasquerade: true",
         "outboundMasquerade: false",
-        {"a pod that calls the world bears its node's address"},
+        {"outbound masquerade gives a pod its node's address towards an outside host"},
     ),
     Edit(
-        "wire/rejections-are-heard",
+        "network/icmp-errors-are-not-rate-limited",
         "node-a: {}",
         "node-a: {sysctls: {net.ipv4.icmp_ratemask: 6168}}",
-        {"every rejected flow hears of it"},
-        over_one_family={"every rejected flow hears of it"},  # a sysctl of IPv4
+        {"ClusterIP over UDP without endpoints rejects each of 200 flows"},
+        over_one_family={"ClusterIP over UDP without endpoints rejects each of 200 flows"},  # a sysctl of IPv4
     ),
     Edit(
         "dns/headless-by-name",
         "ready: false",
         "ready: true",
-        {"a pod that is behind the name dials it as well", "the name gives the ready pods"},
+        {
+            "DNS name of a headless Service gives an endpoint its own address too",
+            "DNS name of a headless Service gives the ready pods only",
+        },
     ),
     Edit(
         "dns/names-follow-readiness",
         "{new: {ready: true}}",
         "{new: {ready: false}}",
         {
-            "the first terminates: the cluster IP's name leads there as well",
-            "the first terminates: the name gives the other alone, though the first still serves",
-            "the other becomes ready: the name gives both",
+            "the first pod terminates: DNS name of a ClusterIP Service leads to the remaining ready pod",
+            "the first pod terminates: DNS name of a headless Service leaves out a terminating pod that still serves",
+            "a second pod becomes ready: DNS name of a headless Service gives both ready pods",
         },
     ),
     Edit(
         "dns/on-a-bridge",
         "node-a: {}",
         "node-a: {sysctls: {net.bridge.bridge-nf-call-iptables: 0, net.bridge.bridge-nf-call-ip6tables: 0}}",
-        {"a pod beside the name server asks for a name of its own namespace"},
+        {"DNS name resolves for a pod on the bridge of the name server"},
     ),
     Edit(
-        "steps/a-type-changes",
+        "steps/service-type-changes",
         "selector: {app: echo}, ports: [{name: tcp",
         "selector: {app: nobody}, ports: [{name: tcp",
         {
-            "from a name to a node port: the node port is served",
-            "from a name to a node port: so is the cluster IP",
-            "one number over both protocols: over TCP",
-            "one number over both protocols: over UDP",
-            "one number over both protocols: the cluster IP over UDP",
+            (
+                "the type changes from ExternalName to NodePort: "
+                "NodePort is served after the type changes from ExternalName to NodePort"
+            ),
+            (
+                "the type changes from ExternalName to NodePort: "
+                "ClusterIP is served after the type changes from ExternalName to NodePort"
+            ),
+            "one port number is served over TCP and UDP: NodePort over TCP is served beside a NodePort over UDP",
+            "one port number is served over TCP and UDP: NodePort over UDP is served beside a NodePort over TCP",
+            "one port number is served over TCP and UDP: ClusterIP over UDP is served at the port number of TCP",
         },
     ),
     Edit(
-        "steps/unready-and-terminating",
+        "steps/publish-not-ready-addresses-switched",
         "{publishNotReadyAddresses: false}",
         "{publishNotReadyAddresses: true}",
         {
-            "no longer published: an unready pod is nobody",
-            "no longer published: by a node port too",
-            "it terminates and is unready: who terminates and does not serve is nobody",
-            "it terminates and is unready: nor beside it",
-            "it terminates and is unready: nor by its node",
+            (
+                "publishNotReadyAddresses is switched off: "
+                "ClusterIP without publishNotReadyAddresses rejects if its only pod is unready"
+            ),
+            (
+                "publishNotReadyAddresses is switched off: "
+                "NodePort without publishNotReadyAddresses rejects if its only pod is unready"
+            ),
+            (
+                "the pod terminates and is unready: "
+                "ClusterIP rejects a pod of another node if its only pod terminates unready"
+            ),
+            (
+                "the pod terminates and is unready: "
+                "ClusterIP rejects a pod of the same node if its only pod terminates unready"
+            ),
+            (
+                "the pod terminates and is unready: "
+                "NodePort of the endpoint's node rejects if the only pod terminates unready"
+            ),
         },
     ),
     Edit(
-        "steps/a-protocol-goes",
+        "steps/protocol-removed-from-a-port",
         "ports: [{name: tcp, port: 80, targetPort: 8080}]}}, twin",
         "selector: {app: echo}}}, twin",
-        {"UDP goes: UDP is served no more", "UDP goes: nor is it over IPv6"},
+        {
+            (
+                "UDP is removed from the Service and the second Service is deleted: "
+                "ClusterIP over UDP is not translated after UDP is removed"
+            ),
+            (
+                "UDP is removed from the Service and the second Service is deleted: "
+                "ClusterIP over UDP is not translated over IPv6 after UDP is removed"
+            ),
+        },
     ),
     Edit(
-        "steps/a-timeout-at-a-node-port",
+        "steps/affinity-timeout-at-a-node-port",
         "timeoutSeconds: 2}",
         "timeoutSeconds: 300}",
-        {"the timeout is over and another is ready: the crowd belongs to nobody"},
+        {
+            (
+                "timeoutSeconds pass without a connection: "
+                "ClientIP affinity at a NodePort ends after timeoutSeconds without a connection"
+            )
+        },
     ),
 ]

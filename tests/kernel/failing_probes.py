@@ -44,7 +44,7 @@ NAMED = """"code": "NOERROR",
 BROKEN = [
     Broken(
         "the wrong source",
-        "an outside host is masqueraded where it enters, on the way to a pod there",
+        "ClusterIP from outside is masqueraded by the entry node towards its own pod",
         ("expected from 10.244.1.1, seen from 203.0.113.10 at solo",),
         patch=f"import {FIXED} as m; m.masquerade = lambda settings: ()",
         mended=(
@@ -56,20 +56,20 @@ BROKEN = [
     ),
     Broken(
         "the wrong pod",
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         ("expected at echo-1, seen at solo",),
         edits=((SOLO, SOLO.replace("[solo]", "[echo-1]")),),
     ),
     Broken(
         "dropped",
-        "a node without endpoint drops[ipv4]",
+        "NodePort with externalTrafficPolicy Local drops on a node without endpoint[ipv4]",
         ("expected delivered, seen dropped",),
         scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
         edits=(("{outcome: dropped, at: node-a}", "{outcome: delivered, source: preserved}"),),
     ),
     Broken(
         "dropped elsewhere",
-        "a node without endpoint drops[ipv4]",
+        "NodePort with externalTrafficPolicy Local drops on a node without endpoint[ipv4]",
         ("expected to end at node-b, seen last at node-a/eth0",),
         scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
         edits=(("{outcome: dropped, at: node-a}", "{outcome: dropped, at: node-b}"),),
@@ -77,7 +77,7 @@ BROKEN = [
     ),
     Broken(
         "clients that are kept by another pod",
-        "an outside host's connections go to one backend of the node[ipv4]",
+        "ClientIP affinity with policy Local sends an outside host to one local endpoint[ipv4]",
         ("expected at echo-1 or echo-2, seen at echo-3",),
         scenario="scenarios/affinity/client-ip.lab.yaml",
         edits=(
@@ -89,7 +89,7 @@ BROKEN = [
     ),
     Broken(
         "in fragments, over IPv6",
-        "crafted fragments arrive at one backend[ipv6]",
+        "ClusterIP over UDP delivers crafted fragments to one endpoint[ipv6]",
         ("expected at echo-1, seen at echo-2",),
         scenario="scenarios/fragments/datagrams-above-the-mtu.lab.yaml",
         edits=(
@@ -102,7 +102,7 @@ BROKEN = [
     ),
     Broken(
         "at programs of nodes, by crafted SYNs",
-        "a pod's connections are shared by the agents[ipv4]",
+        "ClusterIP from a pod reaches host-network endpoints on all nodes[ipv4]",
         ("expected at agent-1, seen at agent-2",),
         scenario="scenarios/clusterip/host-network-endpoints.lab.yaml",
         edits=(("backends: [agent-1, agent-2]", "backends: [agent-1]"),),
@@ -110,10 +110,10 @@ BROKEN = [
     ),
     Broken(
         "a client that was tied to an endpoint before",
-        "others come: the client stays[ipv4]",
+        "two endpoints are added: ClientIP affinity survives added endpoints[ipv4]",
         ("expected at three, seen at one (15 of 15 flows)",),
-        before="one serves[ipv4]",
-        scenario="scenarios/steps/clients-who-stick.lab.yaml",
+        before="ClientIP affinity sends the client to the only endpoint[ipv4]",
+        scenario="scenarios/steps/affinity-when-endpoints-change.lab.yaml",
         edits=(
             (
                 "send: {flows: 15}\n      expect: {outcome: delivered, backends: [one]",
@@ -124,7 +124,7 @@ BROKEN = [
     ),
     Broken(
         "an echo request in fragments",
-        "a pod answers a host, in fragments[ipv4]",
+        "fragmented echo request from outside is answered by a pod[ipv4]",
         ("expected rejected, seen delivered",),
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         edits=(
@@ -136,13 +136,13 @@ BROKEN = [
     ),
     Broken(
         "rejected",
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         ("expected delivered, seen rejected", "port unreachable"),
         edits=(("{selector: {app: solo}", "{selector: {app: nobody}"),),
     ),
     Broken(
         "refused",
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         ("expected delivered, seen refused", "reset"),
         edits=(
             (
@@ -153,49 +153,49 @@ BROKEN = [
     ),
     Broken(
         "crafted and unevenly shared",
-        "every backend gets its share",
+        "ClusterIP from a pod spreads connections evenly over all endpoints",
         ("expected at echo-2 too, seen never in 2000 flows", "expected about 667 flows at echo-1, seen 2000"),
         patch=f"import {BODIES} as m; m.share = lambda index, count: ''",
     ),
     Broken(
         "not translated, from a node, over IPv6",
-        "a node reaches a pod elsewhere[ipv6]",
+        "ClusterIP from a node reaches a pod of another node[ipv6]",
         ("node-a", "expected delivered, seen "),
         scenario="scenarios/senders/from-a-node.lab.yaml",
         patch=f"import {BODIES} as m; m.translation = lambda scope, endpoint: ()",
     ),
     Broken(
         "translated where it was to be left alone",
-        "a port that the Service does not have is left alone",
+        "external IP at another port is not translated",
         ("expected to stay addressed to 198.51.100.7:81, seen for 10.244.1.10:8080 at node-a/eth0",),
-        scenario="scenarios/untranslated/headed-elsewhere.lab.yaml",
+        scenario="scenarios/untranslated/other-ports-and-addresses.lab.yaml",
         patch=f"import {FRONTS} as m; m.external_ip = lambda scope, address: "
         "[m.write(m.names.SERVICES, f'-d {address}', scope.chains.external)]",
     ),
     Broken(
         "an echo request, over IPv6",
-        "so is the cluster IP of one without endpoints[ipv6]",
+        "echo request to an empty Service is untranslated, or rejected in nftables[ipv6]",
         ("expected untranslated, answered by port unreachable",),
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         patch=f"import {SCOPE} as m; m.to_address = lambda protocol, address, port: f'-d {{address}}'",
     ),
     Broken(
         "associations",
-        "a stranger keeps its address where the policy is Local[ipv4]",
+        "NodePort over SCTP with externalTrafficPolicy Local preserves the client IP[ipv4]",
         ("expected at echo-1, seen at echo-2", "reply"),
         scenario="scenarios/sctp/associations.lab.yaml",
         edits=(("backends: [echo-2], source: preserved", "backends: [echo-1], source: preserved"),),
     ),
     Broken(
         "associations from a node",
-        "a node reaches it as well[ipv6]",
+        "ClusterIP over SCTP with internalTrafficPolicy Local serves its node[ipv6]",
         ("node-b", "expected from fd00:10:244::99, seen from fd00:10:244:1::1 at echo-2", "reply"),
         scenario="scenarios/sctp/associations.lab.yaml",
         edits=(("source: {node: node-b, device: pods}", 'source: "fd00:10:244::99"'),),
     ),
     Broken(
         "an echo request from a node",
-        "a pod answers a node[ipv4]",
+        "echo request from a node is answered by a pod[ipv4]",
         ("node-a", "expected rejected, seen delivered"),
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         edits=(
@@ -207,43 +207,44 @@ BROKEN = [
     ),
     Broken(
         "another answer by HTTP",
-        "a node without endpoint is not[ipv4]",
+        "healthCheckNodePort of a node without endpoint answers 503[ipv4]",
         ("expected HTTP 200 with 1 local endpoint, seen 503 with 0 local endpoints", "reply"),
         scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
         edits=(("{status: 503, localEndpoints: 0}", "{status: 200, localEndpoints: 1}"),),
     ),
     Broken(
         "a node asks itself by HTTP",
-        "a node may ask itself[ipv6]",
+        "healthCheckNodePort of a node answers the node itself[ipv6]",
         ("node-b", "expected HTTP 200, seen 503 with 0 local endpoints"),
         scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
         edits=(("expect: {http: {status: 503}}", "expect: {http: {status: 200}}"),),
     ),
     Broken(
         "what connection tracking has not forgotten",
-        "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
+        "another pod replaces the endpoint: "
+        "ClusterIP over UDP from the same source port reaches the new endpoint[ipv4]",
         (
             "expected at new, seen at old",
             "expected a reply from 10.96.",
             "seen none",
             "expected no entry answered by old, seen UDP",
         ),
-        before="a pod asks[ipv4]",
+        before="ClusterIP over UDP from a pod reaches the first endpoint[ipv4]",
         mended=(("                remember(entry)\n", "                pass\n"),),
-        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
+        scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
     ),
     Broken(
         "what connection tracking has not forgotten, over IPv6",
-        "another pod takes its place: so does the outside host's[ipv6]",
+        "another pod replaces the endpoint: NodePort over UDP from the same source port reaches the new endpoint[ipv6]",
         ("expected at new, seen at old",),
-        before="an outside host asks[ipv6]",
-        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
+        before="NodePort over UDP from outside reaches the first endpoint[ipv6]",
+        scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
     ),
     Broken(
         "a name that does not exist",
-        "the name gives the ready pods[ipv4]",
+        "DNS name of a headless Service gives the ready pods only[ipv4]",
         (
             "client asks 10.96.0.10 for db.default.svc.cluster.local A: NXDOMAIN",
             "client asks 10.96.0.10 for db.cluster.local A: NXDOMAIN",
@@ -260,13 +261,13 @@ BROKEN = [
         ("expected the name to give fd00:10:244:1::b, seen ", "flow 0 of 1, as it was seen"),
         scenario="scenarios/dns/headless-by-name.lab.yaml",
         edits=(
-            ("name: the name gives the ready pods", "name: the name gives other pods"),
+            ("name: DNS name of a headless Service gives the ready pods only", "name: the name gives other pods"),
             ("backends: [db-1, db-2], source", "backends: [db-1, late], source"),
         ),
     ),
     Broken(
         "a name for which nobody answers",
-        "a pod elsewhere does so[ipv4-ptp-host-gw]",
+        "DNS name of a Service in the pod's namespace resolves from another node[ipv4-ptp-host-gw]",
         (
             "expected 10.96.0.10 to answer for web.default.svc.cluster.local A, seen none",
             "there asks 10.244.0.2 itself: 10.96.",
@@ -277,15 +278,16 @@ BROKEN = [
     ),
     Broken(
         "beyond a cable that is cut",
-        "the pod is cut off: its node lets it go[ipv4]",
+        "the pod's link is cut, and streams lose packets without a reset: "
+        "ClusterIP to an endpoint behind a cut link is dropped at its node[ipv4]",
         ("expected delivered, seen dropped",),
-        scenario="scenarios/steps/a-cable-is-cut.lab.yaml",
+        scenario="scenarios/steps/link-failure.lab.yaml",
         edits=(("expect: {outcome: dropped, at: node-b}", "expect: {outcome: delivered, source: preserved}"),),
         mended=(("inside echo ip link set dev eth0 down", ":"),),
     ),
     Broken(
         "on a bridge, over vxlan",
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         ("expected from 10.244.0.1, seen from 10.244.0.12 at solo",),
         edits=(
             ("  nodes:", "  network: {podNetwork: bridge, interNode: vxlan}\n  nodes:"),

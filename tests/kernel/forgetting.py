@@ -15,24 +15,50 @@ FORGETTING = [
         "remembered",
         "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         {
-            "affinity/shared-by-all-fronts": {
-                "the others are ready: clients who never came are led to any of them, each to one",
-                "the others are ready: so does the balancer's address",
-                "the others are ready: so does the external IP",
-                "the others are ready: the cluster IP then leads there too",
+            "affinity/shared-by-all-frontends": {
+                ("three more pods become ready: ClientIP affinity spreads new clients over all pods, each to one"),
+                (
+                    "three more pods become ready: "
+                    "load balancer IP follows the ClientIP affinity that a client got at the NodePort"
+                ),
+                (
+                    "three more pods become ready: "
+                    "external IP follows the ClientIP affinity that a client got at the NodePort"
+                ),
+                (
+                    "three more pods become ready: "
+                    "ClusterIP follows the ClientIP affinity that a client got at the NodePort"
+                ),
             },
-            "affinity/a-hundred-clients-an-endpoint": {"the others are ready: few clients all come back to it"},
-            "affinity/of-each-port": {
-                "the others are ready: by the second port each of them is led to any pod, and stays there",
-                "the others are ready: they come back to it",
+            "affinity/more-clients-than-the-recent-list-holds": {
+                "three more pods become ready: ClientIP affinity returns all of 50 clients to their pod"
             },
-            "affinity/timeout-slides": {
-                "the timeout is over since the first time, and another is ready: who came again belongs there still"
+            "affinity/separate-for-each-port": {
+                (
+                    "three more pods become ready: "
+                    "ClientIP affinity at a second port picks an endpoint of its own for each client"
+                ),
+                "three more pods become ready: ClientIP affinity returns all clients of port http to their pod",
             },
-            "affinity/while-others-come-and-go": {
-                "others are ready, in front and behind: with others ready they stay",
-                "the first is gone: with the first gone they stay",
-                "the last one terminates, and the first is back: with the first one back they stay",
+            "affinity/timeout-counts-from-the-last-connection": {
+                (
+                    "timeoutSeconds pass since the first connection and a second pod is ready: "
+                    "ClientIP affinity that a second connection renewed still holds"
+                )
+            },
+            "affinity/other-endpoints-change": {
+                (
+                    "an endpoint before and an endpoint after the clients' own become ready: "
+                    "ClientIP affinity survives new endpoints before and after the client's own"
+                ),
+                (
+                    "the endpoint before the clients' own is deleted: "
+                    "ClientIP affinity survives the deletion of an endpoint before the client's own"
+                ),
+                (
+                    "the first endpoint is back and the last one terminates: "
+                    "ClientIP affinity survives the return of an endpoint before the client's own"
+                ),
             },
         },
     ),
@@ -45,10 +71,19 @@ FORGETTING = [
         " scope.endpoint_chains[others[(others.index(endpoint) + 1) % len(others)].name]):"
         " rule(scope, chain, endpoint, seconds).replace(*chains(scope, endpoint, scope.endpoints.cluster), 1)",
         {
-            "affinity/while-others-come-and-go": {
-                "others are ready, in front and behind: with others ready they stay",
-                "the first is gone: with the first gone they stay",
-                "the last one terminates, and the first is back: with the first one back they stay",
+            "affinity/other-endpoints-change": {
+                (
+                    "an endpoint before and an endpoint after the clients' own become ready: "
+                    "ClientIP affinity survives new endpoints before and after the client's own"
+                ),
+                (
+                    "the endpoint before the clients' own is deleted: "
+                    "ClientIP affinity survives the deletion of an endpoint before the client's own"
+                ),
+                (
+                    "the first endpoint is back and the last one terminates: "
+                    "ClientIP affinity survives the return of an endpoint before the client's own"
+                ),
             }
         },
     ),
@@ -61,8 +96,11 @@ FORGETTING = [
         "(scope.endpoint_chains[endpoint.name]), "
         "make(scope, endpoint)[0].replace(f' -m recent --name {scope.endpoint_chains[endpoint.name]} --set', ''))",
         {
-            "affinity/timeout-slides": {
-                "the timeout is over since the first time, and another is ready: who came again belongs there still"
+            "affinity/timeout-counts-from-the-last-connection": {
+                (
+                    "timeoutSeconds pass since the first connection and a second pod is ready: "
+                    "ClientIP affinity that a second connection renewed still holds"
+                )
             }
         },
     ),
@@ -72,10 +110,13 @@ FORGETTING = [
         "remembered",
         "lambda scope, chain, endpoint, seconds: ''",
         {
-            "steps/clients-who-stick": {
-                "others come: the client stays",
-                "another goes: the client stays with it",
-                "the first comes back: the client stays where it is now",
+            "steps/affinity-when-endpoints-change": {
+                "two endpoints are added: ClientIP affinity survives added endpoints",
+                "another endpoint is deleted: ClientIP affinity survives the deletion of another endpoint",
+                (
+                    "the first endpoint becomes ready again: "
+                    "ClientIP affinity stays with the second endpoint when the first is ready again"
+                ),
             },
         },
     ),

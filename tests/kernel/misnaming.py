@@ -16,10 +16,10 @@ MISNAMING = [
         "lambda name, slices: ()",
         {
             "dns/headless-by-name": {
-                "a pod that is behind the name dials it as well",
-                "a port that pods do not have is not translated",
-                "the name gives the ready pods",
-                "whoever is not ready is given where that is asked for",
+                "DNS name of a headless Service gives an endpoint its own address too",
+                "port of a headless Service is not translated to its targetPort",
+                "DNS name of a headless Service gives the ready pods only",
+                "DNS name with publishNotReadyAddresses gives unready and terminating pods too",
             },
         },
     ),
@@ -30,14 +30,14 @@ MISNAMING = [
         "lambda name, service: ((name, module._address(address + 1)) for address in service.cluster_ips)",
         {
             "dns/cluster-ip-by-name": {
-                "a name whose Service has nobody behind it leads to a rejection",
-                "a pod beside the name server asks for a name of its own namespace",
-                "a pod elsewhere does so",
-                "a pod of another namespace adds the Service's",
-                "a pod on its node's network asks for the whole name",
+                "DNS name of a Service without endpoints leads to a rejection",
+                "DNS name of a Service in the pod's namespace resolves beside the name server",
+                "DNS name of a Service in the pod's namespace resolves from another node",
+                "DNS name with its namespace resolves for a pod of another namespace",
+                "full DNS name of a Service resolves from a host-network pod",
             },
-            "dns/external-name": {"the alias leads to the Service that it stands for"},
-            "dns/records": {"the cluster IP's name is dialled"},
+            "dns/external-name": {"ExternalName of a cluster Service leads to the endpoints of that Service"},
+            "dns/records": {"DNS name of a ClusterIP Service leads to its endpoints"},
         },
     ),
 ]

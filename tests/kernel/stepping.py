@@ -15,15 +15,17 @@ STEPPING = [
         "UdpReconciler.update",
         "lambda self, ports: False",
         {
-            "bugs/139628-a-service-is-deleted": {
-                "the Service is deleted and its pods serve to their end",
-                "the pods are gone and another Service changes",
+            "bugs/139628-udp-after-service-deletion": {
+                "the Service is deleted and its UDP flows lose their translation",
+                "the pods are deleted, another Service changes, and UDP flows are rejected",
             },
-            "steps/in-the-second-family": {"another comes and the first goes"},
-            "steps/pods-cycle-on-a-node": {"another takes its place"},
+            "steps/secondary-family": {"another pod replaces the first, and UDP streams of both families follow"},
+            "steps/udp-streams-while-pods-are-replaced": {
+                "another pod on the node replaces the first, and all UDP streams follow"
+            },
         },
         # Tables are loaded one after the other: a pulse between the REJECT that is gone and the DNAT that comes.
-        by_chance={"the first comes"},
+        by_chance={"the first pod is ready and all UDP streams reach it"},
     ),
     Breakage(
         "health that looks at no Node",
@@ -31,11 +33,17 @@ STEPPING = [
         "Health.look_at",
         "lambda self, node: setattr(self, 'node_eligible', True)",
         {
-            "steps/a-node-is-about-to-go": {
-                "the autoscaler is about to remove it: it says so",
-                "the autoscaler is about to remove it: it says so, over IPv6",
-                "its object is being deleted: it says so again",
-                "its object is being deleted: it says so again, over IPv6",
+            "steps/healthz-follows-node-removal": {
+                "the autoscaler taints node-a for removal: healthz of the tainted node answers 503",
+                "the autoscaler taints node-a for removal: healthz of the tainted node answers 503 over IPv6",
+                (
+                    "the Node object of node-a is being deleted: "
+                    "healthz of a node whose Node object is being deleted answers 503"
+                ),
+                (
+                    "the Node object of node-a is being deleted: "
+                    "healthz of a node whose Node object is being deleted answers 503 over IPv6"
+                ),
             }
         },
     ),
@@ -45,9 +53,15 @@ STEPPING = [
         "source_ranges",
         "lambda scope: iter(())",
         {
-            "steps/a-balancer-changes": {
-                "from both halves of the world: a stranger is served",
-                "from both halves of the world: so is a pod",
+            "steps/load-balancer-settings-change": {
+                (
+                    "loadBalancerSourceRanges admit both halves of the address space: "
+                    "source ranges of both halves of the address space admit an outside host"
+                ),
+                (
+                    "loadBalancerSourceRanges admit both halves of the address space: "
+                    "source ranges of both halves of the address space admit a pod"
+                ),
             }
         },
     ),
@@ -57,21 +71,27 @@ STEPPING = [
         "_usable",
         "lambda endpoints: tuple(each for each in endpoints if each.ready)",
         {
-            "steps/the-last-one-terminates": {
-                f"it terminates and serves: {probe}"
-                for probe in (
-                    "internal policy Cluster beside it",
-                    "internal policy Cluster from elsewhere",
-                    "internal policy Local beside it",
-                    "internal policy Local from elsewhere",
-                    "external policy Cluster by its node",
-                    "external policy Cluster by another one",
-                    "external policy Local by its node",
-                    "external policy Local beside it",
-                    "external policy Local by a pod's own node",
-                    "external policy Local by another one's",
+            "steps/a-rolling-update-behind-a-load-balancer": {
+                (
+                    "the old pod terminates but serves, and no UDP stream loses a packet: "
+                    "NodePort with policy Local is served by the terminating pod of the node"
                 )
-            }
+            },
+            "steps/last-endpoint-terminates": {
+                f"the only endpoint terminates and still serves: {probe}"
+                for probe in (
+                    "internalTrafficPolicy Cluster uses a terminating endpoint of the pod's node",
+                    "internalTrafficPolicy Cluster uses a terminating endpoint of another node",
+                    "internalTrafficPolicy Local uses a terminating endpoint of the pod's node",
+                    "internalTrafficPolicy Local drops if only another node's endpoint terminates",
+                    "externalTrafficPolicy Cluster at a terminating endpoint's node is served",
+                    "externalTrafficPolicy Cluster at another node reaches the terminating endpoint",
+                    "externalTrafficPolicy Local at a terminating endpoint's node serves a far pod",
+                    "externalTrafficPolicy Local at a terminating endpoint's node serves its own pod",
+                    "externalTrafficPolicy Local at a node without endpoint serves the node's own pod",
+                    "externalTrafficPolicy Local at a node without endpoint drops for another node",
+                )
+            },
         },
     ),
     Breakage(
@@ -81,9 +101,15 @@ STEPPING = [
         "lambda ready, node: tuple(ready)",
         {
             "steps/endpoints-move": {
-                "everywhere: the same node is preferred",
-                "the first goes: the same zone is next",
-                "the first comes back: the same node is preferred again",
+                (
+                    "endpoints on two more nodes are added, and the stream loses nothing: "
+                    "PreferSameNode prefers the pod's node to two other nodes"
+                ),
+                (
+                    "the first endpoint is unready and a selector changes, without a lost packet: "
+                    "PreferSameNode falls back to the endpoint of the pod's zone"
+                ),
+                "the first endpoint is ready again: PreferSameNode returns to the endpoint of the pod's node",
             }
         },
     ),
@@ -93,9 +119,9 @@ STEPPING = [
         "IptablesProxier.take_over",
         "lambda self: ()",
         {
-            "leftovers/of-another-proxy": {
-                "a Service leads to its own pod, and the client keeps its address",
-                "datagrams pass",
+            "leftovers/rules-of-another-proxy": {
+                "ClusterIP from a pod reaches the current endpoint in spite of stale rules",
+                "ClusterIP over UDP is not dropped by a stale rule",
             }
         },
     ),
@@ -104,7 +130,14 @@ STEPPING = [
         PORTS,
         "SERVICE_PROXY_NAME_LABEL",
         "'nobody'",
-        {"steps/left-to-another-proxy": {"the labels are put on: it is left alone"}},
+        {
+            "steps/service-proxy-name-and-headless-labels": {
+                (
+                    "labels service-proxy-name and headless are added: "
+                    "ClusterIP with label service-proxy-name is not translated"
+                )
+            }
+        },
     ),
     Breakage(
         "no flow of UDP is ever forgotten",
@@ -112,11 +145,17 @@ STEPPING = [
         "UdpReconciler.update",
         "lambda self, ports: False",
         {
-            "steps/a-rolling-update": {"the old one is gone"},
-            "steps/scaled-under-streams": {"nobody is there", "one is there and not ready", "it is ready"},
-            "bugs/48370-asked-before-the-service-was-there": {"so is its endpoint"},
-            "bugs/130542-another-target-port": {"at the other"},
-            "steps/a-cable-is-cut": {"somebody has noticed"},
+            "steps/a-rolling-update": {"the old pod is deleted, and streams go on with the new pod"},
+            "steps/scaled-to-zero-under-streams": {
+                "the only pod is deleted, and streams are rejected",
+                "an unready pod is added, and streams are still rejected",
+                "the pod becomes ready, and streams reach it without loss",
+            },
+            "bugs/48370-udp-before-the-service-exists": {
+                "the Service gets an endpoint and the standing UDP flow reaches it"
+            },
+            "bugs/130542-target-port-changes": {"the target port changes to 9090 and UDP streams follow"},
+            "steps/link-failure": {"the pod is unready, a spare one is ready, and the UDP stream reaches the spare"},
         },
     ),
     Breakage(
@@ -125,8 +164,14 @@ STEPPING = [
         "UdpReconciler.__call__",
         "lambda self, flow: flow.destination in self._wanted",
         {
-            "steps/the-proxy-is-gone-under-streams": {"it is started again", "it is restarted"},
-            "steps/rules-are-flushed-under-a-stream": {"who comes now is sent to another", "the rules are flushed"},
+            "steps/proxy-killed-under-streams": {
+                "the proxy is started again, and streams lose nothing",
+                "the proxy is restarted, and streams keep their conntrack entries",
+            },
+            "steps/rules-are-flushed-under-a-stream": {
+                "a second pod is ready, the first terminates, and the UDP stream stays",
+                "the rules are flushed and restored, and the UDP stream keeps its pod",
+            },
         },
     ),
     Breakage(
@@ -135,14 +180,25 @@ STEPPING = [
         "UdpReconciler.__call__",
         "lambda self, flow: flow.reply_source[0] not in {end[0] for end in self._wanted.get(flow.destination, "
         "self._wanted.get((None, flow.destination[1]), {flow.reply_source}))}",
-        {"bugs/130542-another-target-port": {"at the other"}, "steps/a-rolling-update": set()},
+        {
+            "bugs/130542-target-port-changes": {"the target port changes to 9090 and UDP streams follow"},
+            "steps/a-rolling-update": set(),
+        },
     ),
     Breakage(
         "nobody is refused under the policy Local",
         FRONTS,
         "_refused",
         "lambda scope, destination: ()",
-        {"steps/a-policy-on-three-nodes": {"the third drops", "Local again: the third drops"}},
+        {
+            "steps/external-policy-on-three-nodes": {
+                "NodePort of a third node with policy Local drops an outside host",
+                (
+                    "externalTrafficPolicy changes back to Local: "
+                    "NodePort of a third node with policy Local again drops an outside host"
+                ),
+            }
+        },
     ),
     Breakage(
         "addresses of any family",
@@ -150,8 +206,11 @@ STEPPING = [
         "_of_family",
         "lambda addresses, family: tuple(addresses)",
         {
-            "bugs/73157-an-address-of-the-wrong-family": {
-                "a Service with a foreign address comes: it is served where it can be",
+            "bugs/73157-external-ip-of-the-wrong-family": {
+                (
+                    "a Service with external IPs of both families is created: "
+                    "the Service with an external IP of the wrong family is served at its cluster IP"
+                ),
             },
         },
     ),

@@ -62,7 +62,7 @@ BROKEN = [
     Broken(
         "nothing masquerades what is marked",
         FROM_A_POD,
-        "an outside host is masqueraded where it enters, on the way to another node",
+        "ClusterIP from outside is masqueraded by the entry node towards another node",
         "nothing translated the reply back: outside heard solo's own address, since the request was marked for "
         'masquerading on node-a by its rule "default/solo cluster IP" in KUBE-SVC-XVJHHMIFZ6BOUBWS, but no MASQUERADE '
         "rule counted.",
@@ -73,7 +73,7 @@ BROKEN = [
     Broken(
         "a pod that reaches itself is not marked",
         FROM_A_POD,
-        "a pod that reaches itself is masqueraded by its node",
+        "ClusterIP from a pod to itself is masqueraded by its node",
         "solo got the request from its own address and did not reply: nothing masqueraded it.",
         module=BODIES,
         function="hairpin",
@@ -82,7 +82,7 @@ BROKEN = [
     Broken(
         "nothing translates",
         FROM_A_POD,
-        "a backend sees the pod that dialled",
+        "ClusterIP from a pod preserves the client IP",
         "no rule translated the packet: it left client for 10.96.1.1:80, and 172.18.0.1 answered with ICMP "
         "time to live exceeded (11/0).",
         module=BODIES,
@@ -92,7 +92,7 @@ BROKEN = [
     Broken(
         "a responder is dead",
         FROM_A_POD,
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         "nobody listens at 10.244.1.11:9 on solo: the packet reached it, and a reset came back.",
         edits=(
             (
@@ -104,21 +104,21 @@ BROKEN = [
     Broken(
         "no pod is behind the Service",
         FROM_A_POD,
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         'node-a rejected it: its rule "default/solo has no endpoints" in KUBE-SERVICES.',
         edits=(("{selector: {app: solo}", "{selector: {app: nobody}"),),
     ),
     Broken(
         "Local without an endpoint there",
         NODE_PORT,
-        "a node without endpoint drops",
+        "NodePort with externalTrafficPolicy Local drops on a node without endpoint",
         'node-a dropped it: its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
         edits=((DROPPED, DELIVERED),),
     ),
     Broken(
         "a client out of the source range",
         RANGES,
-        "a host that is not of the range is dropped",
+        "loadBalancerSourceRanges drops an outside host outside the range",
         'node-b dropped it: its rule "default/closed traffic not accepted by KUBE-FW-XCZKWCHSPHCZIQ6X" in '
         "KUBE-PROXY-FIREWALL.",
         edits=(("{outcome: dropped, at: node-b}", DELIVERED),),
@@ -126,7 +126,7 @@ BROKEN = [
     Broken(
         "a balancer that does not look at health",
         HEALTH_CHECKED,
-        "the balancer leaves out the node without an endpoint",
+        "load balancer with health checks leaves out a node without endpoint",
         'node-c dropped it: its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
         edits=(("healthChecked: true", "healthChecked: false"),),
         trace="trace outside echo --via loadBalancerIP --node node-c --name loadbalancer-health-checked",
@@ -134,7 +134,7 @@ BROKEN = [
     Broken(
         "what nobody owns",
         FROM_A_POD,
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         "no rule translated the packet: it left client for 10.96.77.77:80, and 172.18.0.1 answered with ICMP "
         "time to live exceeded (11/0).",
         edits=(
@@ -152,7 +152,7 @@ BROKEN += [
     Broken(
         "the wrong hairpin mode",
         FROM_A_POD,
-        "a pod that reaches itself is masqueraded by its node",
+        "ClusterIP from a pod to itself is masqueraded by its node",
         "node-b translated solo's packet to solo itself, and its bridge cni0 does not send a frame back by the port it "
         "came in by: hairpin is off on solo.",
         edits=((NODES, f"  network: {{podNetwork: bridge, hairpin: none}}\n{NODES}"),),
@@ -160,7 +160,7 @@ BROKEN += [
     Broken(
         "a bridge whose packets no rule sees",
         FROM_A_POD,
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         "nothing translated the reply back: client heard solo's own address, since the bridge cni0 on node-b carried "
         "it past the rules: bridge-nf-call-iptables is 0 there.",
         edits=(
@@ -171,7 +171,7 @@ BROKEN += [
     Broken(
         "a mark that nothing clears",
         FROM_A_POD,
-        "an outside host is masqueraded where it enters, on the way to another node",
+        "ClusterIP from outside is masqueraded by the entry node towards another node",
         "node-a masqueraded the packet, and then the packet of the tunnel around it (flannel.1): no rule in "
         "KUBE-POSTROUTING cleared the mark.",
         edits=((NODES, f"{OVERLAY}{NODES}"), ("{node: node-a, device: uplink}", "10.244.0.0")),
@@ -181,8 +181,9 @@ BROKEN += [
     ),
     Broken(
         "a datagram that goes on to a pod that is gone",
-        "scenarios/steps/a-datagram-after-its-backend.lab.yaml",
-        "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
+        "scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
+        "another pod replaces the endpoint: "
+        "ClusterIP over UDP from the same source port reaches the new endpoint[ipv4]",
         "conntrack on node-a sent it to old (10.244.1.10:5353) by an entry that was there before: no DNAT rule to that "
         "address counted it.",
         module="lab.engines.embedded.udp",
@@ -192,7 +193,7 @@ BROKEN += [
     Broken(
         "a strict reverse path filter",
         "scenarios/nodeport/traffic-policy-cluster.lab.yaml",
-        "a pod dials another node",
+        "NodePort from a pod at another node is masqueraded by that node",
         "node-b refused it after its PREROUTING rules: rp_filter is 1 there, it came in by eth0, and the way back to "
         "10.244.0.10 leads by flannel.1.",
         edits=(IN_AN_OVERLAY, ("node-b: {}", f"node-b: {RP_FILTER}")),
@@ -200,7 +201,7 @@ BROKEN += [
     Broken(
         "a strict reverse path filter on the way back",
         "scenarios/nodeport/traffic-policy-cluster.lab.yaml",
-        "a pod dials another node",
+        "NodePort from a pod at another node is masqueraded by that node",
         "the way back is broken: echo replied to 10.244.1.1:PORT, and node-a refused the reply: rp_filter is 1 there, "
         "it came in by flannel.1, and the way back to 172.18.0.3 leads by eth0.",
         edits=(IN_AN_OVERLAY, ("node-a: {}", f"node-a: {RP_FILTER}")),
@@ -208,7 +209,7 @@ BROKEN += [
     Broken(
         "pods told by an interface that none of them has",
         FROM_A_POD,
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         "node-a masqueraded the packet because it did not come in by cali+, though it is a pod: its rule "
         '"default/solo cluster IP" in KUBE-SVC-XVJHHMIFZ6BOUBWS.',
         edits=(
@@ -221,7 +222,7 @@ BROKEN += [
     Broken(
         "pods told by a network that is not theirs",
         FROM_A_POD,
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         "node-a masqueraded the packet because the client is not in 10.99.0.0/16, though it is a pod: its rule "
         '"default/solo cluster IP" in KUBE-SVC-XVJHHMIFZ6BOUBWS.',
         edits=(("---\n", f"{DETECT_BY}clusterCIDR: 10.99.0.0/16\n---\n"),),

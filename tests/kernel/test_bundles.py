@@ -75,7 +75,8 @@ def sent(tmp_path: Path, seed: str) -> tuple[set[bytes], dict[int, int]]:
     """The tokens in the payloads and the source port of each flow, of a run's only probe."""
     kept = tmp_path / "kept"
     scenario = str(ROOT / "scenarios/clusterip/one-port-over-tcp-and-udp.lab.yaml")
-    ran = proxylab("run", scenario, "--probe", "queries over UDP are shared evenly[ipv4]", "--seed", seed,
+    ran = proxylab("run", scenario, "--probe", "ClusterIP port 53 over UDP spreads evenly "
+    "over the endpoints[ipv4]", "--seed", seed,
                    "--bundle-dir", str(kept), mutation=tmp_path)  # fmt: skip
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert ("--seed" in ran.stdout) is (seed != "0")  # the command that shows it again

@@ -7,8 +7,11 @@ import sys
 
 from sandboxed import ROOT
 
-SCENARIO = "scenarios/affinity/while-others-come-and-go.lab.yaml"
-CHOSEN = "the last one terminates, and the first is back: with the first one back they stay"
+SCENARIO = "scenarios/affinity/other-endpoints-change.lab.yaml"
+CHOSEN = (
+    "the first endpoint is back and the last one terminates: "
+    "ClientIP affinity survives the return of an endpoint before the client's own"
+)
 
 
 def test_clients_are_remembered_whom_an_earlier_probe_sent() -> None:

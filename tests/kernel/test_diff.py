@@ -8,7 +8,7 @@ from sandboxed import ROOT
 
 from lab.errors import ExitCode
 
-SCENARIO = "scenarios/steps/scaled-under-streams.lab.yaml"
+SCENARIO = "scenarios/steps/scaled-to-zero-under-streams.lab.yaml"
 
 
 def compared(*engines: str) -> subprocess.CompletedProcess[str]:
@@ -22,9 +22,9 @@ def test_a_step_that_two_engines_take_otherwise_is_told_pulse_by_pulse() -> None
     assert done.returncode == ExitCode.FAILED, done.stderr
     said = done.stdout
     assert [line.partition(": ")[2] for line in said.splitlines() if line.startswith(SCENARIO)] == [
-        "nobody is there",
-        "one is there and not ready",
-        "it is ready",
+        "the only pod is deleted, and streams are rejected",
+        "an unready pod is added, and streams are still rejected",
+        "the pod becomes ready, and streams reach it without loss",
     ]
     first, second = said.split("  what happened on ")[1:3]
     assert first.startswith("embedded/iptables:")

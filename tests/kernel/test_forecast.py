@@ -24,9 +24,9 @@ from lab.verdict.stops import stops
 ENGINE = "embedded/iptables"
 SCENARIOS = (
     "clusterip/from-a-pod",
-    "externalip/owned-by-nobody",
-    "nodeport/masqueraded-by-the-outgoing-device",
-    "wire/hairpin",
+    "externalip/unassigned-address",
+    "nodeport/masquerade-address-by-network",
+    "network/hairpin",
 )
 
 

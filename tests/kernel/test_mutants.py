@@ -42,22 +42,22 @@ TO_NODE_PORTS = "scenarios/nodeport/traffic-policy-cluster.lab.yaml"
 TO_LOCAL_NODE_PORTS = "scenarios/nodeport/traffic-policy-local.lab.yaml"
 FROM_SOURCE_RANGES = "scenarios/loadbalancer/source-ranges.lab.yaml"
 HEALTH_CHECKED = "scenarios/loadbalancer/health-check-node-port.lab.yaml"
-LEFT_ALONE = "scenarios/untranslated/headed-elsewhere.lab.yaml"
+LEFT_ALONE = "scenarios/untranslated/other-ports-and-addresses.lab.yaml"
 ASSOCIATIONS = "scenarios/sctp/associations.lab.yaml"
 TRACKED = "scenarios/conntrack/entries-of-a-translation.lab.yaml"
 STICKY = "scenarios/affinity/client-ip.lab.yaml"
 FROM_A_NODE = "scenarios/senders/from-a-node.lab.yaml"
 FROM_LOOPBACK = "scenarios/senders/from-loopback.lab.yaml"
-IN_EACH_FAMILY = "scenarios/families/each-alone.lab.yaml"
-SCALED = "scenarios/steps/scaled-to-nothing.lab.yaml"
-AFTER_ITS_BACKEND = "scenarios/steps/a-datagram-after-its-backend.lab.yaml"
-POLICIES_CHANGE = "scenarios/steps/policies-change.lab.yaml"
-SERVICE_CHANGES = "scenarios/steps/a-service-changes.lab.yaml"
+IN_EACH_FAMILY = "scenarios/families/single-stack-and-dual-stack.lab.yaml"
+SCALED = "scenarios/steps/scaled-to-zero.lab.yaml"
+AFTER_ITS_BACKEND = "scenarios/steps/udp-client-outlives-its-backend.lab.yaml"
+POLICIES_CHANGE = "scenarios/steps/traffic-policy-and-affinity-change.lab.yaml"
+SERVICE_CHANGES = "scenarios/steps/service-edited-and-deleted.lab.yaml"
 EXTERNAL_NAME = "scenarios/dns/external-name.lab.yaml"
 REPLACED_SERVER = "scenarios/dns/replaced-server.lab.yaml"
-PROXY_IS_GONE = "scenarios/steps/the-proxy-is-gone.lab.yaml"
+PROXY_IS_GONE = "scenarios/steps/proxy-killed-and-restarted.lab.yaml"
 RULES_ARE_FLUSHED = "scenarios/steps/rules-are-flushed.lab.yaml"
-NODE_MOVES = "scenarios/steps/a-node-moves.lab.yaml"
+NODE_MOVES = "scenarios/steps/node-changes-zone.lab.yaml"
 
 MUTANTS = [
     Mutant(
@@ -67,12 +67,12 @@ MUTANTS = [
         "lambda scope, endpoint: ()",
         FROM_A_POD,
         {
-            "a backend sees the pod that dialled": {"outcome"},
-            "a backend on another node sees the pod that dialled": {"outcome"},
-            "every backend gets its share": {"outcome"},
-            "a pod that reaches itself is masqueraded by its node": {"outcome"},
-            "an outside host is masqueraded where it enters, on the way to another node": {"outcome"},
-            "an outside host is masqueraded where it enters, on the way to a pod there": {"outcome"},
+            "ClusterIP from a pod preserves the client IP": {"outcome"},
+            "ClusterIP from a pod to another node preserves the client IP": {"outcome"},
+            "ClusterIP from a pod spreads connections evenly over all endpoints": {"outcome"},
+            "ClusterIP from a pod to itself is masqueraded by its node": {"outcome"},
+            "ClusterIP from outside is masqueraded by the entry node towards another node": {"outcome"},
+            "ClusterIP from outside is masqueraded by the entry node towards its own pod": {"outcome"},
         },
     ),
     Mutant(
@@ -82,10 +82,10 @@ MUTANTS = [
         "lambda settings: ()",
         FROM_A_POD,
         {
-            "a pod that reaches itself is masqueraded by its node": {"reply", "source"},
-            "an outside host is masqueraded where it enters, on the way to another node": {"reply", "source"},
+            "ClusterIP from a pod to itself is masqueraded by its node": {"reply", "source"},
+            "ClusterIP from outside is masqueraded by the entry node towards another node": {"reply", "source"},
             # The node forwards the reply, and translates it back, whoever it is to.
-            "an outside host is masqueraded where it enters, on the way to a pod there": {"source"},
+            "ClusterIP from outside is masqueraded by the entry node towards its own pod": {"source"},
         },
     ),
     Mutant(
@@ -94,7 +94,7 @@ MUTANTS = [
         "share",
         "lambda index, count: ''",
         FROM_A_POD,
-        {"every backend gets its share": {"backends", "spread"}},
+        {"ClusterIP from a pod spreads connections evenly over all endpoints": {"backends", "spread"}},
     ),
     Mutant(
         "no node ports",
@@ -103,11 +103,11 @@ MUTANTS = [
         "lambda scope: ()",
         TO_NODE_PORTS,
         {
-            "a node with an endpoint answers": {"outcome"},
-            "a node without endpoint passes it on": {"outcome"},
-            "a datagram is passed on likewise": {"outcome"},
-            "a pod dials its own node": {"outcome"},
-            "a pod dials another node": {"outcome"},
+            "NodePort with policy Cluster is served by a node with an endpoint": {"outcome"},
+            "NodePort with policy Cluster is forwarded by a node without endpoint": {"outcome"},
+            "NodePort over UDP with policy Cluster is forwarded by a node without endpoint": {"outcome"},
+            "NodePort from a pod at its own node is masqueraded": {"outcome"},
+            "NodePort from a pod at another node is masqueraded by that node": {"outcome"},
         },
     ),
     Mutant(
@@ -116,7 +116,7 @@ MUTANTS = [
         "_refused",
         "lambda scope, destination: ()",
         TO_LOCAL_NODE_PORTS,
-        {"a node without endpoint drops": {"outcome"}},
+        {"NodePort with externalTrafficPolicy Local drops on a node without endpoint": {"outcome"}},
     ),
     Mutant(
         "no short circuit",
@@ -124,7 +124,7 @@ MUTANTS = [
         "short_circuit",
         "lambda scope: ()",
         TO_LOCAL_NODE_PORTS,
-        {"a pod on a node without endpoint is short-circuited and keeps its address": {"outcome"}},
+        {"NodePort with externalTrafficPolicy Local serves a pod without a local endpoint": {"outcome"}},
     ),
     Mutant(
         "no source ranges",
@@ -132,7 +132,7 @@ MUTANTS = [
         "source_ranges",
         "lambda scope: iter(())",
         FROM_SOURCE_RANGES,
-        {"a host of the range is served by way of the balancer": {"outcome"}},
+        {"loadBalancerSourceRanges admits an outside host within the range": {"outcome"}},
     ),
     Mutant(
         "no masquerade in either family",
@@ -141,8 +141,8 @@ MUTANTS = [
         "lambda settings: ()",
         IN_EACH_FAMILY,
         {
-            "a pod that reaches itself is masqueraded": {"reply", "source"},
-            "a stranger is masqueraded where it enters": {"reply", "source"},
+            "ClusterIP from a pod to itself is masqueraded": {"reply", "source"},
+            "NodePort from outside is masqueraded by the entry node": {"reply", "source"},
         },
     ),
     Mutant(
@@ -152,13 +152,13 @@ MUTANTS = [
         "tuple(rule for rule in module.JUMPS if rule.chain is not module.names.NAT_OUTPUT)",
         FROM_A_NODE,
         {
-            "a node reaches a pod of its own": {"outcome"},
-            "a node reaches a pod elsewhere": {"outcome"},
-            "a node's crafted datagram is translated as well": {"outcome"},
-            "a node's crafted SYN is translated as well": {"outcome"},
-            "a host-network pod dials as its node": {"outcome"},
-            "a node dials its own node port": {"outcome"},
-            "a node reaches a backend that shares its address": {"outcome"},
+            "ClusterIP from a node reaches a pod of the node": {"outcome"},
+            "ClusterIP from a node reaches a pod of another node": {"outcome"},
+            "ClusterIP from a node translates a crafted UDP datagram": {"outcome"},
+            "ClusterIP from a node translates a crafted TCP SYN": {"outcome"},
+            "ClusterIP from a host-network pod has the node's address": {"outcome"},
+            "NodePort from a node at its own address is served": {"outcome"},
+            "ClusterIP from a node reaches an endpoint that has the node's own address": {"outcome"},
         },
     ),
     Mutant(
@@ -168,8 +168,8 @@ MUTANTS = [
         "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
         FROM_A_NODE,
         {
-            "a node is told that nobody is there": {"outcome"},
-            "a node's datagram is turned away as well": {"outcome"},
+            "ClusterIP without endpoints rejects a TCP connection from a node": {"outcome"},
+            "ClusterIP without endpoints rejects a UDP datagram from a node": {"outcome"},
         },
     ),
     Mutant(
@@ -179,8 +179,8 @@ MUTANTS = [
         "lambda ports, service: 0",
         HEALTH_CHECKED,
         {
-            "a node with endpoints is healthy and says how many it has": {"http"},
-            "the node itself is asked, and sees who asks": {"http"},
+            "healthCheckNodePort of a node with two endpoints answers 200 and counts them": {"http"},
+            "healthCheckNodePort is answered by the node itself and preserves the client IP": {"http"},
         },
     ),
     Mutant(
@@ -190,8 +190,8 @@ MUTANTS = [
         "lambda scope, chain, endpoint, seconds: f'-A {chain}'",
         STICKY,
         {
-            "a pod's connections go to one backend": {"spread"},
-            "an outside host's connections go to one backend of the node": {"spread"},
+            "ClientIP affinity sends all connections of a pod to one endpoint": {"spread"},
+            "ClientIP affinity with policy Local sends an outside host to one local endpoint": {"spread"},
         },
     ),
     Mutant(
@@ -200,7 +200,7 @@ MUTANTS = [
         "JUMPS",
         "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
         TRACKED,
-        {"what was rejected is not remembered": {"conntrack", "outcome"}},
+        {"ClusterIP without endpoints leaves no conntrack entry of the rejected datagram": {"conntrack", "outcome"}},
     ),
     Mutant(
         "an external IP with every port of it",
@@ -209,10 +209,10 @@ MUTANTS = [
         "lambda scope, address: [module.write(module.names.SERVICES, f'-d {address}', scope.chains.external)]",
         LEFT_ALONE,
         {
-            "a port that the Service does not have is left alone": {"outcome"},
-            "so is it over IPv6": {"outcome"},
-            "what a node itself sends there is left alone as well": {"outcome"},
-            "what a node sends there over IPv6, too": {"outcome"},
+            "external IP at another port is not translated": {"outcome"},
+            "external IP at another port is not translated over IPv6": {"outcome"},
+            "external IP at another port is not translated for a node": {"outcome"},
+            "external IP at another port is not translated for a node over IPv6": {"outcome"},
         },
     ),
     Mutant(
@@ -221,7 +221,7 @@ MUTANTS = [
         "JUMPS",
         "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
         ASSOCIATIONS,
-        {"without endpoint it is rejected": {"outcome"}},
+        {"ClusterIP over SCTP without endpoints is rejected": {"outcome"}},
     ),
     Mutant(
         "no masquerade of associations",
@@ -229,7 +229,7 @@ MUTANTS = [
         "masquerade",
         "lambda settings: ()",
         ASSOCIATIONS,
-        {"a node reaches it as well": {"source"}},
+        {"ClusterIP over SCTP with internalTrafficPolicy Local serves its node": {"source"}},
     ),
     Mutant(
         "no reconciliation of connection tracking",
@@ -238,13 +238,19 @@ MUTANTS = [
         "lambda self, ports: False",
         AFTER_ITS_BACKEND,
         {
-            "another pod takes its place: the pod's next datagram reaches the new one": {
+            "another pod replaces the endpoint: "
+            "ClusterIP over UDP from the same source port reaches the new endpoint": {
                 "backends",
                 "conntrack",
                 "reply",
             },
-            "another pod takes its place: so does the outside host's": {"backends", "conntrack", "reply", "source"},
-            "nobody is ready any more: the pod's next datagram is turned away": {"outcome"},
+            "another pod replaces the endpoint: NodePort over UDP from the same source port reaches the new endpoint": {
+                "backends",
+                "conntrack",
+                "reply",
+                "source",
+            },
+            "no endpoint is ready: ClusterIP over UDP from the same source port is rejected": {"outcome"},
         },
     ),
     Mutant(
@@ -253,7 +259,11 @@ MUTANTS = [
         "ZONE_LABEL",
         "'nowhere'",
         NODE_MOVES,
-        {"its pods stay in the east": {"backends"}, "it is in the west: its pods stay there": {"backends"}},
+        {
+            "PreferClose keeps a pod in zone east": {"backends"},
+            "the node's zone label changes from east to west: "
+            "PreferClose keeps the pod in zone west after the node's zone changed": {"backends"},
+        },
     ),
     Mutant(
         "no rejection without endpoints",
@@ -262,8 +272,8 @@ MUTANTS = [
         "tuple(rule for rule in module.JUMPS if (rule.chain[0], rule.target) != module.names.REJECT_INTERNAL)",
         SCALED,
         {
-            "scaled to nothing: a connection is turned away": {"outcome"},
-            "scaled to nothing: a datagram is turned away": {"outcome"},
+            "the Deployment is scaled to zero: ClusterIP over TCP is rejected after scaling to zero": {"outcome"},
+            "the Deployment is scaled to zero: ClusterIP over UDP is rejected after scaling to zero": {"outcome"},
         },
     ),
     Mutant(
@@ -272,7 +282,10 @@ MUTANTS = [
         "_refused",
         "lambda scope, destination: ()",
         POLICIES_CHANGE,
-        {"only endpoints of the node: a node without endpoint drops": {"outcome"}},
+        {
+            "externalTrafficPolicy changes to Local: "
+            "NodePort drops on a node without endpoint after the policy changes to Local": {"outcome"}
+        },
     ),
     Mutant(
         "no node ports for a Service that gets some",
@@ -280,7 +293,7 @@ MUTANTS = [
         "node_port",
         "lambda scope: ()",
         SERVICE_CHANGES,
-        {"it gets a node port: the node port is served": {"outcome"}},
+        {"the type changes to NodePort: NodePort is served after the type changes to NodePort": {"outcome"}},
     ),
     Mutant(
         "no DNAT to the name server",
@@ -288,7 +301,7 @@ MUTANTS = [
         "translation",
         "lambda scope, endpoint: ()",
         EXTERNAL_NAME,
-        {"the alias leads to the Service that it stands for": {"name"}},
+        {"ExternalName of a cluster Service leads to the endpoints of that Service": {"name"}},
     ),
     Mutant(
         "no reconciliation when the name server is replaced",
@@ -297,7 +310,8 @@ MUTANTS = [
         "lambda self, ports: False",
         REPLACED_SERVER,
         {
-            "another server takes its place: the client's next datagram reaches it": {
+            "another pod replaces the name server: "
+            "kube-dns over UDP from the same source port reaches the new name server": {
                 "backends",
                 "conntrack",
                 "reply",
@@ -326,9 +340,8 @@ def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path:
     )
     (case,) = json.loads(done.stdout)["scenarios"]
     assert [probe["judgement"] for probe in case["probes"]] == ["pass", "pass"]  # over each family
-    assert "step 'its rules are flushed[iptables]': gave up waiting: the rules of the engine are present" in str(
-        case["fault"]
-    )
+    waited = "step 'the iptables rules of the node are flushed[iptables]': gave up waiting: the rules of the engine"
+    assert f"{waited} are present" in str(case["fault"])
     assert done.returncode == ExitCode.FAILED
 
 

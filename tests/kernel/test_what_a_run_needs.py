@@ -21,9 +21,9 @@ class Watch:
                 print(*sys.argv, file=file)
 sys.meta_path.insert(0, Watch())
 """
-CONNECTED = "a backend on another node sees the pod that dialled"
-CRAFTED = "every backend gets its share"
-STRANGER = "a stranger keeps its address where the policy is Local"
+CONNECTED = "ClusterIP from a pod to another node preserves the client IP"
+CRAFTED = "ClusterIP from a pod spreads connections evenly over all endpoints"
+STRANGER = "NodePort over SCTP with externalTrafficPolicy Local preserves the client IP"
 
 
 def ran(folder: Path, scenario: Path, *probes: str) -> subprocess.CompletedProcess[str]:
@@ -63,7 +63,11 @@ def associations(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     text = (ROOT / "scenarios/sctp/associations.lab.yaml").read_text(encoding="utf-8")
     assert text.count("as: packet}") == 4
     (tmp_path / "sctp.lab.yaml").write_text(text.replace("as: packet}", "as: connect}"), encoding="utf-8")
-    names = (STRANGER, "a port that nobody listens on is refused", "without endpoint it is rejected")
+    names = (
+        STRANGER,
+        "ClusterIP over SCTP to a port without a listener is refused",
+        "ClusterIP over SCTP without endpoints is rejected",
+    )
     return ran(tmp_path, Path("sctp.lab.yaml"), *(f"{name}[{family}]" for name in names for family in ("ipv4", "ipv6")))
 
 

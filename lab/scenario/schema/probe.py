@@ -226,8 +226,9 @@ class ProbeShape(ScenarioShape):
     """One intent, and what must become of it."""
 
     name: ProbeName = Field(
-        description="What is shown, in the author's words; it becomes the id of the test.",
-        examples=["a backend sees the pod that dialled"],
+        description="A title that stands alone in a report: what is sent, under which setting, what must happen. It "
+        "has at most 80 characters, and becomes the id of the test.",
+        examples=["ClusterIP from a pod preserves the client IP"],
     )
     source: Sender = Field(alias="from", description="Who sends: a name, or a mapping.", examples=["client"])
     target: TargetShape = Field(

@@ -138,7 +138,7 @@ class StillSpecShape(ScenarioShape):
         examples=[
             [
                 {
-                    "name": "a backend sees the pod that dialled",
+                    "name": "ClusterIP from a pod preserves the client IP",
                     "from": "client",
                     "to": {"service": "echo", "via": "clusterIP"},
                     "expect": {"outcome": "delivered", "source": "preserved"},

@@ -123,7 +123,9 @@ class StepShape(ScenarioShape):
     A pod that is deleted serves until the step's wait is over; then its connections are closed, and nothing leaves it.
     """
 
-    name: ProbeName = Field(description="What is shown, in the author's words.", examples=["the new pod is ready"])
+    name: ProbeName = Field(
+        description="A title: what changes, and what must hold then.", examples=["the new pod is ready"]
+    )
     change: ChangeShape = Field(
         default_factory=ChangeShape.model_construct,
         description="What changes, before the step.",

@@ -183,7 +183,7 @@ POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
 @pytest.mark.parametrize("form", ["text", "mermaid", "svg"])
 def test_graph_draws_the_way_of_a_probe_in_every_form(shell: Shell, form: str) -> None:
     without = shell.type("graph", POD, "-o", form)[1]
-    code, output, _ = shell.type("graph", POD, "--probe", "a backend sees the pod that dialled", "-o", form)
+    code, output, _ = shell.type("graph", POD, "--probe", "ClusterIP from a pod preserves the client IP", "-o", form)
     assert code == ExitCode.OK
     assert "10.244.1.10:8080" in output
     assert "10.244.1.10:8080" not in without
@@ -192,7 +192,7 @@ def test_graph_draws_the_way_of_a_probe_in_every_form(shell: Shell, form: str) -
 def test_graph_says_which_probes_there_are(shell: Shell) -> None:
     code, output, errors = shell.type("graph", POD, "--probe", "a backend sees nobody")
     assert (code, output) == (ExitCode.SCENARIO, "")
-    assert "  a backend sees the pod that dialled\n" in errors
+    assert "  ClusterIP from a pod preserves the client IP\n" in errors
 
 
 def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> None:

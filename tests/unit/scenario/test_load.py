@@ -282,3 +282,13 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         load_scenario(tmp_path)
     with pytest.raises(ScenarioError, match=r"the file cannot be read: embedded null byte"):
         load_scenario(Path("a\0b"))
+
+
+def test_names_too_long_for_a_report_are_warned_of() -> None:
+    fitting, longer = "p" * 80, "s" * 81
+    probe = "{name: NAME, from: client, to: {pod: echo-1}, expect: {outcome: delivered, source: preserved}}"
+    steps = f"  steps:\n  - name: {longer}\n    probes: [{probe.replace('NAME', longer)}]\n"
+    (spec, services) = BASE.split("\n---\n", 1)
+    text = f"{spec}\n  - {probe.replace('NAME', fitting)}\n{steps}---\n{services}"
+    warning = f"warning: '{longer[:59]}…' is 81 characters long; at most 80 fit a report"
+    assert parse_scenario(text, "f").notes == (warning, warning)
