@@ -142,8 +142,8 @@ EDITS = [
         "nodePortAddresses: [172.18.0.0/16]",
         "nodePortAddresses: []",
         {
-            "an IPv4 address outside nodePortAddresses refuses the health check",
-            "the loopback address refuses the health check because nodePortAddresses does not name it",
+            "healthCheckNodePort at an address outside nodePortAddresses is refused",
+            "healthCheckNodePort at 127.0.0.1 outside nodePortAddresses is refused",
         },
     ),
     Edit(
