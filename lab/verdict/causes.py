@@ -20,6 +20,7 @@ from lab.verdict.losses import of_loss, of_reply
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.naming import led_nowhere
 from lab.verdict.phrases import by_rule, dialled, marked_in_vain, marking, remembered, rewriting, the_rule, translation
+from lab.verdict.ports import due_at
 from lab.verdict.rules import read_all, translations
 from lab.verdict.tables import entry_words, unwanted_entries
 from lab.verdict.words import amount, endpoint, listed
@@ -45,6 +46,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
     causes: dict[str, Callable[[], str]] = {
         "name": lambda: _of_name(case, traced),
         "outcome": lambda: _of_outcome(case, flow, plan, traced),
+        "port": lambda: _of_port(case, flow),
         "reply": lambda: of_reply(case, flow, plan, traced),
         "source": lambda: _of_source(case, flow, plan),
         "backends": lambda: _of_backends(case, verdict),
@@ -97,6 +99,19 @@ def _nobody_there(flow: Flow, answer: str) -> str:
     arrival = flow.arrivals[0]
     where = endpoint(arrival.destination, arrival.destination_port)
     return f"nobody listens at {where} on {arrival.place}: the packet reached it, and {answer} came back."
+
+
+def _of_port(case: Case, flow: Flow) -> str:
+    """The rule that translated to the wrong port, and what the Service has there."""
+    errand = case.errand
+    arrival = next(each for each in flow.arrivals if due_at(errand, each.destination, each.destination_port))
+    there = (arrival.destination, arrival.destination_port)
+    rule = next((each for each in translations(case.evidence.counts) if each.translates_to == there), None)
+    if rule is None:
+        return remembered(case, flow)
+    due = listed([endpoint(*each) for each in due_at(errand, *there)], "or")
+    has = f"the endpoint of {errand.service_port} is {due}" if errand.service_port else f"{due} was dialled"
+    return f"{rule.count.node} translated the packet to {endpoint(*there)} by {the_rule(rule)}, but {has}."
 
 
 def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
