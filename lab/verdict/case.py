@@ -13,15 +13,16 @@ A pass is what is left when there is none of them. Doubts about the evidence as 
 cut short) weigh on every expectation, since each rests on all flows having been seen, and on nothing else having been.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol as Interface
 
 from lab.ip import Transport
 from lab.plan.errand import Errand
 from lab.scenario.model import Manner, Position, Probe
+from lab.verdict.copies import lost_copies
 from lab.verdict.drops import kernel_drop
-from lab.verdict.evidence import Evidence, Observation
+from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Fate, Flow, gather
 from lab.verdict.model import Judgement, Verdict
 from lab.verdict.words import amount, endpoint, listed, tally
@@ -54,6 +55,8 @@ class Case:
         disagreements: where taps contradict sockets or connection tracking, by flow number.
         doubts: why the evidence as a whole is not to be relied on.
         silence: why it proves nothing that a flow was not seen again.
+        lost_copies: copies of requests that ended at a node, by flow number.
+        lost_reply_copies: copies of replies likewise.
     """
 
     probe: Probe
@@ -65,6 +68,8 @@ class Case:
     disagreements: dict[int, str]
     doubts: tuple[str, ...]
     silence: tuple[str, ...]
+    lost_copies: Mapping[int, str]
+    lost_reply_copies: Mapping[int, str]
 
     @property
     def counted(self) -> tuple[int, str]:
@@ -143,6 +148,10 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
     """Sort the evidence by flow and look for reasons to doubt it."""
     flows = gather(errand, evidence)
     fates = tuple(flow.fate for flow in flows)
+    lost = lost_copies(evidence, errand, flows, fates, Packet.REQUEST)
+    lost_replies = lost_copies(evidence, errand, flows, fates, Packet.REPLY)
+    if lost:
+        fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
     disagreements: dict[int, str] = {}
     if evidence.tracked is not None:
         for flow, fate in zip(flows, fates, strict=True):
@@ -164,6 +173,8 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
         disagreements,
         tuple(_doubts(errand, evidence, flows)),
         () if _dropped_by_a_stack(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),
+        lost,
+        lost_replies,
     )
 
 
@@ -282,7 +293,7 @@ def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
     Of the nodes on the way, one translated the flow, and its entry names the pod and the source that the pod saw. A
     flow that arrived as it was sent may have passed nodes that track nothing.
     """
-    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED):
+    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
         return ""
     entries = [
         (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)

@@ -6,8 +6,8 @@ Must not: pass what is not proven. ``case`` says how findings weigh.
 
 What each outcome needs, for every flow of the probe:
 
-* ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address.
-  The reply is a verdict of its own: sent by that pod, and back at the sender from
+* ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address, and
+  no copy of it came in anywhere else. The reply is a verdict of its own: sent by that pod, and back at the sender from
   the address that was dialled. So is the port at which it arrived (``ports``). Where the pod is not what was dialled,
   DNAT rules that lead to it counted every flow: else conntrack may have taken it there, unless that is what the author
   says, by ``conntrack``: then the entry is the witness.
@@ -158,7 +158,9 @@ def _judge_outcome(case: Case) -> Verdict:
     wanted = FATE[outcome]
     findings = Findings()
     for flow, fate in zip(case.flows, case.fates, strict=True):
-        if flow.number in case.disagreements:
+        if fate is Fate.COPIED:
+            findings.wrong.append((flow.number, told(case, flow, fate)))
+        elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate is wanted or (outcome is Outcome.DROPPED and fate is Fate.UNSENT):
             findings.doubts += ((flow.number, clause) for clause in _doubts_about(case, flow, fate))
