@@ -104,7 +104,7 @@ class Assembly:
         send = replace(probe.send, protocol=asking.question.protocol)
         dialling = replace(probe, target=target, send=send)
         now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
-        (errand,) = resolve(now, self.plan, cluster.services, first=asking.number, gone=cluster.gone)
+        (errand,) = resolve(now, self.plan, cluster.services, _slices(cluster), first=asking.number, gone=cluster.gone)
         problems: list[str] = []
         source = _expected_source(probe, self.plan, Family.of(address), problems)
         if problems:
@@ -135,7 +135,8 @@ class Assembly:
             expect=Expect(outcome=Outcome.DELIVERED, position=at),
             position=at,
         )
-        (errand,) = resolve(replace(scenario, probes=(asking,)), self.plan, cluster.services, gone=cluster.gone)
+        now = replace(scenario, probes=(asking,))
+        (errand,) = resolve(now, self.plan, cluster.services, _slices(cluster), gone=cluster.gone)
         return errand, question
 
     def with_probe(self, probe: Probe, made: int = 0) -> "Assembly":
@@ -189,8 +190,11 @@ def assemble(scenario: Scenario) -> Assembly:
     errands: list[Errand] = []
     for cluster, probes in zip(course, asked, strict=True):
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
-        refuse_neighbours(now, plan, [each for each in cluster.objects if isinstance(each, EndpointSlice)])
-        errands += resolve(now, plan, cluster.services, first=len(errands), gone=cluster.gone, links=cluster.links)
+        slices = _slices(cluster)
+        refuse_neighbours(now, plan, slices)
+        errands += resolve(
+            now, plan, cluster.services, slices, first=len(errands), gone=cluster.gone, links=cluster.links
+        )
     streams = resolve_streams(scenario, plan, course[0].services)
     return Assembly(
         scenario=scenario,
@@ -201,6 +205,10 @@ def assemble(scenario: Scenario) -> Assembly:
         streams=streams,
         stream_sources=_stream_sources(scenario, plan, streams),
     )
+
+
+def _slices(cluster: Cluster) -> list[EndpointSlice]:
+    return [each for each in cluster.objects if isinstance(each, EndpointSlice)]
 
 
 def _course(scenario: Scenario) -> Iterator[Cluster]:

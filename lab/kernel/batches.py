@@ -43,12 +43,14 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 class Frame(NamedTuple):
     """One frame as it crossed a device: its bytes, whether it left the namespace, and when.
 
-    ``at_ns`` is CLOCK_REALTIME in nanoseconds, taken by the kernel (SO_TIMESTAMPNS, socket(7)).
+    ``at_ns`` is CLOCK_REALTIME in nanoseconds, taken by the kernel (SO_TIMESTAMPNS, socket(7)). ``otherhost`` says that
+    it came in under a MAC that is not the device's (PACKET_OTHERHOST, packet(7)).
     """
 
     data: bytes
     outgoing: bool
     at_ns: int
+    otherhost: bool = False
 
 
 class Slots:
@@ -134,9 +136,10 @@ class FrameReader:
     def _frames(self, count: int) -> list[Frame]:
         slots = memoryview(self._slots)[: count * _SLOT.size]
         lengths = memoryview(self._messages)[: count * _LENGTH.size]
-        new, outgoing = tuple.__new__, socket.PACKET_OUTGOING  # a named tuple's own __new__ takes twice as long
+        new = tuple.__new__  # a named tuple's own __new__ takes twice as long
+        outgoing, otherhost = socket.PACKET_OUTGOING, socket.PACKET_OTHERHOST
         frames = [
-            new(Frame, (head[:length], kind == outgoing, seconds * 1_000_000_000 + nanoseconds))
+            new(Frame, (head[:length], kind == outgoing, seconds * 1_000_000_000 + nanoseconds, kind == otherhost))
             for (kind, seconds, nanoseconds, head), (length,) in zip(
                 _SLOT.iter_unpack(slots), _LENGTH.iter_unpack(lengths), strict=True
             )

@@ -12,7 +12,7 @@ from lab.frozen import dataclass
 from lab.ip import Family, IPAddress, IPNetwork, Transport
 from lab.scenario.model import Manner
 
-__all__ = ["STACK", "Detour", "Errand", "Fence", "Query", "Question", "Receiver", "Sender"]
+__all__ = ["STACK", "Destination", "Detour", "Errand", "Fence", "Query", "Question", "Receiver", "Sender"]
 
 STACK: Final = "stack"
 """Stands for a device where packets are those of a namespace's own programs, above all of its rules."""
@@ -65,6 +65,14 @@ class Receiver:
     device: str
     address: IPAddress
     ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """An address and a port at which a flow may arrive."""
+
+    address: IPAddress
+    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +162,8 @@ class Errand:
 
     ``every`` is the time between two packets of a stream in milliseconds, 0 for a probe.
     The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
+    ``endpoints`` are where its flows may arrive: those of the ``service_port`` that is dialled, which is spelled as
+    kube-proxy does; or what is dialled itself, where that is no Service's. There are none where no port is known.
     With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
     it is over; ``addresses`` then says whose is which, by the names of the scenario.
     """
@@ -177,6 +187,8 @@ class Errand:
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
     question: Question | None = None
+    service_port: str = ""
+    endpoints: tuple[Destination, ...] = ()
 
     @property
     def protocol_number(self) -> int:

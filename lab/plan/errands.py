@@ -4,16 +4,17 @@ Owns: ``resolve`` for probes, and ``resolve_streams``.
 Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Final, assert_never
 
 from lab.cluster.kube_dns import DNS_PORT
-from lab.cluster.objects import Service
+from lab.cluster.objects import EndpointSlice, Service
 from lab.errors import ScenarioError
 from lab.ip import Family, IPAddress, IPNetwork, Transport
 from lab.plan.dialled import UnresolvableError, front_addresses, listening, service_port
+from lab.plan.endpoints import Endpoints
 from lab.plan.errand import STACK, Detour, Errand, Fence, Question, Receiver, Sender
 from lab.plan.framing import frame_mac
 from lab.plan.model import Namespace, Plan, PodPlace, Role
@@ -55,7 +56,7 @@ def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service])
     Raises:
         ScenarioError: a line for every stream that names what does not exist, or cannot be sent.
     """
-    resolver = _Resolver(scenario, plan, services, (), Links())
+    resolver = _Resolver(scenario, plan, services, (), (), Links())
     errands = _resolved(resolver, scenario.streams, 0, "stream")
     problems = [
         f"{stream.position}: stream {stream.name!r}: a stream of {errand.protocol} cannot be sent; allowed: TCP, UDP"
@@ -71,6 +72,7 @@ def resolve(
     scenario: Scenario,
     plan: Plan,
     services: Sequence[Service],
+    slices: Iterable[EndpointSlice],
     *,
     first: int = 0,
     gone: Collection[str] = (),
@@ -82,6 +84,7 @@ def resolve(
         scenario: whose probes they are.
         plan: the scenario's own, as ``topology.draw`` gives it.
         services: the scenario's Services with everything allocated.
+        slices: the EndpointSlices of these Services, at the time of the probes.
         first: the number of the first errand.
         gone: pods that answer nobody, not even a fence.
         links: those that are cut.
@@ -89,7 +92,7 @@ def resolve(
     Raises:
         ScenarioError: a line for every probe that names what does not exist.
     """
-    return _resolved(_Resolver(scenario, plan, services, gone, links), scenario.probes, first, "probe")
+    return _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
 
 
 def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what: str) -> tuple[Errand, ...]:
@@ -109,7 +112,13 @@ class _Resolver:
     """What all probes of one scenario are looked up in."""
 
     def __init__(
-        self, scenario: Scenario, plan: Plan, services: Sequence[Service], gone: Collection[str], links: Links
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        services: Sequence[Service],
+        slices: Iterable[EndpointSlice],
+        gone: Collection[str],
+        links: Links,
     ) -> None:
         self._plan = plan
         self._gone = gone
@@ -121,6 +130,8 @@ class _Resolver:
         self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
         self._nodes = _with_role(plan, Role.NODE)
         self._hosts = _with_role(plan, Role.HOST)
+        local = [each.interface.ip for node in self._nodes.values() for each in node.addresses]
+        self._behind = Endpoints(services, slices, local)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families)
@@ -137,6 +148,7 @@ class _Resolver:
             destination, port, protocol = _resolver(question, probe), DNS_PORT, Transport.UDP
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = Family.of(destination).loopback
+        service_port, endpoints = self._behind.due(probe.target, probe.send.protocol, (destination, port, protocol))
         sender = self._sender(probe, destination)
         return Errand(
             number=number,
@@ -158,6 +170,8 @@ class _Resolver:
             tables=tables,
             addresses=self._plan.everybody if tables else {},
             question=question,
+            service_port=service_port,
+            endpoints=endpoints,
         )
 
     def _question(self, probe: _Sent) -> Question | None:

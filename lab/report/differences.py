@@ -17,7 +17,7 @@ Judged = ProbeVerdict | StepVerdict
 INDENT: Final = "    "
 """Before every line of a packet's way."""
 
-_BY_CHANCE: Final = frozenset({"backends", "spread"})
+_BY_CHANCE: Final = frozenset({"backends", "port", "spread"})
 """What is observed of these is drawn anew for each flow: only their judgement can be compared."""
 
 

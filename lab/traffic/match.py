@@ -134,10 +134,12 @@ class Matcher:
         vantages, frames, told, icmp = zip(*in_order, strict=True)
         flows, packets, *ends = zip(*told, strict=True)
         places, devices, *_ = zip(*vantages, strict=True)
-        _, outgoing, at = zip(*frames, strict=True)
+        _, outgoing, at, otherhost = zip(*frames, strict=True)
         directions = [_OUT if out else _IN for out in outgoing]
         protocols = [self._protocol] * len(told)
-        return of_columns(Observation, (flows, places, devices, directions, packets, protocols, *ends, at, icmp))
+        return of_columns(
+            Observation, (flows, places, devices, directions, packets, protocols, *ends, at, icmp, otherhost)
+        )
 
     @property
     def passages(self) -> tuple[Passages, ...]:
@@ -154,7 +156,7 @@ class Matcher:
         """What was kept, written out: few ever ask for it."""
         told = tuple(
             SeenFrame(told[0], place, device, _OUT if outgoing else _IN, told[1], at, data.hex())
-            for (place, device, *_), (data, outgoing, at), told, _ in self._rows[:_KEPT_FRAMES]
+            for (place, device, *_), (data, outgoing, at, _), told, _ in self._rows[:_KEPT_FRAMES]
         )
         return told if self._passing is None else (*told, *self._passing.frames())
 
@@ -169,11 +171,11 @@ class Matcher:
         read, rows, passing = self._read, self._rows, vantage.transit
         before = len(rows)
         for frame in frames:
-            data, outgoing, _ = frame
+            data, outgoing, _, otherhost = frame
             told = read(data)
             if told:
                 rows.append((vantage, frame, told, None))
-                if not (passing or outgoing):
+                if not (passing or outgoing or otherhost):
                     self._settle(vantage, told)
             elif told is None:
                 self._look_closer(vantage, frame)
@@ -206,7 +208,7 @@ class Matcher:
             near, far = (datagram.source, datagram.source_port), (datagram.destination, datagram.destination_port)
             told = (*found, *near, *far)
             self._rows.append((vantage, frame, told, None if found[1] in _OF_A_FLOW else datagram.icmp))
-            if frame.outgoing or vantage.transit:
+            if frame.outgoing or frame.otherhost or vantage.transit:
                 return
             self._settle(vantage, told)
             final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]

@@ -26,7 +26,7 @@ from lab.kernel.batches import HEAD_BYTES, Slots
 from lab.traffic.dissect import TCP, UDP, TcpFlag
 from lab.traffic.identity import Identity, Kind
 from lab.verdict.evidence import Direction, Packet, Passages, SeenFrame
-from lab.verdict.passages import LEFT, REPLY, pack, planes_of
+from lab.verdict.passages import LEFT, OTHERHOST, REPLY, pack, planes_of
 
 __all__ = ["MOST_TOLD", "Passing"]
 
@@ -47,7 +47,9 @@ _PLAIN: Final = {
 _PROTOCOL: Final = {4: 23, 6: 20}
 _ENDS: Final = {4: range(26, 38), 6: range(22, 58)}
 
-_LEFT: Final = bytes(LEFT * (kind == socket.PACKET_OUTGOING) for kind in range(256))
+_WAY: Final = bytes(
+    {socket.PACKET_OUTGOING: LEFT, socket.PACKET_OTHERHOST: OTHERHOST}.get(kind, 0) for kind in range(256)
+)
 _TIME: Final = struct.Struct("=qq")
 _NOBODY: Final = 0xFFFFFFFF
 
@@ -175,8 +177,8 @@ class Passing:
         if not flows:
             return
         column = _Column(memory)
-        left = column.slot(Slots.DIRECTION_AT).translate(_LEFT)
-        both = int.from_bytes(kinds, "little") | int.from_bytes(left, "little")
+        way = column.slot(Slots.DIRECTION_AT).translate(_WAY)
+        both = int.from_bytes(kinds, "little") | int.from_bytes(way, "little")
         planes = (
             *planes_of(flows),
             both.to_bytes(len(kinds), "little"),

@@ -13,15 +13,16 @@ A pass is what is left when there is none of them. Doubts about the evidence as 
 cut short) weigh on every expectation, since each rests on all flows having been seen, and on nothing else having been.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol as Interface
 
 from lab.ip import Transport
 from lab.plan.errand import Errand
 from lab.scenario.model import Manner, Position, Probe
+from lab.verdict.copies import lost_copies
 from lab.verdict.drops import kernel_drop
-from lab.verdict.evidence import Evidence, Observation
+from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Fate, Flow, gather
 from lab.verdict.foreign import ended_by
 from lab.verdict.model import Judgement, Verdict
@@ -57,6 +58,8 @@ class Case:
         doubts: why the evidence as a whole is not to be relied on.
         silence: why it proves nothing that a flow was not seen again.
         again: flows that another node translated once more, as every hop has shown, by flow number.
+        lost_copies: copies of requests that ended at a node, by flow number.
+        lost_reply_copies: copies of replies likewise.
     """
 
     probe: Probe
@@ -69,6 +72,8 @@ class Case:
     doubts: tuple[str, ...]
     silence: tuple[str, ...]
     again: dict[int, Retranslation]
+    lost_copies: Mapping[int, str]
+    lost_reply_copies: Mapping[int, str]
 
     @property
     def counted(self) -> tuple[int, str]:
@@ -147,6 +152,10 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
     """Sort the evidence by flow and look for reasons to doubt it."""
     flows = gather(errand, evidence)
     fates = tuple(flow.fate for flow in flows)
+    lost = lost_copies(evidence, errand, flows, fates, Packet.REQUEST)
+    lost_replies = lost_copies(evidence, errand, flows, fates, Packet.REPLY)
+    if lost:
+        fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
     disagreements: dict[int, str] = {}
     again: dict[int, Retranslation] = {}
     if evidence.tracked is not None:
@@ -172,6 +181,8 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
         tuple(_doubts(errand, evidence, flows)),
         () if _counted_as_dropped(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),
         again,
+        lost,
+        lost_replies,
     )
 
 
@@ -292,7 +303,7 @@ def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
     flow that arrived as it was sent may have passed nodes that track nothing. That another node translated it again is
     for the captured hops to say (``retranslation``).
     """
-    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED):
+    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
         return ""
     entries = [
         (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)

@@ -13,6 +13,7 @@ from lab.plan.model import Plan
 from lab.scenario.model import Spread
 from lab.verdict.arrivals import due_shares, hits, masqueraded_again
 from lab.verdict.case import Case, packets_of
+from lab.verdict.copies import copying
 from lab.verdict.deeds import is_from_itself, why_masqueraded
 from lab.verdict.evidence import Evidence, Observation, Packet
 from lab.verdict.flows import Fate, Flow
@@ -31,10 +32,11 @@ from lab.verdict.phrases import (
     the_rule,
     translation,
 )
+from lab.verdict.ports import due_at
 from lab.verdict.retranslation import Retranslation, Translation, retranslated
 from lab.verdict.rules import read_all, translations
 from lab.verdict.tables import entry_words, unwanted_entries
-from lab.verdict.words import amount, endpoint, listed
+from lab.verdict.words import amount, endpoint, listed, times
 
 __all__ = ["cause"]
 
@@ -62,8 +64,9 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
         return _of_two_translations(case, again)
     causes: dict[str, Callable[[], str]] = {
         "name": lambda: _of_name(case, traced),
-        "outcome": lambda: _of_outcome(case, flow, plan, traced),
-        "reply": lambda: of_reply(case, flow, plan, traced),
+        "outcome": lambda: _of_copied_request(case, flow, plan) or _of_outcome(case, flow, plan, traced),
+        "port": lambda: _of_port(case, flow),
+        "reply": lambda: _of_copied_reply(case, flow, plan) or of_reply(case, flow, plan, traced),
         "source": lambda: _of_source(case, flow, plan),
         "backends": lambda: _of_backends(case, verdict),
         "spread": lambda: _of_spread(case),
@@ -153,6 +156,42 @@ def _nobody_there(flow: Flow, answer: str) -> str:
     arrival = flow.arrivals[0]
     where = endpoint(arrival.destination, arrival.destination_port)
     return f"nobody listens at {where} on {arrival.place}: the packet reached it, and {answer} came back."
+
+
+def _of_copied_request(case: Case, flow: Flow, plan: Plan | None) -> str:
+    if case.fates[flow.number] is not Fate.COPIED:
+        return ""
+    ended = f"a copy came in at {case.lost_copies.get(flow.number)}, and ended there"
+    return f"the packet was copied on its way: {copying(flow, flow.strays, plan) or ended}."
+
+
+def _of_copied_reply(case: Case, flow: Flow, plan: Plan | None) -> str:
+    if flow.stray_replies:
+        return f"the reply was copied on its way: {copying(flow, flow.stray_replies, plan)}."
+    if flow.number in case.lost_reply_copies:
+        where = case.lost_reply_copies[flow.number]
+        return f"the reply was copied on its way: a copy came in at {where}, and ended there."
+    if len(flow.replies) <= max(1, len(flow.answers)) or len({reply.source for reply in flow.replies}) > 1:
+        return ""
+    if flow.strange_answers:
+        other = flow.strange_answers[0]
+        return f"{other.place} answered as well, from {endpoint(other.source, other.source_port)}."
+    return (
+        f"the reply was copied on its way: {listed(flow.places)} sent it once, and it came {times(len(flow.replies))}."
+    )
+
+
+def _of_port(case: Case, flow: Flow) -> str:
+    """The rule that translated to the wrong port, and what the Service has there."""
+    errand = case.errand
+    arrival = next(each for each in flow.arrivals if due_at(errand, each.destination, each.destination_port))
+    there = (arrival.destination, arrival.destination_port)
+    rule = next((each for each in translations(case.evidence.counts) if each.translates_to == there), None)
+    if rule is None:
+        return remembered(case, flow)
+    due = listed([endpoint(*each) for each in due_at(errand, *there)], "or")
+    has = f"the endpoint of {errand.service_port} is {due}" if errand.service_port else f"{due} was dialled"
+    return f"{rule.count.node} translated the packet to {endpoint(*there)} by {the_rule(rule)}, but {has}."
 
 
 def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:

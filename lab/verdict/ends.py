@@ -39,7 +39,7 @@ def judge_drop_beyond_nodes(case: Case) -> Verdict:
             findings.wrong.append((flow.number, _answer(case, flow, fate)))
         elif fate is Fate.LOST:
             findings.missing.append((flow.number, f"it was not seen to come to {where}"))
-        elif fate not in (Fate.DELIVERED, Fate.STRAYED) or not _came(flow, where):
+        elif fate not in (Fate.DELIVERED, Fate.COPIED, Fate.STRAYED) or not _came(flow, where):
             findings.wrong.append((flow.number, told(case, flow, fate)))
         elif drop is None:
             findings.doubts.append((flow.number, f"it came to {where}, and no counter says that {where} dropped it"))

@@ -5,7 +5,9 @@ Must not: know what was expected.
 
 A fate is read from the taps alone. It is exact on purpose: a packet that arrived *and* was rejected is neither
 delivered nor rejected, a copy too many is not a delivery, and a frame that reached a pod's device while still addressed
-to somebody else has not arrived, since the pod's stack will not take it.
+to another pod has not arrived, since the pod's stack will not take it. Where the packet has arrived as well, such a
+frame is a copy of it. A frame under another device's MAC is neither: a bridge floods it that has not learned the MAC,
+and the stack behind the device drops it unseen.
 """
 
 from collections import Counter, defaultdict
@@ -45,6 +47,7 @@ class Fate(StrEnum):
     LOST = "lost"
     UNSENT = "not sent"
     MULTIPLIED = "delivered more than once"
+    COPIED = "delivered, and copied"
     UNREACHABLE = "answered by ICMP"
     STRAYED = "strayed"
     UNEXPLAINED = "answered by nobody seen"
@@ -60,9 +63,12 @@ class Flow:
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
         told: what was seen of it at the devices of nodes, as far as that was told packet by packet.
-        strays: requests coming in elsewhere than at a node, or at a pod but addressed to somebody else.
+        strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
+        flooded: requests and replies coming in at a pod or host under another device's MAC.
         answers: replies leaving the pods.
+        strange_answers: replies leaving pods and hosts under an address that is not known to be theirs.
         replies: replies coming in at the sender.
+        stray_replies: replies coming in at another pod or host.
         resets: TCP resets coming in at the sender.
         unreachables: ICMP port unreachable coming in at the sender, quoting the request.
         errors: other ICMP errors coming in at the sender, quoting the request.
@@ -78,8 +84,11 @@ class Flow:
     arrivals: tuple[Observation, ...] = ()
     told: tuple[Observation, ...] = ()
     strays: tuple[Observation, ...] = ()
+    flooded: tuple[Observation, ...] = ()
     answers: tuple[Observation, ...] = ()
+    strange_answers: tuple[Observation, ...] = ()
     replies: tuple[Observation, ...] = ()
+    stray_replies: tuple[Observation, ...] = ()
     resets: tuple[Observation, ...] = ()
     unreachables: tuple[Observation, ...] = ()
     errors: tuple[Observation, ...] = ()
@@ -110,6 +119,8 @@ class Flow:
     def _fate_at_a_pod(self) -> Fate:
         if len(self.places) > 1 or len(self.arrivals) > max(1, len(self.departures)):
             return Fate.MULTIPLIED
+        if self.strays:
+            return Fate.COPIED
         if self.resets:
             return Fate.REFUSED
         if self.unreachables or self.errors:
@@ -165,9 +176,12 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
         flow.departures,
         flow.passages,
         flow.strays,
+        flow.flooded,
         flow.arrivals,
         flow.answers,
+        flow.strange_answers,
         flow.replies,
+        flow.stray_replies,
         flow.resets,
         flow.unreachables,
         flow.errors,
@@ -227,7 +241,8 @@ class _Sorter:
         else:
             return self._kind(observation), observation
         incoming = observation.direction is Direction.IN
-        key = (observation.place, observation.device, incoming, packet is Packet.REQUEST, *end)
+        about = (incoming, observation.otherhost, packet is Packet.REQUEST)
+        key = (observation.place, observation.device, *about, *end)
         known = self._known.get(key)
         if known is None:
             kind = self._kind(observation)
@@ -239,15 +254,23 @@ class _Sorter:
         """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
         if observation.place in self._nodes and observation.device != STACK:
             return "told"
+        if observation.otherhost:
+            return "flooded"
         if observation.packet is Packet.REQUEST:
             return self._request(observation)
         if observation.direction is Direction.IN:
-            return self._heard(observation) if self._at_sender(observation) else ""
-        if observation.packet is Packet.REPLY and self._receiver(
-            observation, observation.source, observation.source_port
-        ):
+            if self._at_sender(observation):
+                return self._heard(observation)
+            return "stray_replies" if self._is_reply_off_nodes(observation) else ""
+        if observation.packet is not Packet.REPLY:
+            return ""
+        if self._receiver(observation, observation.source, observation.source_port):
             return "answers"
-        return ""
+        return "strange_answers" if self._is_reply_off_nodes(observation) else ""
+
+    @staticmethod
+    def _is_reply_off_nodes(observation: Observation) -> bool:
+        return observation.packet is Packet.REPLY and observation.device != STACK
 
     def _named(self, observation: Observation, kind: str) -> str:
         """The pod's name where that differs from its namespace's, else the place itself."""

@@ -6,10 +6,11 @@ Must not: pass what is not proven. ``case`` says how findings weigh.
 
 What each outcome needs, for every flow of the probe:
 
-* ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address. The
-  reply is a verdict of its own: sent by that pod, and back at the sender from the address that was dialled. Where the
-  pod is not what was dialled, DNAT rules that lead to it counted every flow: else conntrack may have taken it there,
-  unless that is what the author says, by ``conntrack``: then the entry is the witness.
+* ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address, and
+  no copy of it came in anywhere else. The reply is a verdict of its own: sent by that pod, and back at the sender from
+  the address that was dialled. So is the port at which it arrived (``ports``). Where the pod is not what was dialled,
+  DNAT rules that lead to it counted every flow: else conntrack may have taken it there, unless that is what the author
+  says, by ``conntrack``: then the entry is the witness.
 * ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it; and rules that
   reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
 * ``refused``: a TCP reset at the sender, from the address that was dialled; over UDP an ICMP port unreachable from
@@ -48,6 +49,7 @@ from lab.verdict.model import ProbeVerdict, Verdict, expectations
 from lab.verdict.naming import judge_name, led_nowhere, undialled
 from lab.verdict.passing import judge_untranslated
 from lab.verdict.places import FATE, TARGET, ending_rules, judge_place, went_no_further
+from lab.verdict.ports import judge_port
 from lab.verdict.replies import judge_reply
 from lab.verdict.rules import translations
 from lab.verdict.tables import expected_entries, judge_conntrack
@@ -111,6 +113,9 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
 def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
     expect = case.probe.expect
     yield _judge_outcome(case)
+    port = judge_port(case)
+    if port is not None:
+        yield port
     if expect.outcome is Outcome.DELIVERED:
         yield judge_reply(case, expect.reply or Reply.TRANSLATED)
     if expect.outcome in TARGET:
@@ -159,6 +164,8 @@ def _judge_outcome(case: Case) -> Verdict:
     for flow, fate in zip(case.flows, case.fates, strict=True):
         if flow.number in case.again:
             findings.wrong.append((flow.number, f"it was translated twice: {case.again[flow.number]}"))
+        elif fate is Fate.COPIED:
+            findings.wrong.append((flow.number, told(case, flow, fate)))
         elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate is wanted or _comes_to(case, flow, fate):

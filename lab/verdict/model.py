@@ -61,7 +61,8 @@ class Verdict:
     """The judgement of one expectation.
 
     Attributes:
-        expectation: the YAML key below ``expect``; ``reply`` also where the author did not write it.
+        expectation: the YAML key below ``expect``; ``reply`` also where the author did not write it, and
+            ``port``, which no author writes.
         judgement: what the evidence says.
         expected: in a few words.
         observed: in a few words.

@@ -36,7 +36,8 @@ class Observation:
     For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is
     ``(type, code)``; the flow is known from the packet the error quotes. ``place`` names the node, pod or host.
     Of an echo request and its reply the port of who asked is the identifier, as in connection tracking; that of who
-    answers is 0.
+    answers is 0. ``otherhost`` says that the frame was addressed to another device's MAC (PACKET_OTHERHOST, packet(7)),
+    as a bridge floods it that does not know the MAC: the stack behind this device drops it unseen.
     """
 
     flow: int
@@ -51,3 +52,4 @@ class Observation:
     destination_port: int
     at: int
     icmp: tuple[int, int] | None = None
+    otherhost: bool = False

@@ -7,9 +7,10 @@ A flow crosses eight devices of two nodes. An object for each sighting would cos
 judge looks at few of them: at those that did not go as they should. So sightings lie beside each other as they were
 read, and become observations when somebody asks for their flow. Nothing is left out.
 
-A row has, byte by byte: the flow (4); what it is (bit 0: a reply; bit 1: it left the node); seconds and nanoseconds (4
-each); source, destination and the port of either, as on the wire. The others begin with their lowest byte. Each byte of
-all rows is a *plane*; the planes are one behind the other, deflated, and text by base64. Most planes hold one value.
+A row has, byte by byte: the flow (4); what it is (bit 0: a reply; bit 1: it left the node; bit 2: it came in under a
+MAC that is not the device's); seconds and nanoseconds (4 each); source, destination and the port of either, as on the
+wire. The others begin with their lowest byte. Each byte of all rows is a *plane*; the planes are one behind the other,
+deflated, and text by base64. Most planes hold one value.
 """
 
 import struct
@@ -25,10 +26,11 @@ from typing import Final
 from lab.ip import Transport, unpacked
 from lab.verdict.observation import Direction, Observation, Packet
 
-__all__ = ["LEFT", "REPLY", "PassageBook", "Passages", "pack", "planes_of"]
+__all__ = ["LEFT", "OTHERHOST", "REPLY", "PassageBook", "Passages", "pack", "planes_of", "sightings"]
 
 REPLY: Final = 1
 LEFT: Final = 2
+OTHERHOST: Final = 4
 
 _FASTEST: Final = 1  # of zlib's levels; what counts most is that planes of one value vanish
 _ADDRESS_BYTES: Final = {4: 4, 6: 16}
@@ -59,6 +61,16 @@ def planes_of(numbers: "array[int]") -> tuple[bytes, ...]:
     data = numbers.tobytes()
     planes = tuple(data[at::4] for at in range(4))
     return planes if sys.byteorder == "little" else planes[::-1]
+
+
+def sightings(passages: Passages) -> tuple["array[int]", bytes]:
+    """The flow of each row, and what it is: the first two columns, without an object for any row."""
+    data, frames = zlib.decompress(b64decode(passages.columns)), passages.frames
+    numbers = bytearray(4 * frames)
+    for plane in range(4):
+        at = plane if sys.byteorder == "little" else 3 - plane
+        numbers[at::4] = data[plane * frames : (plane + 1) * frames]
+    return array("I", bytes(numbers)), data[4 * frames : 5 * frames]
 
 
 class PassageBook:
@@ -123,4 +135,5 @@ class _Columns:
             destination=unpacked(ends[wide : 2 * wide]),
             destination_port=int.from_bytes(ends[-2:]),
             at=seconds * 1_000_000_000 + nanoseconds,
+            otherhost=bool(kind & OTHERHOST),
         )

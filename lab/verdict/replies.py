@@ -7,6 +7,7 @@ Must not: judge requests (``judge`` and ``arrivals`` do).
 from lab.ip import Transport
 from lab.scenario.model import Manner, Reply
 from lab.verdict.case import Case, Findings
+from lab.verdict.copies import copies
 from lab.verdict.flows import Fate, Flow, counted_ends
 from lab.verdict.model import Verdict
 from lab.verdict.telling import told
@@ -66,6 +67,13 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
         if reply.destination != errand.sender.of(flow.number) or (ports and reply.destination_port not in ports):
             other = endpoint(reply.destination, reply.destination_port)
             return f"the reply is addressed to {other}, from where the request did not come"
+    if len(flow.replies) > max(1, len(flow.answers)):
+        sent = f"{listed(flow.places)} sent {_number(len(flow.answers))}"
+        return f"{_number(len(flow.replies))} replies came to {errand.sender.name}, and {sent}"
+    if flow.stray_replies:
+        return f"a copy of the reply came in at {copies(flow.stray_replies)}"
+    if flow.number in case.lost_reply_copies:
+        return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
     if wanted is Reply.UNTRANSLATED:
         return ""  # the sender's socket has dialled somebody else, and rightly knows nothing of this reply
     report = flow.report
@@ -73,6 +81,10 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     if flow.replies and by_streams and report and report.error:
         return f"the handshake was answered, the data was not: {report.error}"
     return ""
+
+
+def _number(replies: int) -> str:
+    return "one" if replies == 1 else f"{replies:,}"
 
 
 def _replies(case: Case) -> str:

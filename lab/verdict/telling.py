@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lab.verdict.case import Case, packets_of, packets_until
+from lab.verdict.copies import copies
 from lab.verdict.drops import KernelDrop, kernel_drop
 from lab.verdict.flows import Fate, Flow
 from lab.verdict.rules import Rule, ending
@@ -44,6 +45,9 @@ def told(case: Case, flow: Flow, fate: Fate) -> str:
         case Fate.MULTIPLIED:
             left = times(len(flow.departures))
             return f"it arrived {times(len(flow.arrivals))} at {flow.places[0]}, but left {left}"
+        case Fate.COPIED:
+            where = copies(flow.strays) if flow.strays else f"{case.lost_copies[flow.number]}, and went no further"
+            return f"it arrived at {listed(flow.places)}, and a copy of it came in at {where}"
         case Fate.STRAYED:
             stray = flow.strays[0]
             return f"it came in at {stray.place}, addressed to {endpoint(stray.destination, stray.destination_port)}"

@@ -18,6 +18,7 @@ from lab.verdict.ends import ends_beyond_nodes
 from lab.verdict.evidence import Direction, Evidence, Observation, Packet
 from lab.verdict.flows import Flow, hops
 from lab.verdict.model import ProbeVerdict, expectations
+from lab.verdict.ports import due_at
 from lab.verdict.words import amount, endpoint, listed
 
 __all__ = ["brief", "deeds", "missing", "testimony", "way"]
@@ -101,8 +102,10 @@ def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) 
     expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
-        astray = expect.backends is not None and seen.place not in expect.backends
-        place = listed(expect.backends or (), "or") if astray else _DITTO
+        due = [endpoint(*end) for end in due_at(case.errand, seen.destination, seen.destination_port)]
+        place = listed(due, "or") if due else _DITTO
+        if expect.backends is not None and seen.place not in expect.backends:
+            place = listed(expect.backends, "or")
         if source or place:
             yield _EXPECTED, _DITTO, source, place
     elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):

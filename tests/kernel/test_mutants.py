@@ -76,6 +76,15 @@ MUTANTS = [
         },
     ),
     Mutant(
+        "another port of the pod",
+        BODIES,
+        "translation",
+        "lambda scope, endpoint, whole=module.translation: "
+        "tuple(rule.replace(':8081', ':9091') for rule in whole(scope, endpoint))",
+        "scenarios/clusterip/several-ports.lab.yaml",
+        {"the web is served by the pods that have it, each on its own number": {"port"}},
+    ),
+    Mutant(
         "no masquerade",
         FIXED,
         "masquerade",

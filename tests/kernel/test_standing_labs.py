@@ -32,7 +32,7 @@ def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(desk: Desk) -
     pids = set(descendants(desk.keeper("killed")))
     assert len(pids) == 4
     assert desk.type("ps", "-o", "name").output == "killed\n"
-    assert desk.type("probe", "client", "echo").output.startswith("pass  delivered; reply from ")
+    assert desk.type("probe", "client", "echo").output.startswith("pass  delivered; port 8080; reply from ")
     assert desk.type("probe", "client", "nobody", "--expect", "rejected").status == 0
     assert desk.type("probe", "client", "echo-1", "--icmp").output.startswith("pass  delivered; reply from ")
     assert desk.type("probe", "client", "echo-1", "--icmp", "--as", "connect").status == 2

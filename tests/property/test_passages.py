@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from packed_passages import packed
 from recorded import World
 from thoroughness import examples
 
@@ -17,9 +18,9 @@ from lab.kernel.batches import HEAD_BYTES, Frame, Slots
 from lab.traffic.identity import Identity, Kind
 from lab.traffic.match import Matcher, Vantage
 from lab.traffic.passing import MOST_TOLD
-from lab.verdict.evidence import Direction, Evidence, Observation, Packet
+from lab.verdict.evidence import Evidence
 from lab.verdict.judge import judge
-from lab.verdict.passages import LEFT, REPLY, PassageBook, Passages, pack
+from lab.verdict.passages import PassageBook
 
 FLOWS = MOST_TOLD + 4
 IDENTITY, OTHER = Identity(bytes(8), 3, 1 << 20, FLOWS), Identity(bytes(8), 4, 1 << 30, FLOWS)
@@ -31,7 +32,8 @@ ENDS = {
 }
 
 kinds = st.sampled_from(["request", "reply"] * 8 + ["stranger", "fragment", "reset", "data", "no such flow"])
-seen = st.tuples(kinds, st.integers(0, FLOWS - 1), st.booleans(), st.integers(0, 2**32 - 1), st.integers(0, 90))
+ways = st.sampled_from([socket.PACKET_OUTGOING, socket.PACKET_HOST, socket.PACKET_OTHERHOST])
+seen = st.tuples(kinds, st.integers(0, FLOWS - 1), ways, st.integers(0, 2**32 - 1), st.integers(0, 90))
 
 
 def frame(protocol: Transport, version: int, what: str, flow: int, filling: int) -> bytes:
@@ -60,7 +62,8 @@ def batch(frames: list[Frame]) -> Slots:
     """The frames as they would lie in a reader's memory."""
     memory = b""
     for each in frames:
-        kind = socket.PACKET_OUTGOING if each.outgoing else socket.PACKET_HOST
+        came = socket.PACKET_OTHERHOST if each.otherhost else socket.PACKET_HOST
+        kind = socket.PACKET_OUTGOING if each.outgoing else came
         when = struct.pack("=qq", *divmod(each.at_ns, 1_000_000_000))
         slot = (bytes(Slots.DIRECTION_AT) + bytes((kind,))).ljust(Slots.TIME_AT, b"\0") + when
         memory += slot.ljust(Slots.HEAD_AT, b"\0") + each.data[:HEAD_BYTES].ljust(HEAD_BYTES, b"\0")
@@ -72,11 +75,16 @@ def batch(frames: list[Frame]) -> Slots:
     st.sampled_from([Transport.UDP, Transport.TCP]), st.sampled_from([4, 6]), st.lists(seen, min_size=1), st.booleans()
 )
 def test_packed_or_told_it_is_the_same(
-    protocol: Transport, version: int, sights: list[tuple[str, int, bool, int, int]], learned: bool
+    protocol: Transport, version: int, sights: list[tuple[str, int, int, int, int]], learned: bool
 ) -> None:
     frames = [
-        Frame(frame(protocol, version, what, flow, filling), outgoing, 1_790_000_000_000_000_000 + at)
-        for what, flow, outgoing, at, filling in sights
+        Frame(
+            frame(protocol, version, what, flow, filling),
+            way == socket.PACKET_OUTGOING,
+            1_790_000_000_000_000_000 + at,
+            way == socket.PACKET_OTHERHOST,
+        )
+        for what, flow, way, at, filling in sights
     ]
     sockets = {1024 + flow: flow for flow in range(FLOWS)} if learned and protocol is Transport.TCP else None
     packing, telling = Matcher(IDENTITY, protocol, sockets), Matcher(IDENTITY, protocol, sockets)
@@ -94,24 +102,6 @@ def test_packed_or_told_it_is_the_same(
     assert Counter(found) == Counter(telling.observations)
     shown = Counter((each.flow, each.packet, each.direction, each.at) for each in packing.frames)
     assert shown == Counter((each.flow, each.packet, each.direction, each.at) for each in telling.observations)
-
-
-def packed(seen: list[Observation]) -> tuple[Passages, ...]:
-    """Requests and replies of one protocol, tap by tap."""
-    taps = {(each.place, each.device): each for each in seen}
-    return tuple(one_tap([each for each in seen if (each.place, each.device) == tap]) for tap in taps)
-
-
-def one_tap(seen: list[Observation]) -> Passages:
-    rows = []
-    for each in seen:
-        kind = REPLY * (each.packet is Packet.REPLY) | LEFT * (each.direction is Direction.OUT)
-        ends = each.source.packed + each.destination.packed
-        ports = struct.pack("!HH", each.source_port, each.destination_port)
-        rows.append(struct.pack("<IBII", each.flow, kind, *divmod(each.at, 1_000_000_000)) + ends + ports)
-    planes = [bytes(row[at] for row in rows) for at in range(len(rows[0]))]
-    first = seen[0]
-    return pack(first.place, first.device, first.protocol, first.source.version, planes)
 
 
 @settings(max_examples=examples(20), deadline=None)

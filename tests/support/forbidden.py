@@ -93,6 +93,13 @@ def mistracked(evidence: Evidence) -> Iterator[str]:
             yield "conntrack contradicts what arrived"
 
 
+def copies(evidence: Evidence, flow: int) -> list[Observation]:
+    """Requests that came in at a pod or host under an address that is not its own."""
+    arrived = at_pods(evidence, flow)
+    came = of(evidence, flow, Packet.REQUEST, Direction.IN)
+    return [o for o in came if o not in arrived and not o.place.startswith("node-")]
+
+
 def leading_to(evidence: Evidence, arrival: Observation) -> int:
     """Packets counted by DNAT rules to where a packet arrived."""
     ours = f"-j DNAT --to-destination {arrival.destination}:{arrival.destination_port}"
@@ -117,6 +124,8 @@ def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
             yield "not at exactly one pod"
         if not departures(evidence, flow) or len(arrivals) > len(departures(evidence, flow)):
             yield "more arrived than left"
+        if copies(evidence, flow):
+            yield "a copy somewhere else"
         if heard(evidence, flow, Packet.RESET, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
             yield "turned away"
         awaited = [o for o in arrivals if not remembered(world, evidence, o)]
@@ -137,7 +146,10 @@ def no_reply(world: World, evidence: Evidence) -> Iterator[str]:
             yield "a reply from elsewhere"
         if any((o.destination, o.destination_port) != world.client(flow) for o in replies):
             yield "a reply to somebody else"
-        senders = {o.place for o in of(evidence, flow, Packet.REPLY, Direction.OUT)}
+        sent = of(evidence, flow, Packet.REPLY, Direction.OUT)
+        if len(replies) > max(1, len(sent)):
+            yield "more replies than were sent"
+        senders = {o.place for o in sent}
         if not {o.place for o in at_pods(evidence, flow)} <= senders:
             yield "a reply that no pod sent"
         if world.manner is Manner.CONNECT and any(report.error for report in reports(evidence, flow)):
@@ -170,6 +182,8 @@ def no_refusal(world: World, evidence: Evidence) -> Iterator[str]:
             yield "something else was heard"
         if len({o.place for o in at_pods(evidence, flow)}) > 1:
             yield "at two pods"
+        if at_pods(evidence, flow) and copies(evidence, flow):
+            yield "a copy somewhere else"
 
 
 def drops(evidence: Evidence, node: str | None = None, end: str = "-j DROP") -> int:

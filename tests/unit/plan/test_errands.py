@@ -35,7 +35,7 @@ ALLOCATED = replace(ECHO, cluster_ips=(IPv4Address("10.96.1.7"),))
 
 def errand(asked: Probe, *services: Service) -> Errand:
     case = two_nodes(asked)
-    return resolve(case, draw(case), services or (ALLOCATED,))[0]
+    return resolve(case, draw(case), services or (ALLOCATED,), ())[0]
 
 
 def dialled(asked: Probe) -> tuple[str, int, str]:
@@ -120,7 +120,7 @@ def shared_errand(asked: Probe) -> Errand:
     case = scenario([node("node-a"), node("node-b"), node("node-c")], hosts=[host("client")], probes=[asked])
     edge = LoadBalancer(name="edge", pool=(ip_network("192.0.2.0/28"),), nodes=("node-a", "node-c"), position=at(1))
     case = replace(case, load_balancers=(edge,))
-    return resolve(case, draw(case), (EXPOSED,))[0]
+    return resolve(case, draw(case), (EXPOSED,), ())[0]
 
 
 def test_what_the_router_shares_has_no_detour_and_a_fence_to_every_node_that_shares() -> None:
@@ -133,7 +133,7 @@ def test_no_fence_stands_in_the_senders_own_namespace() -> None:
     case = crowded(addresses=3)
     to_host = HostTarget(host="client", port=53)
     case = replace(case, probes=(probe("shared", "echo-1", to_host), probe("on the node", "agent-1", to_host)))
-    shared, on_the_node = (errand.fences for errand in resolve(case, draw(case), ()))
+    shared, on_the_node = (errand.fences for errand in resolve(case, draw(case), (), ()))
     everybody = {pod.name for pod in draw(case).pods}
     assert {fence.name for fence in shared} == {"node-a"} | everybody - {"echo-1", "echo-3", "echo-5"}
     assert {fence.name for fence in on_the_node} == everybody - {"agent-1"}
@@ -148,7 +148,7 @@ def test_a_node_that_is_named_gets_what_the_router_would_share() -> None:
 def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
     case = two_nodes(probe("p", Source(name="sender", port=4000), front()))
     plan = draw(case)
-    sender = resolve(case, plan, (ALLOCATED,))[0].sender
+    sender = resolve(case, plan, (ALLOCATED,), ())[0].sender
     assert (sender.namespace, sender.device, str(sender.address), sender.port) == (
         "sender",
         "eth0",
@@ -162,7 +162,7 @@ def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
 def test_host_sends_frames_to_the_routers_leg() -> None:
     case = two_nodes(probe("p", Source(name="client", address=IPv4Address("203.0.113.99")), front()))
     plan = draw(case)
-    sender = resolve(case, plan, (ALLOCATED,))[0].sender
+    sender = resolve(case, plan, (ALLOCATED,), ())[0].sender
     assert sender.next_hop_mac == plan.end("router", "outside").mac
     assert str(sender.address) == "203.0.113.99"
 
@@ -246,7 +246,7 @@ def test_what_is_sent_is_carried_over() -> None:
 def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> None:
     case = two_nodes(probe("fine", "sender", front()), replace(asked, position=at(30, 5)))
     with pytest.raises(ScenarioError) as raised:
-        resolve(case, draw(case), (ALLOCATED,))
+        resolve(case, draw(case), (ALLOCATED,), ())
     assert len(raised.value.problems) == 1
     assert raised.value.problems[0].startswith(f"case.lab.yaml:30:5: probe 'p': {message}")
 
@@ -254,19 +254,19 @@ def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> 
 def test_headless_service_has_no_cluster_ip_to_dial() -> None:
     case = two_nodes(probe("p", "sender", front()))
     with pytest.raises(ScenarioError, match="Service default/echo has no IPv4 clusterIP"):
-        resolve(case, draw(case), (replace(ECHO, headless=True),))
+        resolve(case, draw(case), (replace(ECHO, headless=True),), ())
 
 
 def test_only_port_need_not_be_named() -> None:
     asked = probe("p", "s", front(None))
     case = scenario([node("a")], [pods("s", "a")], probes=[asked])
     only = replace(ALLOCATED, ports=ALLOCATED.ports[:1])
-    assert resolve(case, draw(case), (only,))[0].port == 80
+    assert resolve(case, draw(case), (only,), ())[0].port == 80
 
 
 def test_a_pod_of_the_host_network_sends_and_receives_in_its_nodes_namespace() -> None:
     case = replace(WIRES["crowded"], probes=(probe("p", "agent-1", PodTarget(pod="echo-2")),))
-    found = resolve(case, draw(case), ())[0]
+    found = resolve(case, draw(case), (), ())[0]
     assert (found.sender.namespace, str(found.sender.address), found.sender.device) == ("node-a", "172.18.0.2", STACK)
     where = {(each.name, each.namespace, str(each.address)) for each in found.receivers}
     assert {("agent-2", "node-b", "172.18.0.3"), ("echo-4", "echo@node-b", "10.244.1.11")} <= where
@@ -276,7 +276,7 @@ def test_a_pod_of_the_host_network_sends_and_receives_in_its_nodes_namespace() -
 def test_everybody_is_met_in_the_family_of_the_address_dialled() -> None:
     target = AddressTarget(address=IPv6Address("fd00:10:96::7"), port=80)
     case = replace(WIRES["ptp dual"], probes=(probe("p", "client", target),))
-    found = resolve(case, draw(case), ())[0]
+    found = resolve(case, draw(case), (), ())[0]
     assert {each.address.version for each in (found.sender, *found.receivers, *found.fences)} == {6}
     assert found.detour is not None
     assert str(found.detour.via) == "fd00:172:18::2"
@@ -287,7 +287,7 @@ DUAL = (Family.IPV6, Family.IPV4)
 
 def two_families(asked: Probe, service: Service) -> Errand:
     case = replace(two_nodes(asked), network=WIRES["ptp dual"].network)
-    return resolve(case, draw(case), (service,))[0]
+    return resolve(case, draw(case), (service,), ())[0]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_a_sender_s_address_is_of_the_family_that_is_dialled() -> None:
 
 def test_what_listens_on_a_node_is_known_by_its_ports() -> None:
     case = replace(WIRES["crowded"], probes=(probe("p", "agent-1", PodTarget(pod="echo-2")),))
-    found = {each.name: each for each in resolve(case, draw(case), ())[0].receivers if each.namespace == "node-b"}
+    found = {each.name: each for each in resolve(case, draw(case), (), ())[0].receivers if each.namespace == "node-b"}
     assert {(each.device, bool(each.ports)) for each in found.values()} == {(STACK, True)}
 
 

@@ -25,7 +25,7 @@ def framed(name: str, frame_to: str) -> tuple[Errand, Plan]:
         probes=[asked],
     )
     plan = draw(case)
-    return resolve(case, plan, ())[0], plan
+    return resolve(case, plan, (), ())[0], plan
 
 
 def test_a_frame_to_a_node_bears_the_address_of_its_device_on_the_link() -> None:
@@ -54,4 +54,4 @@ def test_the_place_where_a_flow_is_said_to_end_is_watched_unless_it_is_a_node() 
     case = scenario([node("node-a")], groups=[pods("echo", "node-a")], hosts=[host("outside")], probes=[])
     for at, watched in (("echo/eth0", ("echo",)), ("outside", ("outside",)), ("node-a/eth0", ()), (None, ())):
         now = replace(case, probes=(replace(asked, expect=replace(asked.expect, at=at)),))
-        assert resolve(now, draw(now), ())[0].watched == watched
+        assert resolve(now, draw(now), (), ())[0].watched == watched

@@ -1,0 +1,175 @@
+"""The judge on copies: at a stranger, at the sender, and at a node where they end; told one by one, and packed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from judging import FAIL, INCONCLUSIVE, PASS, one
+from packed_passages import packed
+from recorded import World
+
+from lab.plan.errand import STACK, Receiver
+from lab.plan.names import POD_BRIDGE
+from lab.verdict.evidence import Direction, Observation, Packet, TapLoss
+from lab.verdict.judge import judge
+from lab.verdict.model import Verdict
+
+WORLD = World(backends=("echo-1",))
+MANY = World(flows=2_000, backends=("echo-1",))
+IN, OUT = Direction.IN, Direction.OUT
+
+
+def copy_at(world: World, flow: int, place: str, device: str = "eth0") -> Observation:
+    """The request, as echo-1 got it, coming in somewhere else."""
+    return replace(world.arrives(flow, "echo-1"), place=place, device=device)
+
+
+def reply_at(world: World, flow: int, place: str, device: str = "eth0") -> Observation:
+    """The reply, as the sender hears it, coming in somewhere else."""
+    return replace(world.hears(flow), place=place, device=device)
+
+
+@pytest.mark.parametrize("place", ["echo-2", "outside", "debug"])
+def test_a_copy_at_a_pod_or_host_is_no_delivery(place: str) -> None:
+    verdict = one(WORLD, WORLD.evidence([*WORLD.round_trip(0, "echo-1"), copy_at(WORLD, 0, place)]), "outcome")
+    assert verdict.judgement is FAIL
+    assert verdict.observed == "delivered, and copied"
+    assert verdict.reasons == (
+        f"it arrived at echo-1, and a copy of it came in at {place}/eth0, addressed to 10.244.2.3:8080",
+    )
+
+
+def test_a_frame_that_a_bridge_floods_is_no_copy() -> None:
+    """It bears the MAC of another device, so that the stack behind this one drops it."""
+    flooded = [replace(each, otherhost=True) for each in (copy_at(WORLD, 0, "echo-2"), reply_at(WORLD, 0, "echo-3"))]
+    evidence = WORLD.evidence([*WORLD.round_trip(0, "echo-1"), *flooded])
+    assert one(WORLD, evidence, "outcome").judgement is PASS
+    assert one(WORLD, evidence, "reply").judgement is PASS
+
+
+def test_what_a_pod_gets_under_another_mac_has_not_arrived() -> None:
+    leaves, arrives, *back = WORLD.round_trip(0, "echo-1")
+    verdict = one(WORLD, WORLD.evidence([leaves, replace(arrives, otherhost=True), *back]), "outcome")
+    assert verdict.judgement is not PASS
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (WORLD.hears(0), "2 replies came to debug, and echo-1 sent one"),
+        (reply_at(WORLD, 0, "echo-2"), "a copy of the reply came in at echo-2/eth0, addressed to 10.244.1.2:40000"),
+    ],
+)
+def test_a_copy_of_a_reply_is_wrong(more: Observation, reason: str) -> None:
+    verdict = one(WORLD, WORLD.evidence([*WORLD.round_trip(0, "echo-1"), more]), "reply")
+    assert (verdict.judgement, verdict.reasons) == (FAIL, (reason,))
+
+
+def test_a_reply_that_was_sent_twice_may_come_twice() -> None:
+    """A kernel says its SYN and ACK again where nothing acknowledges it."""
+    leaves, arrives, answers, hears = WORLD.round_trip(0, "echo-1")
+    evidence = WORLD.evidence([leaves, arrives, answers, hears, answers, hears])
+    assert one(WORLD, evidence, "reply").judgement is PASS
+
+
+NODES = ("node-a", "node-b", "node-c")
+
+
+def verdict_on(world: World, seen: Sequence[Observation], key: str, *, pack: bool, **changes: object) -> Verdict:
+    """With a third node, that is on no flow's way."""
+    errand = replace(world.errand, nodes=NODES)
+    nodes = [each for each in seen if each.place in NODES] if pack else []
+    evidence = world.evidence([each for each in seen if not (pack and each.place in NODES)], **changes)
+    judged = judge(world.probe, errand, None, replace(evidence, passages=packed(nodes)))
+    return next(each for each in judged.verdicts if each.expectation == key)
+
+
+def crossing(world: World) -> list[Observation]:
+    return [each for flow in range(world.flows) for each in world.crossing(flow, "echo-1")]
+
+
+PACKED = pytest.mark.parametrize("pack", [False, True], ids=["told", "packed"])
+
+
+@PACKED
+@pytest.mark.parametrize("node", NODES)
+def test_a_copy_that_ends_at_a_node_is_found(node: str, pack: bool) -> None:
+    """It came to the node, and no device of the node saw it leave."""
+    world = replace(WORLD, flows=20)
+    request, reply = (replace(each(world, 7, node), at=10**6) for each in (copy_at, reply_at))
+    for more, key, to in ((request, "outcome", "10.244.2.3:8080"), (reply, "reply", "10.244.1.2:40007")):
+        assert verdict_on(world, crossing(world), key, pack=pack).judgement is PASS
+        found = verdict_on(world, [*crossing(world), more], key, pack=pack)
+        what = "a copy of the reply" if key == "reply" else "it arrived at echo-1, and a copy of it"
+        assert found.reasons == (
+            f"1 of 20 flows: {what} came in at {node}/eth0, addressed to {to}, and went no further",
+        )
+        assert (found.judgement, found.example) == (FAIL, 7)
+        # A bridge between nodes floods a frame, and the node that is not meant drops it.
+        assert verdict_on(world, [*crossing(world), replace(more, otherhost=True)], key, pack=pack).judgement is PASS
+        # What a bridge of pods sees besides its ports is none.
+        beside = replace(more, device=POD_BRIDGE)
+        assert verdict_on(world, [*crossing(world), beside], key, pack=pack).judgement is PASS
+
+
+def test_two_copies_among_thousands_of_flows_are_found() -> None:
+    seen = crossing(MANY)
+    assert verdict_on(MANY, seen, "outcome", pack=True).judgement is PASS
+    two = [replace(copy_at(MANY, flow, "node-c"), at=10**9) for flow in (1234, 1999)]
+    found = verdict_on(MANY, [*seen, *two], "outcome", pack=True)
+    assert (found.judgement, found.example) == (FAIL, 1234)
+    assert found.reasons[0].startswith(
+        "2 of 2,000 flows: it arrived at echo-1, and a copy of it came in at node-c/eth0, addressed to 10.244.2.3"
+    )
+
+
+@PACKED
+def test_a_packet_that_was_sent_again_may_be_lost_once(pack: bool) -> None:
+    again = [replace(each, at=each.at + 5) for each in WORLD.crossing(0, "echo-1")[:2]]  # it left, and came to node-a
+    assert verdict_on(WORLD, [*crossing(WORLD), *again], "outcome", pack=pack).judgement is PASS
+    assert verdict_on(WORLD, [*crossing(WORLD), again[1]], "outcome", pack=pack).judgement is FAIL
+
+
+@PACKED
+def test_what_may_have_left_past_a_tap_is_in_doubt(pack: bool) -> None:
+    losses = (TapLoss("node-b", "echo-1", 1),)
+    seen = [each for each in crossing(WORLD) if (each.place, each.device, each.direction) != ("node-b", "echo-1", OUT)]
+    assert verdict_on(WORLD, seen, "outcome", pack=pack).judgement is FAIL
+    assert verdict_on(WORLD, seen, "outcome", pack=pack, losses=losses).judgement is INCONCLUSIVE
+
+
+def test_what_a_program_of_a_node_gets_or_sends_ends_and_begins_there() -> None:
+    """A client on node-a dials a program of node-b: neither packet leaves the node that it is for."""
+    agent = Receiver(name="agent", namespace="node-b", device=STACK, address=WORLD.address("node-b"), ports=(5353,))
+    sender = replace(WORLD.errand.sender, name="node-a", namespace="node-a", device=STACK)
+    errand = replace(WORLD.errand, sender=sender, receivers=(*WORLD.errand.receivers, agent))
+    sent, there = (WORLD.client(0), WORLD.dialled), (WORLD.client(0), (agent.address, 5353))
+    way = (
+        ("node-a", STACK, OUT, Packet.REQUEST, sent),
+        ("node-a", "eth0", OUT, Packet.REQUEST, there),
+        ("node-b", "eth0", IN, Packet.REQUEST, there),
+        ("node-b", STACK, IN, Packet.REQUEST, there),
+        ("node-b", STACK, OUT, Packet.REPLY, there[::-1]),
+        ("node-b", "eth0", OUT, Packet.REPLY, there[::-1]),
+        ("node-a", "eth0", IN, Packet.REPLY, there[::-1]),
+        ("node-a", STACK, IN, Packet.REPLY, sent[::-1]),
+    )
+    seen = [
+        replace(WORLD.seen(0, place, direction, packet, ends, step), device=device)
+        for step, (place, device, direction, packet, ends) in enumerate(way)
+    ]
+    probe = replace(WORLD.probe, expect=replace(WORLD.probe.expect, backends=("agent",)))
+    verdict = judge(probe, errand, None, WORLD.evidence(seen))
+    assert {each.expectation: each.judgement for each in verdict.verdicts} == dict.fromkeys(
+        ("outcome", "reply", "backends"), PASS
+    )
+    copied = judge(probe, errand, None, WORLD.evidence([*seen, seen[2]]))
+    assert copied.verdicts[0].judgement is FAIL
+
+
+def test_what_a_program_sent_itself_is_no_copy_that_came() -> None:
+    sender = replace(WORLD.errand.sender, name="node-a", namespace="node-a", device=STACK)
+    leaves, arrives, answers, _ = WORLD.round_trip(0, "echo-1")
+    left = replace(leaves, place="node-a", device=STACK)
+    verdict = judge(WORLD.probe, replace(WORLD.errand, sender=sender), None, WORLD.evidence([left, arrives, answers]))
+    assert verdict.verdicts[0].judgement is PASS
