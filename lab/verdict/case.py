@@ -152,10 +152,6 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
     """Sort the evidence by flow and look for reasons to doubt it."""
     flows = gather(errand, evidence)
     fates = tuple(flow.fate for flow in flows)
-    lost = lost_copies(evidence, errand, flows, fates, Packet.REQUEST)
-    lost_replies = lost_copies(evidence, errand, flows, fates, Packet.REPLY)
-    if lost:
-        fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
     disagreements: dict[int, str] = {}
     again: dict[int, Retranslation] = {}
     if evidence.tracked is not None:
@@ -170,6 +166,12 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
             clause = disagreement(flow, fate, errand.protocol)
             if clause:
                 disagreements[flow.number] = clause
+    # A hop that was not captured looks like a copy that ended there: where witnesses disagree, nothing is said of copies.
+    sound = [None if number in disagreements else fate for number, fate in enumerate(fates)]
+    lost = lost_copies(evidence, errand, flows, sound, Packet.REQUEST)
+    lost_replies = lost_copies(evidence, errand, flows, sound, Packet.REPLY)
+    if lost:
+        fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
     return Case(
         probe,
         errand,

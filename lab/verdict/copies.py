@@ -58,7 +58,7 @@ def _sent_by(stray: Observation, plan: Plan | None) -> str:
 
 
 def lost_copies(
-    evidence: Evidence, errand: Errand, flows: Sequence[Flow], fates: Sequence[Fate], packet: Packet
+    evidence: Evidence, errand: Errand, flows: Sequence[Flow], fates: Sequence[Fate | None], packet: Packet
 ) -> Mapping[int, str]:
     """The flows of which a request, or a reply, ended at a node although it arrived; and what was seen of it.
 
