@@ -7,8 +7,9 @@ What belongs to the other IP family is left out, and so is what the kernel does 
 neighbours and link-local addresses, but for those that a route or a tunnel names.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Final
 
 from lab.ip import Family, IPAddress
@@ -41,6 +42,15 @@ _FROM_THE_MACHINE: Final = (
 """What a new namespace copies from the machine, and what would change the way of a packet."""
 
 
+_ROLES: Final = {
+    Role.SEGMENT: "the switches",
+    Role.ROUTER: "the router between nodes and hosts",
+    Role.NODE: "nodes",
+    Role.POD: "pods",
+    Role.HOST: "hosts outside the cluster",
+}
+
+
 def met(plan: Plan, errand: Errand, evidence: Evidence, targets: Collection[IPAddress]) -> Plan:
     """The plan without the namespaces that no packet of the probe can meet, and without the other IP family.
 
@@ -54,20 +64,26 @@ def met(plan: Plan, errand: Errand, evidence: Evidence, targets: Collection[IPAd
     kept |= {each.name for each in plan.namespaces if wanted & {address.interface.ip for address in each.addresses}}
     kept |= {each.name for each in plan.namespaces if errand.detour and _owns(each, errand.detour.via)}
     kept |= {nodes[name] for name in kept if name in nodes}
+    kept.update(_way(plan, errand.sender.namespace, errand.destination, through=not targets))
     for place in tuple(kept):
-        for address in (*wanted, errand.sender.address):
+        for address in (*targets, errand.sender.address):
             kept.update(_way(plan, place, address))
     kept |= {FABRIC} if any(_joins(link, FABRIC, kept) for link in plan.links) else set()
-    return _of_family(_only(plan, kept & {each.name for each in plan.namespaces}), errand.destination.version)
+    return _of_family(_only(plan, kept), errand.destination.version, errand.destination)
 
 
 def _owns(namespace: Namespace, address: IPAddress) -> bool:
     return any(each.interface.ip == address for each in namespace.addresses)
 
 
-def _way(plan: Plan, place: str, address: IPAddress) -> Iterator[str]:
-    """The namespaces on the way to an address; a way that comes back ends."""
+def _way(plan: Plan, place: str, address: IPAddress, *, through: bool = True) -> Iterator[str]:
+    """The namespaces on the way to an address: ``through`` nodes, or to the first, which translates it.
+
+    A way that comes back ends.
+    """
     seen = {place}
+    if not through and plan.namespace(place).role is Role.NODE:
+        return
     while not _owns(plan.namespace(place), address):
         try:
             place = next_hop(plan, place, address).into.namespace
@@ -77,6 +93,8 @@ def _way(plan: Plan, place: str, address: IPAddress) -> Iterator[str]:
             return
         seen.add(place)
         yield place
+        if not through and plan.namespace(place).role is Role.NODE:
+            return
 
 
 def _joins(link: Veth, one: str, others: Collection[str]) -> bool:
@@ -108,11 +126,18 @@ def _only(plan: Plan, kept: Collection[str]) -> Plan:
     )
 
 
-def _of_family(plan: Plan, version: int) -> Plan:
+def _of_family(plan: Plan, version: int, dialled: IPAddress) -> Plan:
+    """The plan without the other family, and without routes to where nothing of it is."""
+    there = {each.interface.ip for namespace in plan.namespaces for each in namespace.addresses}
+    there |= {dialled, *(route.via for namespace in plan.namespaces for route in namespace.routes if route.via)}
     tunnels = {each.local for namespace in plan.namespaces for each in namespace.vxlans}
 
     def of(each: Namespace) -> Namespace:
-        routes = tuple(one for one in each.routes if one.destination.version == version)
+        routes = tuple(
+            one
+            for one in each.routes
+            if one.destination.version == version and (one.unreachable or any(ip in one.destination for ip in there))
+        )
         named = {one.via for one in routes} | tunnels | {one.via for other in plan.namespaces for one in other.routes}
         own = (one for one in each.addresses if one.interface.version == version or one.interface.ip in tunnels)
         family = Family.IPV4 if version == 4 else Family.IPV6
@@ -131,9 +156,10 @@ def described(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Each namespace: its name, what it is, and its addresses."""
     homes = {each.namespace: each.node for each in plan.pods if each.namespace != each.node}
     for each in plan.namespaces:
-        what = {Role.SEGMENT: "the switches", Role.ROUTER: "the router"}.get(each.role, each.role.value)
+        what = _ROLES[each.role]
         addresses = dict.fromkeys(str(one.interface.ip) for one in each.addresses)
-        yield each.name, f"pod on {homes[each.name]}" if each.name in homes else what, ", ".join(addresses)
+        what = {Role.POD: f"pod on {homes.get(each.name)}", Role.NODE: "node", Role.HOST: "host"}.get(each.role, what)
+        yield each.name, what, ", ".join(addresses)
 
 
 def built(plan: Plan, version: int, detour: Detour | None) -> Iterator[str]:
@@ -141,24 +167,26 @@ def built(plan: Plan, version: int, detour: Detour | None) -> Iterator[str]:
     yield f"names='{' '.join(each.name for each in plan.namespaces)}'"
     yield "for name in $names; do"
     yield '    ip netns add "$name"'
-    yield '    ip -n "$name" link set lo up'
-    yield "    # The machine hands down its settings to new namespaces; those of the lab do not depend on it."
     own = ("net.ipv4.ip_forward=0", *_FROM_THE_MACHINE) if version == 4 else ("net.ipv6.conf.default.accept_dad=0",)
     yield f'    ip netns exec "$name" sysctl -qw {" ".join(own)}'
     yield "done"
     for link in plan.links:
         first, second = link.ends
-        yield f"ip link add {_end(first)} type veth peer {_end(second)}"
+        yield f"ip link add {_end(first)} type veth peer name {_end(second)}"
+    yield 'for name in $names; do ip -n "$name" link set group default up; done  # every device, and lo'
     ends = ends_by_namespace(plan)
-    for (name, what, _), namespace in zip(described(plan), plan.namespaces, strict=True):
-        yield ""
-        yield f"# {name}: {what}"
-        yield from _sysctls(namespace, version)
-        yield from (f"ip -n {name} {words}" for words in _inside(namespace, ends[name]))
-        yield from (
-            f"bridge -n {name} fdb append {each.mac} dev {each.device} dst {each.remote}"
-            for each in namespace.forwarding
-        )
+    by_role = sorted(plan.namespaces, key=lambda each: (list(_ROLES).index(each.role), each.name))
+    for role, namespaces in groupby(by_role, key=lambda each: each.role):
+        yield from ["", f"# {_ROLES[role]}"]
+        for namespace in namespaces:
+            name = namespace.name
+            yield from (f"ip -n {name} {words}" for words in _inside(namespace, ends[name]))
+            for each in namespace.forwarding:
+                yield f"bridge -n {name} fdb append {each.mac} dev {each.device} dst {each.remote}"
+    settings = {each.name: settings for each in plan.namespaces if (settings := _sysctls(each, version))}
+    for words in dict.fromkeys(settings.values()):
+        names = " ".join(name for name, own in settings.items() if own == words)
+        yield f'for name in {names}; do ip netns exec "$name" sysctl -eqw {words}; done'
     if detour is not None:
         yield "# The probe enters the cluster by the node that the scenario names."
         way = f"{detour.destination} via {detour.via} dev {detour.device} table {DETOUR_TABLE}"
@@ -174,8 +202,8 @@ def absent(plan: Plan, absences: Absences) -> Iterator[str]:
             yield f"ip -n {name} -{version} rule add from all blackhole priority {BEHIND_LOCAL}"
 
 
-def _sysctls(namespace: Namespace, version: int) -> Iterator[str]:
-    """What makes a router of a namespace, and what the scenario or the engine has set in it."""
+def _sysctls(namespace: Namespace, version: int) -> str:
+    """The words for sysctl(8): what makes a router of a namespace, and what the scenario or the engine has set."""
     usual = {each for families in ([Family.IPV4], list(Family)) for each in sysctls_for(namespace.role, families)}
     wanted = [f"{each.name}={each.value}" for each in namespace.sysctls if each not in usual and _matters(each)]
     if namespace.role in (Role.NODE, Role.ROUTER):
@@ -184,8 +212,7 @@ def _sysctls(namespace: Namespace, version: int) -> Iterator[str]:
     wanted += [f"{each.name}={each.value}" for each in namespace.device_sysctls]
     if namespace.role is Role.SEGMENT:
         wanted += [f"net.bridge.bridge-nf-call-{each}=0" for each in ("iptables", "ip6tables")]
-    if wanted:
-        yield f"ip netns exec {namespace.name} sysctl -eqw {' '.join(wanted)}"
+    return " ".join(wanted)
 
 
 def _matters(sysctl: Sysctl) -> bool:
@@ -193,31 +220,44 @@ def _matters(sysctl: Sysctl) -> bool:
 
 
 def _end(end: LinkEnd) -> str:
-    return f"name {end.device} netns {end.namespace}" + (f" mtu {end.mtu}" if end.mtu else "")
+    return f"{end.device} netns {end.namespace}" + (f" mtu {end.mtu}" if end.mtu else "")
 
 
 def _inside(namespace: Namespace, ends: Iterable[LinkEnd]) -> Iterator[str]:
     for bridge in namespace.bridges:
-        yield f"link add {bridge.device} type bridge"
+        yield f"link add {bridge.device} up type bridge"
+        if bridge.promiscuous:
+            yield f"link set {bridge.device} promisc on"
     for each in namespace.vxlans:
         about = f"id {each.vni} dev {each.underlay} local {each.local} dstport {each.port} nolearning"
-        yield f"link add {each.device} address {each.mac} type vxlan {about}"
+        yield f"link add {each.device} up address {each.mac} type vxlan {about}"
     for address in namespace.addresses:
         nodad = " nodad" if address.interface.version == 6 else ""
         yield f"addr add {address.interface} dev {address.device}{nodad}"
     for end in ends:
-        yield f"link set {end.device}" + (f" master {end.master}" if end.master else "") + " up"
+        if end.master:
+            yield f"link set {end.device} master {end.master}"
         if end.hairpin:
             yield f"link set {end.device} type bridge_slave hairpin on"
-    for bridge in namespace.bridges:
-        yield f"link set {bridge.device}" + (" promisc on" if bridge.promiscuous else "") + " up"
     tunnels = {each.device for each in namespace.vxlans}
-    yield from (f"link set {device} up" for device in sorted(tunnels))
     for neighbour in namespace.neighbours:
         if neighbour.device in tunnels:
             yield f"neigh add {neighbour.address} lladdr {neighbour.mac} dev {neighbour.device} nud permanent"
-    yield from map(_route, namespace.routes)
+    yield from map(_route, _merged(namespace.routes))
     yield from map(_rule, namespace.rules)
+
+
+def _merged(routes: Sequence[Route]) -> Iterator[Route]:
+    """The routes; one to a gateway alone is part of the route by way of it, which then says that it is on the link."""
+    alone = {each.destination.network_address: each for each in routes if _is_to_one(each) and each.via is None}
+    gateways = {each.via for each in routes if each.via in alone and alone[each.via].device == each.device}
+    for each in routes:
+        if not (each.via is None and _is_to_one(each) and each.destination.network_address in gateways):
+            yield replace(each, onlink=True) if each.via in gateways else each
+
+
+def _is_to_one(route: Route) -> bool:
+    return route.destination.prefixlen == route.destination.max_prefixlen and not route.unreachable
 
 
 def _route(route: Route) -> str:

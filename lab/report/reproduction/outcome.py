@@ -18,7 +18,8 @@ from lab.verdict.rules import translations
 __all__ = ["expected", "flow_to_send", "obstacle", "seen"]
 
 _PORT_UNREACHABLE: Final = {4: "type 3 code 3", 6: "type 1 code 4"}
-_NO_ROUTE: Final = {4: "type 3 code [01]", 6: "type 1 code [03]"}
+_NO_WAY: Final = {4: "type (3 code [01]|11 code 0)", 6: "type (1 code [03]|3 code 0)"}
+"""No route, no such host, or a way that leads back until the packet's time is over."""
 
 
 def expected(verdict: ProbeVerdict, flow: int) -> str:
@@ -44,7 +45,7 @@ def expected(verdict: ProbeVerdict, flow: int) -> str:
             return "not delivered, no answer|not sent: EPERM"
         case Outcome.UNTRANSLATED:
             own = {each.name for each in errand.receivers if each.address == errand.destination}
-            unheard = f"not delivered, (no answer|rejected by ICMP {_NO_ROUTE[version]})"
+            unheard = f"not delivered, (no answer|rejected by ICMP {_NO_WAY[version]})"
             return "|".join([unheard, *(f"delivered to {name} from .*" for name in sorted(own))])
 
 

@@ -1,11 +1,12 @@
-"""The two programs of a script: one listens at an endpoint, the other sends the probe and tells what became of it.
+"""The programs of a script: one listens at an endpoint, the other sends the probe and tells what became of it.
 
 Owns: their text, for one protocol and one IP family: python3 and its standard library alone.
 Must not: know addresses or names; the script hands them over.
 
-Both look at raw sockets, which get a copy of each packet that the kernel hands to its own programs, behind every rule
-(raw_local_deliver in net/ipv4/raw.c). So a request has arrived even if nobody can answer it, and an answer from an
-address that was never dialled is heard, too.
+At a pod or host a packet has arrived when its device has it, even if the stack behind drops it: a packet socket sees
+that. A node's device gets what the node only forwards, too. So for a program of a node a raw socket listens, which gets
+a copy of what the kernel hands to its own programs, behind every rule (raw_local_deliver in net/ipv4/raw.c). So does
+the sender, which thereby hears an answer from an address that it never dialled.
 """
 
 from dataclasses import dataclass
@@ -18,19 +19,26 @@ __all__ = ["listener", "sender"]
 
 @dataclass(frozen=True, slots=True)
 class _Protocol:
-    """What differs between protocols: conditions on a packet, and statements."""
+    """What differs between protocols: statements, and conditions on a packet above IP.
 
-    number: str
-    opens: str
+    Attributes:
+        serves: opens the server of a port; empty where the kernel answers by itself.
+        request: whether a packet is the first of a flow.
+        answers: answers it, where the kernel does not.
+        sends: sends the first packet of a flow, and sets ``mine`` (the sender's port) and ``failed`` (an errno, or 0).
+        answer: whether a packet to that port is an answer.
+        verb: what an answer does: a reset is no reply.
+    """
+
+    serves: str
     request: str
     answers: str
-    answer: str
     sends: str
-    by: str = "f'{peer} port {int.from_bytes(packet[:2], \"big\")}'"
-    helps: str = ""
+    answer: str
+    verb: str = "answered"
 
 
-_CRC: Final = """
+_CRC: Final = """\
 def packed(ports, tag, chunk):  # an SCTP packet; its checksum is CRC32c (RFC 9260, appendix A)
     crc = 0xFFFFFFFF
     for byte in ports + tag + bytes(4) + chunk:
@@ -42,176 +50,191 @@ def packed(ports, tag, chunk):  # an SCTP packet; its checksum is CRC32c (RFC 92
 
 _PROTOCOLS: Final = {
     Transport.TCP: _Protocol(
-        number="IPPROTO_TCP",
-        opens="servers[port] = socket.socket(socket.{family}, socket.SOCK_STREAM)\n"
-        "    servers[port].bind((address, port))\n"
-        "    servers[port].listen(100)",
+        serves="""\
+    servers[port] = socket.socket(socket.{family}, socket.SOCK_STREAM)
+    servers[port].bind((address, port))
+    servers[port].listen(100)""",
         request="packet[13] & 0x12 == 0x02",  # SYN without ACK
-        answers="",  # the kernel answers a SYN
+        answers="",
+        sends="""\
+    sock = socket.socket(socket.{family}, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    sock.bind((source, int(own_port)))
+    mine = sock.getsockname()[1].to_bytes(2, "big")
+    failed = sock.connect_ex((to, int(port)))""",
         answer="packet[13] & 0x14",  # RST or ACK
-        sends="sock = socket.socket(socket.{family}, socket.SOCK_STREAM)\n"
-        "    sock.setblocking(False)\n"
-        "    sock.bind((source, own_port))\n"
-        "    mine = sock.getsockname()[1].to_bytes(2, 'big')\n"
-        "    failed = sock.connect_ex((to, port))",
+        verb="{'reset' if packet[13] & 4 else 'answered'}",
     ),
     Transport.UDP: _Protocol(
-        number="IPPROTO_UDP",
-        opens="servers[port] = socket.socket(socket.{family}, socket.SOCK_DGRAM)\n"
-        "    servers[port].bind((address, port))",
+        serves="""\
+    servers[port] = socket.socket(socket.{family}, socket.SOCK_DGRAM)
+    servers[port].bind((address, port))""",
         request='packet[8:13] == b"probe"',
-        answers="if port in servers:\n"
-        "            servers[port].sendto(b'answer', (client, int.from_bytes(packet[:2], 'big')))",
+        answers="""\
+        if port in servers:
+            servers[port].sendto(b"answer", (client, int.from_bytes(packet[:2], "big")))""",
+        sends="""\
+    sock = socket.socket(socket.{family}, socket.SOCK_DGRAM)
+    sock.bind((source, int(own_port)))
+    mine, failed = sock.getsockname()[1].to_bytes(2, "big"), 0
+    try:
+        sock.sendto(b"probe".ljust({payload}), (to, int(port)))
+    except OSError as error:
+        failed = error.errno""",
         answer='packet[8:14] == b"answer"',
-        sends="sock = socket.socket(socket.{family}, socket.SOCK_DGRAM)\n"
-        "    sock.bind((source, own_port))\n"
-        "    mine = sock.getsockname()[1].to_bytes(2, 'big')\n"
-        "    try:\n"
-        "        failed = sock.sendto(b'probe'.ljust({payload}), (to, port)) and 0\n"
-        "    except OSError as error:\n"
-        "        failed = error.errno",
     ),
     Transport.SCTP: _Protocol(
-        number="IPPROTO_SCTP",
-        opens="servers[port] = raw  # answers by hand: few kernels have SCTP loaded",
+        serves="    servers[port] = socket.socket(socket.{family}, socket.SOCK_RAW, {number})  # answers by hand",
         request="packet[12] == 1",  # INIT
-        answers="if port in servers:\n"
-        "            raw.sendto(packed(packet[2:4] + packet[:2], packet[16:20], "
-        "b'\\x02\\0\\0\\x14' + packet[16:32]), (client, 0))",
+        answers="""\
+        if port in servers:
+            init_ack = b"\\x02\\0\\0\\x14" + packet[16:32]
+            servers[port].sendto(packed(packet[2:4] + packet[:2], packet[16:20], init_ack), (client, 0))""",
+        sends="""\
+    raw.bind((source, 0))
+    mine, failed = (int(own_port) or random.randrange(32768, 61000)).to_bytes(2, "big"), 0
+    init = b"\\x01\\0\\0\\x14" + random.randbytes(4) + bytes.fromhex("0001a000 000a 000a 00000001")
+    raw.sendto(packed(mine + int(port).to_bytes(2, "big"), bytes(4), init), (to, 0))""",
         answer="packet[12] in (2, 6)",  # INIT ACK, ABORT
-        sends="raw.bind((source, 0))\n"
-        "    mine = (own_port or random.randrange(32768, 61000)).to_bytes(2, 'big')\n"
-        "    init = b'\\x01\\0\\0\\x14' + random.randbytes(4) + bytes.fromhex('0001a000 000a 000a 00000001')\n"
-        "    failed = raw.sendto(packed(mine + port.to_bytes(2, 'big'), bytes(4), init), (to, 0)) and 0",
-        helps=_CRC,
+        verb="{'reset' if packet[12] == 6 else 'answered'}",
     ),
     Transport.ICMP: _Protocol(
-        number="IPPROTO_ICMP",
-        opens="",
+        serves="",
         request="packet[0] == {echo}",
-        answers="",  # the kernel answers an echo request
-        answer="packet[0] == {echo_reply} and packet[4:6] == mine",
-        sends="raw.bind((source, 0))\n"
-        "    mine = b'\\x12\\x34'  # the identifier; the checksum holds for any number of zeros\n"
-        "    failed = raw.sendto(bytes.fromhex('{echo_bytes}') + bytes({payload}), (to, 0)) and 0",
-        by="peer",
+        answers="",
+        sends="""\
+    mine, failed = b"\\x12\\x34", 0  # the identifier; zeros behind it leave the checksum as it is
+    raw.bind((source, 0))
+    raw.sendto(bytes.fromhex("{echo_bytes}") + bytes({payload}), (to, 0))""",
+        answer="packet[0] == {echo_reply}",
     ),
 }
 
 _LISTENER: Final = """\
-# NAME ADDRESS PORT|any PORT...: note each request that arrives at the address, and answer on the ports.
+# NAME ADDRESS WATCHED PORT...: note each request for the address and port, and answer on the ports.
 import socket, sys
 {helps}
 name, address, watched, *ports = sys.argv[1:]
-raw = socket.socket(socket.{family}, socket.SOCK_RAW, socket.{number})
-raw.bind((address, 0))
 {servers}
-    {opens}
+{serves}
+{opens}
 open(f"/run/listening/{{name}} {{address}} {{watched}}", "w").close()
 while True:
-    packet, (client, *_) = raw.recvfrom(65535)
-    {strip}
+    packet, where = tap.recvfrom(65535)
+    {takes}
     port = int.from_bytes(packet[2:4], "big")
     if {request} and watched in ("any", str(port)):
-        with open("/run/arrived", "a") as arrived:
-            arrived.write(f"delivered to {{name}} from {{client}}\\n")
-        {answers}
+        open("/run/arrived", "a").write(f"delivered to {{name}} from {{client}}\\n")
+{answers}
 """
+
+_AT_A_NODE: Final = {
+    "opens": """\
+tap = socket.socket(socket.{family}, socket.SOCK_RAW, {number})
+tap.bind((address, 0))""",
+    "takes": """client = where[0]
+    {strip}""",
+}
+
+_AT_A_DEVICE: Final = {
+    4: {
+        "opens": "tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))",
+        "takes": """client, to = socket.inet_ntoa(packet[12:16]), socket.inet_ntoa(packet[16:20])
+    if where[2] != socket.PACKET_HOST or packet[9] != {number} or to != address or packet[6] & 31 or packet[7]:
+        continue  # not for this host, not of the probe, or a later fragment
+    packet = packet[packet[0] % 16 * 4:]""",
+    },
+    6: {
+        "opens": "tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x86DD))",
+        "takes": """client, to = (socket.inet_ntop(socket.AF_INET6, packet[at:at + 16]) for at in (8, 24))
+    kind, at = (packet[40], 48) if packet[6] == 44 else (packet[6], 40)  # 44: a fragment
+    if where[2] != socket.PACKET_HOST or kind != {number} or to != address or at == 48 and packet[42:44] > b"\\0\\7":
+        continue  # not for this host, not of the probe, or a later fragment
+    packet = packet[at:]""",
+    },
+}
 
 _SENDER: Final = """\
 # SOURCE PORT TO PORT TIMES EXPECTED: send, again while all is as expected, and tell what became of the last.
-import errno, random, re, select, socket, sys, time
+import errno, {random}re, select, socket, sys, time
 {helps}
 source, own_port, to, port, times, expected = sys.argv[1:]
-own_port, port = int(own_port), int(port)
-
-def answer(seconds):
-    icmp = socket.socket(socket.{family}, socket.SOCK_RAW, socket.{icmp})
-    raw = socket.socket(socket.{family}, socket.SOCK_RAW, socket.{number})
-    {sends}
-    if failed and failed not in (errno.EINPROGRESS, errno.ECONNREFUSED):
-        return f"not sent: {{errno.errorcode[failed]}}"
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
+for _ in range(int(times)):
+    open("/run/arrived", "w").close()
+    icmp = socket.socket(socket.{family}, socket.SOCK_RAW, {icmp})
+    raw = socket.socket(socket.{family}, socket.SOCK_RAW, {number})
+{sends}
+    line, end = "no answer", time.monotonic() + 0.9
+    while line == "no answer" and (left := end - time.monotonic()) > 0:
         for heard in select.select([icmp, raw], [], [], left)[0]:
             packet, (peer, *_) = heard.recvfrom(65535)
             {strip}
-            if heard is icmp and packet[0] in {errors} and {unreachable} and mine in packet[8:]:
-                return f"rejected by ICMP type {{packet[0]}} code {{packet[1]}}"
-            if heard is raw and {mine} and {answer}:
-                by = {by}
-                return f"{told}"
-    return "no answer"
-
-for _ in range(int(times)):
-    open("/run/arrived", "w").close()
-    line, end = answer(0.9), time.monotonic() + 1
-    while not (arrived := sorted(set(open("/run/arrived").read().splitlines()))):
-        if not line.startswith(("answered", "reset")) or time.monotonic() > end:
-            break
+            if heard is icmp and packet[0] in {errors} and packet[:2] != {too_big} and mine in packet[8:]:
+                line = f"rejected by ICMP type {{packet[0]}} code {{packet[1]}}"
+            elif heard is raw and {to_me} == mine and {answer}:
+                line = f"{verb} by {{peer}}{by_port}"
+    if failed not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
+        line = f"not sent: {{errno.errorcode[failed]}}"
+        break
+    end = time.monotonic() + (1 if "ed by" in line and "ICMP" not in line else 0)
+    while not (arrived := sorted(set(open("/run/arrived").read().splitlines()))) and time.monotonic() < end:
         time.sleep(0.01)
-    if not line.startswith("not sent"):
-        line = f"{{' and '.join(arrived) or 'not delivered'}}, {{line}}"
+    line = f"{{' and '.join(arrived) or 'not delivered'}}, {{line}}"
     if not re.fullmatch(expected, line):
         break
 print(line)
 """
 
 
-def listener(protocol: Transport, version: int) -> str:
-    """The program that listens: its arguments are NAME ADDRESS PORT|any PORT…, as its first line says."""
-    chosen = _PROTOCOLS[protocol]
-    words = {
-        **_words(protocol, version),
-        "servers": "servers = {}\nfor port in map(int, ports):" if chosen.opens else "",
-        "opens": chosen.opens,
-        "request": chosen.request,
-        "answers": chosen.answers,
-    }
-    return _filled(_LISTENER, words)
+def listener(protocol: Transport, version: int, *, node: bool) -> str:
+    """The program that listens, at a node, or at a pod or host; its first line names its arguments."""
+    chosen, words = _PROTOCOLS[protocol], _words(protocol, version)
+    tap = _AT_A_NODE if node else _AT_A_DEVICE[version]
+    return _text(
+        _LISTENER,
+        words,
+        servers="servers = {}\nfor port in map(int, ports):" if chosen.serves else "",
+        serves=chosen.serves.format(**words),
+        request=chosen.request.format(**words),
+        answers=chosen.answers,
+        **{key: value.format(**words) for key, value in tap.items()},
+    )
 
 
 def sender(protocol: Transport, version: int, payload: int) -> str:
-    """The program that sends: SOURCE PORT TO PORT TIMES EXPECTED."""
-    chosen = _PROTOCOLS[protocol]
-    told = "answered by {by}"
-    if protocol is Transport.TCP:
-        told = "{'reset' if packet[13] & 4 else 'answered'} by {by}"
-    elif protocol is Transport.SCTP:
-        told = "{'reset' if packet[12] == 6 else 'answered'} by {by}"
-    words = {
-        **_words(protocol, version),
-        "sends": chosen.sends,
-        "answer": chosen.answer,
-        "by": chosen.by,
-        "told": told,
-        "payload": str(payload),
-        "mine": "True" if protocol is Transport.ICMP else "packet[2:4] == mine",
-    }
-    return _filled(_SENDER, words)
+    """The program that sends; its first line names its arguments."""
+    chosen, words = _PROTOCOLS[protocol], _words(protocol, version)
+    echo = protocol is Transport.ICMP
+    return _text(
+        _SENDER,
+        words,
+        random="random, " if protocol is Transport.SCTP else "",
+        sends=chosen.sends.format(**words, payload=payload),
+        answer=chosen.answer.format(**words),
+        to_me="packet[4:6]" if echo else "packet[2:4]",
+        verb=chosen.verb,
+        by_port="" if echo else " port {int.from_bytes(packet[:2], 'big')}",
+    )
 
 
 def _words(protocol: Transport, version: int) -> dict[str, str]:
     four = version == 4
-    icmp = "IPPROTO_ICMP" if four else "IPPROTO_ICMPV6"
     return {
-        "helps": _PROTOCOLS[protocol].helps,
+        "helps": _CRC if protocol is Transport.SCTP else "",
         "family": "AF_INET" if four else "AF_INET6",
-        "icmp": icmp,
-        "number": icmp if protocol is Transport.ICMP else _PROTOCOLS[protocol].number,
+        "icmp": "socket.IPPROTO_ICMP" if four else "socket.IPPROTO_ICMPV6",
+        "number": f"socket.IPPROTO_{protocol}{'V6' if protocol is Transport.ICMP and not four else ''}",
         "strip": "packet = packet[packet[0] % 16 * 4:]  # without the IPv4 header" if four else "",
         "errors": "(3, 11, 12)" if four else "(1, 3, 4)",
-        "unreachable": "packet[:2] != b'\\x03\\x04'" if four else "True",
+        "too_big": r'b"\x03\x04"' if four else r'b"\x02\x00"',
         "echo": "8" if four else "128",
         "echo_reply": "0" if four else "129",
-        # type, code, checksum (over IPv6 the kernel's), identifier 0x1234, sequence number 1
+        # type, code, checksum (over IPv6 the kernel's), identifier, sequence number
         "echo_bytes": "0800 e5ca 1234 0001" if four else "8000 0000 1234 0001",
     }
 
 
-def _filled(text: str, words: dict[str, str]) -> str:
-    """The text of a program, without the lines that a protocol has no use for."""
-    inner = {key: value.format(**words) if key in ("opens", "request", "answer", "sends") else value
-             for key, value in words.items()}  # fmt: skip
-    lines = text.format(**inner).splitlines()
-    return "\n".join(line for line in lines if line.strip()) + "\n"
+def _text(template: str, words: dict[str, str], **more: str) -> str:
+    """The text of a program, without the lines for which a protocol has no use."""
+    lines = template.format(**words, **more).splitlines()
+    return "".join(f"{line}\n" for line in lines if line.strip())

@@ -55,13 +55,16 @@ class _Reach:
         return any(each in network for each in self.addresses)
 
 
-def rulesets(dumps: Mapping[str, str], errand: Errand) -> tuple[tuple[Ruleset, ...], frozenset[IPAddress]]:
-    """The rules of each node, and the addresses to which they may translate a packet of the probe."""
+def rulesets(dumps: Mapping[str, str], errand: Errand, tool: str) -> tuple[tuple[Ruleset, ...], frozenset[IPAddress]]:
+    """The rules of each node, and the addresses to which they may translate a packet of the probe.
+
+    ``tool`` is the variant of iptables that reads them, ``legacy`` or ``nft``.
+    """
     version, protocol = errand.destination.version, str(errand.protocol).lower()
     own = {errand.destination, *errand.sender.addresses}
     reach, targets = _Reach(frozenset(own), frozenset({errand.port}), protocol), frozenset[IPAddress]()
     while True:
-        found = tuple(each for node, text in dumps.items() for each in _of_node(node, text, version, reach))
+        found = tuple(each for node, text in dumps.items() for each in _of_node(node, text, tool, version, reach))
         ends = [_TRANSLATION.search(line) for each in found for line in each.lines]
         now = frozenset(ip_address(end[1].strip("[]")) for end in ends if end)
         if now == targets:
@@ -70,12 +73,12 @@ def rulesets(dumps: Mapping[str, str], errand: Errand) -> tuple[tuple[Ruleset, .
         targets, reach = now, _Reach(reach.addresses | now, reach.ports | ports, protocol)
 
 
-def _of_node(node: str, text: str, version: int, reach: _Reach) -> Iterator[Ruleset]:
+def _of_node(node: str, text: str, tool: str, version: int, reach: _Reach) -> Iterator[Ruleset]:
     if text.lstrip().startswith("table "):
         loader, whole, lines = "nft -f -", text.splitlines(), tuple(_nft(text, version, reach))
     else:
         whole = list(_of_family(text, "" if version == 4 else "6"))
-        loader = f"ip{'' if version == 4 else '6'}tables-$IPTABLES-restore"
+        loader = f"ip{'' if version == 4 else '6'}tables-{tool}-restore"
         lines = tuple(_iptables(whole, reach))
     if lines:
         yield Ruleset(node, loader, lines, len(whole) - len(lines))
@@ -100,15 +103,28 @@ def _iptables(lines: Iterable[str], reach: _Reach) -> Iterator[str]:
         name = line if line.startswith("*") else name
         tables.setdefault(name, []).append(line)
     for name, table in tables.items():
-        rules = [line for line in table if line.startswith("-A ") and _matches(line, reach, nat=name == "*nat")]
-        built_in = [line[1:].split()[0] for line in table if line.startswith(":") and " - " not in line]
+        chains = {line[1:].split()[0]: " - " in line for line in table if line.startswith(":")}
+        built_in = [chain for chain, own in chains.items() if not own]
+        met = [line for line in table if line.startswith("-A ") and _matches(line, reach, nat=name == "*nat")]
+        rules = _without_empty_chains(met, {chain for chain, own in chains.items() if own})
         kept = _reached(built_in, lambda chain, rules=rules: _jumps(rules, chain))  # type: ignore[misc]
         rules = [line for line in rules if line.split()[1] in kept]
         if rules:
             yield name
-            yield from (line for line in table if line.startswith(":") and line[1:].split()[0] in kept)
+            idle = {chain for chain in built_in if f":{chain} ACCEPT [0:0]" in table and not any(_jumps(rules, chain))}
+            yield from (line for line in table if line.startswith(":") and line[1:].split()[0] in kept - idle)
             yield from rules
             yield "COMMIT"
+
+
+def _without_empty_chains(rules: list[str], chains: set[str]) -> list[str]:
+    """The rules without those that lead to a chain in which nothing is left."""
+    while True:
+        empty = chains - {rule.split()[1] for rule in rules}
+        kept = [rule for rule in rules if empty.isdisjoint(rule.split()[-1:])]
+        if kept == rules:
+            return rules
+        rules = kept
 
 
 def _jumps(rules: Iterable[str], chain: str) -> Iterator[str]:

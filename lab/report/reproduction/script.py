@@ -34,6 +34,8 @@ MOST_LINES: Final = 200
 
 PRESENT: Final = Absences()
 
+_WIDTH: Final = 98
+
 _MOST_TIMES: Final = 100
 """A flow whose endpoint is left to chance is sent so often at most."""
 
@@ -44,13 +46,11 @@ _USAGE: Final = """\
 # sysctl, util-linux and python3; and root, or the right to make user namespaces.
 
 set -eu
-export IPTABLES="${{IPTABLES-{variant}}}"
 if [ -z "${{INSIDE-}}" ]; then
     [ "$(id -u)" = 0 ] || as='--user --map-root-user'
     INSIDE=yes exec timeout 60 unshare ${{as-}} --net --mount --pid --fork --kill-child sh "$0"
 fi
 trap '[ -n "${{seen-}}" ] || {{ echo "the case could not be rebuilt" >&2; exit 2; }}' EXIT
-cd "$(dirname "$0")"
 mount -t tmpfs none /run
 mkdir /run/netns /run/listening
 """
@@ -97,21 +97,21 @@ def reproduction(
     if reason:
         return unreproduced(verdict, reason)
     errand = verdict.errand
-    loaded, targets = rulesets(rules, errand)
+    loaded, targets = rulesets(rules, errand, tool)
     part = network.met(plan, errand, verdict.evidence, targets)
     names = {each.name for each in part.namespaces}
     loaded = tuple(each for each in loaded if each.node in names)
-    head = [*_head(verdict, part, engine), *_usage(loaded, tool)]
+    head = [*_head(verdict, part, engine), *_usage(loaded)]
     body = [
-        *["# --- The network: namespaces, links, addresses, routes, and the settings that matter", ""],
+        "# --- The network: namespaces, links, addresses, routes, and the settings that matter",
         *network.built(part, errand.destination.version, errand.detour),
         *["", *_CARRIES.splitlines(), *_absent(part, absences)],
     ]
     tail = [*_listening(verdict, part, targets), *_probe(verdict, targets)]
-    inline = [*_rules(loaded, part, files=False)]
+    inline = [*_rules(loaded, part, tool, files=False)]
     files: dict[str, bytes] = {}
     if sum(map(len, (head, body, tail, inline))) > MOST_LINES:
-        inline = [*_rules(loaded, part, files=True)]
+        inline = [*_rules(loaded, part, tool, files=True)]
         files = {_file(each): _text(each.lines) for each in loaded}
     return {"repro.sh": _text([*head, *body, *inline, *tail]), **files}
 
@@ -139,25 +139,26 @@ def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     number, line = flow_to_send(verdict)
     probe, case = verdict.probe, open_case(verdict.probe, verdict.errand, verdict.evidence)
     paragraphs = [
-        wrapped(f"{verdict.overall.upper()}: {probe.name}"),
-        wrapped(f"{probe.position}, engine {engine}"),
+        wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
         [],
-        wrapped(intent(verdict)),
-        wrapped(expected(verdict, number), "  expected:   ", "              "),
-        wrapped(line, "  in the lab: ", "              "),
-        wrapped(why(case, verdict), "why: ") if why(case, verdict) else [],
+        wrapped(intent(verdict), width=_WIDTH),
+        wrapped(expected(verdict, number), "  expected:   ", width=_WIDTH),
+        wrapped(line, "  in the lab: ", width=_WIDTH),
+        wrapped(why(case, verdict), "why: ", width=_WIDTH) if why(case, verdict) else None,
         [],
         ["The network, as far as the probe can meet it:"],
         table(tuple(network.described(part)), "  "),
         [],
     ]
     yield "#!/bin/sh"
-    yield from (f"# {each}".rstrip() for each in chain.from_iterable(each or [""] for each in paragraphs))
+    yield from (
+        f"# {each}".rstrip() for each in chain.from_iterable([""] if each == [] else each or [] for each in paragraphs)
+    )
 
 
-def _usage(loaded: Sequence[Ruleset], tool: str) -> Iterator[str]:
-    tools = dict.fromkeys(each.loader.replace("$IPTABLES", tool).split()[0] for each in loaded)
-    yield from _USAGE.format(tools=", ".join(tools) or "no other", variant=tool).splitlines()
+def _usage(loaded: Sequence[Ruleset]) -> Iterator[str]:
+    tools = dict.fromkeys(each.loader.split()[0] for each in loaded)
+    yield from _USAGE.format(tools=", ".join(tools) or "no other").splitlines()
     yield ""
 
 
@@ -171,39 +172,48 @@ def _file(loaded: Ruleset) -> str:
     return f"repro.rules/{loaded.node}"
 
 
-def _rules(loaded: Sequence[Ruleset], part: Plan, *, files: bool) -> Iterator[str]:
+def _rules(loaded: Sequence[Ruleset], part: Plan, tool: str, *, files: bool) -> Iterator[str]:
     left_out = sum(each.left_out for each in loaded)
     yield from ["", "# --- The rules of each node, as they were saved after the probe, without counters"]
     if left_out:
         yield f"# ({left_out:,} lines are left out that this probe cannot meet, such as rules for other Services)"
-    for each in loaded:
-        yield ""
-        words = f"ip netns exec {each.node} {each.loader}"
-        if files:
-            yield f"{words} < {_file(each)}"
-        else:
-            yield from [f"{words} << 'END'", *each.lines, "END"]
+    if files:
+        yield 'cd "$(dirname "$0")"'
+        yield from (f"ip netns exec {each.node} {each.loader} < {_file(each)}" for each in loaded)
+    else:
+        for loader, lines in dict.fromkeys((each.loader, each.lines) for each in loaded):
+            nodes = [each.node for each in loaded if (each.loader, each.lines) == (loader, lines)]
+            if len(nodes) == 1:
+                yield from [f"ip netns exec {nodes[0]} {loader} << 'END'", *lines, "END"]
+            else:
+                yield f"for node in {' '.join(nodes)}; do ip netns exec $node {loader} << 'END'"
+                yield from [*lines, "END", "done"]
     for namespace in part.namespaces:
         for masquerade in namespace.masquerades:
             family = "" if masquerade.family is Family.IPV4 else "6"
-            yield f"ip netns exec {namespace.name} ip{family}tables-$IPTABLES-restore --noflush << 'END'"
+            yield f"ip netns exec {namespace.name} ip{family}tables-{tool}-restore --noflush << 'END'"
             yield from [*masquerade_text(masquerade).splitlines(), "END"]
 
 
 def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress]) -> Iterator[str]:
     """The endpoints: all that the rules may choose, and whoever has the address that is dialled."""
     errand = verdict.errand
-    yield from ["", "# --- The endpoints", "", "cat > /run/listen.py << 'END'"]
-    yield from listener(errand.protocol, errand.destination.version).splitlines()
-    yield "END"
+    yield from ["", "# --- The endpoints"]
     arrived = {each.destination for each in verdict.evidence.observations}
     listening = list(_endpoints(verdict, part, targets | {errand.destination} | arrived))
-    for namespace, words in listening:
-        yield f"ip netns exec {namespace} python3 /run/listen.py {words} &"
+    for node in sorted({node for _, _, node in listening}):
+        program = "listen-on-a-node.py" if node else "listen.py"
+        yield from [f"cat > /run/{program} << 'END'"]
+        yield from listener(errand.protocol, errand.destination.version, node=node).splitlines()
+        yield "END"
+        for namespace, words, on_a_node in listening:
+            if on_a_node is node:
+                yield f"ip netns exec {namespace} python3 /run/{program} {words} &"
     yield from (_LISTENS % len(listening)).splitlines()
 
 
-def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[tuple[str, str]]:
+def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[tuple[str, str, bool]]:
+    """The namespace of each, the arguments of its listener, and whether it is a program of a node."""
     errand = verdict.errand
     for each in errand.receivers:
         namespace = next((one for one in part.namespaces if one.name == each.namespace), None)
@@ -217,10 +227,11 @@ def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress
             if one.protocol is errand.protocol.served and one.name == each.name and one.address in (None, each.address)
         }
         ports = [str(port) for port in sorted(served)]
-        if each.device != STACK or errand.protocol is Transport.ICMP:
-            yield namespace.name, " ".join([each.name, str(each.address), "any", *ports])
+        node = each.device == STACK
+        if not node or errand.protocol is Transport.ICMP:
+            yield namespace.name, " ".join([each.name, str(each.address), "any", *ports]), node
         else:
-            yield from ((namespace.name, f"{each.name} {each.address} {port} {port}") for port in ports)
+            yield from ((namespace.name, f"{each.name} {each.address} {port} {port}", node) for port in ports)
 
 
 def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str]:
@@ -229,7 +240,7 @@ def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str
     chance = len(targets) > 1 and errand.sender.port is None
     times = min(flows_to_hit_all(len(targets)), _MOST_TIMES) if chance else 1
     words = [errand.sender.of(number), errand.sender.port or 0, errand.destination, errand.port, times]
-    yield from ["", "# --- The probe", "", "cat > /run/send.py << 'END'"]
+    yield from ["", "# --- The probe", "cat > /run/send.py << 'END'"]
     yield from sender(errand.protocol, errand.destination.version, errand.payload).splitlines()
     yield "END"
     yield f"expected={shlex.quote(expected(verdict, number))}"
@@ -237,6 +248,5 @@ def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str
         yield f"# up to {times} times, as long as all is as expected: the rules choose an endpoint by chance"
     send = " ".join(["python3 /run/send.py", *map(str, words), '"$expected"'])
     yield f"seen=$(ip netns exec {errand.sender.namespace} {send})"
-    yield 'echo "expected: $expected"'
-    yield 'echo "seen:     $seen"'
+    yield 'printf \'expected: %s\\nseen:     %s\\n\' "$expected" "$seen"'
     yield 'echo "$seen" | grep -Eqx -- "$expected"'
