@@ -164,7 +164,7 @@ for _ in range(int(times)):
     icmp = socket.socket(socket.{family}, socket.SOCK_RAW, {icmp})
     raw = socket.socket(socket.{family}, socket.SOCK_RAW, {number})
 {sends}
-    line, end = "no answer", time.monotonic() + 0.9
+    line, end = "no answer", time.monotonic() + 2
     while line == "no answer" and (left := end - time.monotonic()) > 0:
         for heard in select.select([icmp, raw], [], [], left)[0]:
             packet, (peer, *_) = heard.recvfrom(65535)

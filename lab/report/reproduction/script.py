@@ -140,20 +140,18 @@ def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     probe, case = verdict.probe, open_case(verdict.probe, verdict.errand, verdict.evidence)
     paragraphs = [
         wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
-        [],
+        [""],
         wrapped(intent(verdict), width=_WIDTH),
         wrapped(expected(verdict, number), "  expected:   ", width=_WIDTH),
         wrapped(line, "  in the lab: ", width=_WIDTH),
-        wrapped(why(case, verdict), "why: ", width=_WIDTH) if why(case, verdict) else None,
-        [],
+        wrapped(why(case, verdict), "why: ", width=_WIDTH) if why(case, verdict) else [],
+        [""],
         ["The network, as far as the probe can meet it:"],
         table(tuple(network.described(part)), "  "),
-        [],
+        [""],
     ]
     yield "#!/bin/sh"
-    yield from (
-        f"# {each}".rstrip() for each in chain.from_iterable([""] if each == [] else each or [] for each in paragraphs)
-    )
+    yield from (f"# {each}".rstrip() for each in chain.from_iterable(paragraphs))
 
 
 def _usage(loaded: Sequence[Ruleset]) -> Iterator[str]:
