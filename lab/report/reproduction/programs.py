@@ -84,12 +84,11 @@ _PROTOCOLS: Final = {
         answer='packet[8:14] == b"answer"',
     ),
     Transport.SCTP: _Protocol(
-        serves="    servers[port] = socket.socket(socket.{family}, socket.SOCK_RAW, {number})  # answers by hand",
+        serves="    servers[port] = True\nby_hand = socket.socket(socket.{family}, socket.SOCK_RAW, {number})",
         request="packet[12] == 1",  # INIT
         answers="""\
-        if port in servers:
-            init_ack = b"\\x02\\0\\0\\x14" + packet[16:32]
-            servers[port].sendto(packed(packet[2:4] + packet[:2], packet[16:20], init_ack), (client, 0))""",
+        answer = b"\\2\\0\\0\\x14" + packet[16:32] if port in servers else b"\\6\\0\\0\\4"  # INIT ACK, or ABORT
+        by_hand.sendto(packed(packet[2:4] + packet[:2], packet[16:20], answer), (client, 0))""",
         sends="""\
     raw.bind((source, 0))
     mine, failed = (int(own_port) or random.randrange(32768, 61000)).to_bytes(2, "big"), 0
@@ -173,7 +172,7 @@ for _ in range(int(times)):
                 line = f"rejected by ICMP type {{packet[0]}} code {{packet[1]}}"
             elif heard is raw and {to_me} == mine and {answer}:
                 line = f"{verb} by {{peer}}{by_port}"
-    if failed not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
+    if line == "no answer" and failed not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
         line = f"not sent: {{errno.errorcode[failed]}}"
         break
     end = time.monotonic() + (1 if "ed by" in line and "ICMP" not in line else 0)
