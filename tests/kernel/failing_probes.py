@@ -188,24 +188,9 @@ BROKEN = [
         none="the probe asks by HTTP",
     ),
     Broken(
-        "a node asks itself by HTTP",
-        "a node may ask itself[ipv6]",
-        scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
-        edits=(("expect: {http: {status: 503}}", "expect: {http: {status: 200}}"),),
-        none="the probe asks by HTTP",
-    ),
-    Broken(
         "what connection tracking has not forgotten",
         "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
         before="a pod asks[ipv4]",
-        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
-        patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
-        none="connection tracking knew the flow",
-    ),
-    Broken(
-        "what connection tracking has not forgotten, over IPv6",
-        "another pod takes its place: so does the outside host's[ipv6]",
-        before="an outside host asks[ipv6]",
         scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
         none="connection tracking knew the flow",
@@ -215,23 +200,6 @@ BROKEN = [
         "the name gives the ready pods[ipv4]",
         scenario="scenarios/dns/headless-by-name.lab.yaml",
         edits=(("labels: {app: db}, ports: [5432]}", "labels: {app: db}, ports: [5432], ready: false}"),),
-        none="the probe dials a name",
-    ),
-    Broken(
-        "a name that gives another pod, over IPv6",
-        "the name gives other pods[ipv6]",
-        scenario="scenarios/dns/headless-by-name.lab.yaml",
-        edits=(
-            ("name: the name gives the ready pods", "name: the name gives other pods"),
-            ("backends: [db-1, db-2], source", "backends: [db-1, late], source"),
-        ),
-        none="the probe dials a name",
-    ),
-    Broken(
-        "a name for which nobody answers",
-        "a pod elsewhere does so[ipv4-ptp-host-gw]",
-        scenario="scenarios/dns/cluster-ip-by-name.lab.yaml",
-        patch=f"import {BODIES} as m; m.translation = lambda scope, endpoint: ()",
         none="the probe dials a name",
     ),
     Broken(

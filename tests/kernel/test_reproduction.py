@@ -24,6 +24,8 @@ from lab.scenario.load import load_scenario
 from lab.session import Session
 from lab.verdict.model import Judgement, ProbeVerdict
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for all labs
+
 AT_ONCE = 4
 SHOWN = [each for each in BROKEN if not each.none]
 

@@ -170,7 +170,7 @@ def _nft(text: str, version: int, reach: _Reach) -> Iterator[str]:
         if not table.strip() or table.split()[1] == other:
             continue
         head, *blocks = re.split(r"(?m)^(?=\t(?:chain|set|map|counter|flowtable|ct helper) \S)", table)
-        named = {each.split()[1]: _trimmed(each, reach) for each in blocks}
+        named = _without_empty_blocks({each.split()[1]: _trimmed(each, reach) for each in blocks})
         hooks = [name for name, block in named.items() if " hook " in block]
         kept = _reached(hooks, lambda name, named=named: _names(named[name]) & named.keys())  # type: ignore[misc]
         if kept:
@@ -179,6 +179,33 @@ def _nft(text: str, version: int, reach: _Reach) -> Iterator[str]:
                 if name in kept:
                     yield from (line for line in block.splitlines() if line.strip() and line != "}")
             yield "}"
+
+
+def _without_empty_blocks(named: Mapping[str, str]) -> dict[str, str]:
+    """The blocks of a table without rules that ask an empty set or map, or that lead to a chain without rules."""
+    blocks = dict(named)
+    while True:
+        text = "".join(blocks.values())
+        empty = [
+            rf"(?<!!= )@{re.escape(name)}"
+            if block.startswith(("\tset", "\tmap"))
+            else rf"(?:jump|goto) {re.escape(name)}"
+            for name, block in blocks.items()
+            if _is_empty(block) and not re.search(rf"(?:update|add) @{re.escape(name)}", text)
+        ]
+        idle = re.compile(rf"(?m)^\t\t(?!elements).*(?:{'|'.join(empty)})(?![\w/-]).*\n")
+        after = {name: idle.sub("", block) if empty and block.startswith("\tchain") else block
+                 for name, block in blocks.items()}  # fmt: skip
+        if after == blocks:
+            return {name: block for name, block in blocks.items() if not (" hook " in block and _is_empty(block))}
+        blocks = after
+
+
+def _is_empty(block: str) -> bool:
+    if block.startswith("\tchain"):
+        rules = [line for line in block.splitlines()[1:] if line.strip(" \t}") and " hook " not in line]
+        return not rules and "policy drop" not in block
+    return block.startswith(("\tset", "\tmap")) and "elements = " not in block
 
 
 def _names(block: str) -> set[str]:
