@@ -125,7 +125,7 @@ def _without_empty_chains(rules: list[str], chains: set[str]) -> list[str]:
     """The rules without those that lead to a chain in which nothing is left."""
     while True:
         empty = chains - {rule.split()[1] for rule in rules}
-        kept = [rule for rule in rules if empty.isdisjoint(rule.split()[-1:])]
+        kept = [rule for rule in rules if rule.split()[-2] != "-j" or rule.split()[-1] not in empty]
         if kept == rules:
             return rules
         rules = kept
@@ -187,9 +187,7 @@ def _without_empty_blocks(named: Mapping[str, str]) -> dict[str, str]:
     while True:
         text = "".join(blocks.values())
         empty = [
-            rf"(?<!!= )@{re.escape(name)}"
-            if block.startswith(("\tset", "\tmap"))
-            else rf"(?:jump|goto) {re.escape(name)}"
+            ("jump " if block.startswith("\tchain") else "(?<!!= )@") + re.escape(name)
             for name, block in blocks.items()
             if _is_empty(block) and not re.search(rf"(?:update|add) @{re.escape(name)}", text)
         ]

@@ -21,6 +21,7 @@ from lab.report.reproduction import network
 from lab.report.reproduction.outcome import expected, flow_to_send, obstacle
 from lab.report.reproduction.programs import listener, sender
 from lab.report.reproduction.rules import Ruleset, rulesets
+from lab.scenario.model import Outcome
 from lab.spread import flows_to_hit_all
 from lab.verdict.case import open_case
 from lab.verdict.columns import table, wrapped
@@ -235,7 +236,7 @@ def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress
 def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str]:
     errand = verdict.errand
     number, _ = flow_to_send(verdict)
-    chance = len(targets) > 1 and errand.sender.port is None
+    chance = len(targets) > 1 and errand.sender.port is None and verdict.probe.expect.outcome is Outcome.DELIVERED
     times = min(flows_to_hit_all(len(targets)), _MOST_TIMES) if chance else 1
     words = [errand.sender.of(number), errand.sender.port or 0, errand.destination, errand.port, times]
     yield from ["", "# --- The probe", "cat > /run/send.py << 'END'"]
