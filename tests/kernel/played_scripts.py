@@ -23,17 +23,19 @@ Played = subprocess.CompletedProcess[str]
 
 
 def played(bundle: Path, *, ordinary: bool = False, edits: Sequence[tuple[str, str]] = ()) -> Played:
-    """The script of a bundle, run in a directory of its own where python3 finds nothing but its standard library."""
+    """The script of a bundle, run in a directory of its own where python3 finds nothing but its standard library.
+
+    ``edits`` are made in the script and in its rules; one that changes nothing changes nothing of what is seen.
+    """
     with tempfile.TemporaryDirectory(prefix="repro-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         for file in bundle.glob("repro*"):
             (shutil.copytree if file.is_dir() else shutil.copy)(file, Path(folder, file.name))
-        script = Path(folder, "repro.sh")
-        text = script.read_text(encoding="utf-8")
-        for old, new in edits:
-            assert old in text, text
-            text = text.replace(old, new)
-        script.write_text(text, encoding="utf-8")
+        for file in (Path(folder, "repro.sh"), *Path(folder).glob("repro.rules/*")):
+            text = file.read_text(encoding="utf-8")
+            for old, new in edits:
+                text = text.replace(old, new)
+            file.write_text(text, encoding="utf-8")
         become = ["setpriv", "--reuid", str(ORDINARY), "--regid", str(ORDINARY), "--clear-groups"]
         return subprocess.run(
             [*(become if ordinary and os.geteuid() == 0 else []), "sh", "repro.sh"],
