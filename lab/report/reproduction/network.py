@@ -185,8 +185,9 @@ def built(plan: Plan, version: int, detour: Detour | None) -> Iterator[str]:
                 yield f"bridge -n {name} fdb append {each.mac} dev {each.device} dst {each.remote}"
     settings = {each.name: settings for each in plan.namespaces if (settings := _sysctls(each, version))}
     for words in dict.fromkeys(settings.values()):
-        names = " ".join(name for name, own in settings.items() if own == words)
-        yield f'for name in {names}; do ip netns exec "$name" sysctl -eqw {words}; done'
+        names = [name for name, own in settings.items() if own == words]
+        one = f'for name in {" ".join(names)}; do ip netns exec "$name" sysctl -eqw {words}; done'
+        yield one if len(names) > 1 else f"ip netns exec {names[0]} sysctl -eqw {words}"
     if detour is not None:
         yield "# The probe enters the cluster by the node that the scenario names."
         way = f"{detour.destination} via {detour.via} dev {detour.device} table {DETOUR_TABLE}"
@@ -224,7 +225,8 @@ def _end(end: LinkEnd) -> str:
 
 
 def _inside(namespace: Namespace, ends: Iterable[LinkEnd]) -> Iterator[str]:
-    for bridge in namespace.bridges:
+    used = {end.master for end in ends} | {each.device for each in namespace.addresses}
+    for bridge in (each for each in namespace.bridges if each.device in used):
         yield f"link add {bridge.device} up type bridge"
         if bridge.promiscuous:
             yield f"link set {bridge.device} promisc on"

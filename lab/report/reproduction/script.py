@@ -25,6 +25,7 @@ from lab.scenario.model import Outcome
 from lab.spread import flows_to_hit_all
 from lab.verdict.case import open_case
 from lab.verdict.columns import table, wrapped
+from lab.verdict.evidence import Packet
 from lab.verdict.explain import command, intent, why
 from lab.verdict.model import ProbeVerdict, StepVerdict
 
@@ -198,7 +199,7 @@ def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress])
     """The endpoints: all that the rules may choose, and whoever has the address that is dialled."""
     errand = verdict.errand
     yield from ["", "# --- The endpoints"]
-    arrived = {each.destination for each in verdict.evidence.observations}
+    arrived = {each.destination for each in verdict.evidence.observations if each.packet is Packet.REQUEST}
     listening = list(_endpoints(verdict, part, targets | {errand.destination} | arrived))
     for node in sorted({node for _, _, node in listening}):
         program = "listen-on-a-node.py" if node else "listen.py"
