@@ -168,7 +168,7 @@ for _ in range(int(times)):
         for heard in select.select([icmp, raw], [], [], left)[0]:
             packet, (peer, *_) = heard.recvfrom(65535)
             {strip}
-            if heard is icmp and packet[0] in {errors} and packet[:2] != {too_big} and mine in packet[8:]:
+            if heard is icmp and packet[0] in {errors} and packet[:2] != {too_big}:
                 line = f"rejected by ICMP type {{packet[0]}} code {{packet[1]}}"
             elif heard is raw and {to_me} == mine and {answer}:
                 line = f"{verb} by {{peer}}{by_port}"
