@@ -17,7 +17,7 @@ from lab.report.bundle import Recorded
 from lab.report.reproduction.outcome import seen
 from lab.verdict.case import open_case
 
-__all__ = ["Played", "in_the_lab", "played", "seen_by"]
+__all__ = ["Played", "in_the_lab", "may_differ", "played", "seen_by"]
 
 Played = subprocess.CompletedProcess[str]
 
@@ -53,6 +53,11 @@ def seen_by(done: Played) -> str:
     found = [line.removeprefix("seen:").strip() for line in done.stdout.splitlines() if line.startswith("seen:")]
     assert len(found) == 1, done.stdout + done.stderr
     return found[0]
+
+
+def may_differ(done: Played) -> bool:
+    """Whether several pods are as expected, so that chance may have led the lab's packet to another one."""
+    return done.stdout.startswith(("expected: delivered to (", "expected: delivered to .*"))
 
 
 def in_the_lab(recorded: Recorded) -> set[str]:

@@ -31,12 +31,12 @@ def expected(verdict: ProbeVerdict, flow: int) -> str:
         case Outcome.DELIVERED:
             several = sorted(set(expect.backends or ()))
             pods = "|".join(several)
-            to = f"({pods})" if len(several) > 1 else pods or "[^ ]*"
+            to = f"({pods})" if len(several) > 1 else pods or ".*"
             source = verdict.source if expect.source is not None else None
             if isinstance(expect.source, Preserved):
                 source = errand.sender.of(flow)
             reply = dialled if expect.reply is not Reply.UNTRANSLATED else ".*"
-            return f"delivered to {to} from {source or '[^ ]*'}, answered by {reply}"
+            return f"delivered to {to} from {source or '.*'}, answered by {reply}"
         case Outcome.REJECTED:
             return f"not delivered, rejected by ICMP {_PORT_UNREACHABLE[version]}"
         case Outcome.REFUSED:
