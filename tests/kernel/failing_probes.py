@@ -74,6 +74,7 @@ BROKEN = [
             ("    from: outside\n", "    from: {name: outside, address: all}\n"),
             ("backends: [echo-1, echo-3]", "backends: [echo-1, echo-2]"),
         ),
+        none="session affinity ties each client",
     ),
     Broken(
         "in fragments, over IPv6",

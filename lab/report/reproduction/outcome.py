@@ -105,6 +105,9 @@ def _from_before(case: Case, verdict: ProbeVerdict) -> str:
         return "connection tracking knew the flow from an earlier one, and a script begins with empty tables"
     if sum(each.packets for each in counts if " --rcheck " in each.text) >= errand.flows:
         return "session affinity had tied the client to an endpoint before, and a script begins without clients"
+    failed = {each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED}
+    if "backends" in failed and any(" -m recent " in each.text for each in counts):
+        return "session affinity ties each client to an endpoint by chance, and a script has one client"
     return ""
 
 

@@ -175,7 +175,7 @@ for _ in range(int(times)):
     if line == "no answer" and failed not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
         line = f"not sent: {{errno.errorcode[failed]}}"
         break
-    end = time.monotonic() + (1 if "ed by" in line and "ICMP" not in line else 0)
+    end = time.monotonic() + (1 if " by " in line and "ICMP" not in line else 0)
     while not (arrived := sorted(set(open("/run/arrived").read().splitlines()))) and time.monotonic() < end:
         time.sleep(0.01)
     line = f"{{' and '.join(arrived) or 'not delivered'}}, {{line}}"
