@@ -34,7 +34,6 @@ def advance_to(assembly: Assembly, number: int) -> Advance:
         until=step.until,
         streams=assembly.streams,
         addresses=assembly.addresses if step.until is not None and step.until.conntrack is not None else {},
-        note_rules=bool(step.expect.streams),
     )
 
 

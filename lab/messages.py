@@ -92,7 +92,6 @@ class Advance:
         until: what is waited for; ``None`` until every engine that runs has taken the objects up.
         streams: those that go on through the step; one that does not run yet is begun.
         addresses: of the names that ``until`` has in conditions of connection tracking.
-        note_rules: note the rules of all nodes first, to be recalled should the step fail.
     """
 
     step: str
@@ -102,7 +101,6 @@ class Advance:
     until: Until | None = None
     streams: tuple[Errand, ...] = ()
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
-    note_rules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,28 +259,22 @@ class Inspected:
 class NodeRecord:
     """A node after an errand: rules with counters, what its engine has said so far, the plan's sysctls as they are.
 
-    An engine writes sysctls too, and so may whoever looks around in a lab. ``rules_before`` are those from before the
-    step that was made last, where they were to be noted.
+    An engine writes sysctls too, and so may a user who looks around in a lab.
     """
 
     node: str
     rules: str
     log: tuple[str, ...]
     sysctls: tuple[Sysctl, ...] = ()
-    rules_before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The frames of the last errand, all nodes after it, and the routes that balancers have made in the router.
-
-    ``balanced_before`` are those from before the step that was made last, where rules were to be noted.
-    """
+    """The frames of the last errand, all nodes after it, and the routes that balancers have made in the router."""
 
     capture: Capture
     nodes: tuple[NodeRecord, ...]
     balanced: tuple[Route, ...] = ()
-    balanced_before: tuple[Route, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,6 @@ from lab.messages import (
 from lab.plan.dialogue import Turn
 from lab.plan.errand import Errand, Query
 from lab.plan.model import Plan
-from lab.plan.names import ROUTER
 from lab.plan.reach import Absences
 from lab.report.bundle import NodeState, bundle
 from lab.report.step_bundle import step_bundle
@@ -303,7 +302,7 @@ class OpenLab:
             recalled = self._recalled[1]
         circumstances = circumstances_of(self._engine, self.built, self._seed)
         plan = as_found(self._assembly.plan, recalled)
-        nodes = {each.node: NodeState(each.rules, each.log, each.rules_before) for each in recalled.nodes}
+        nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
             return step_bundle(
@@ -312,8 +311,6 @@ class OpenLab:
                 plan=plan,
                 nodes=nodes,
                 scenario=scenario,
-                absences=(self._absences(verdict.number - 1), self._absences(verdict.number)),
-                began=plan.with_routes(ROUTER, recalled.balanced_before),
             )
         return bundle(
             verdict,

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from lab.advance import Course
@@ -72,8 +72,6 @@ class Lab:
     _detours: Detours
     _health_checks: HealthChecks | None
     _stack: AsyncExitStack
-    _rules_before: dict[str, str] = field(default_factory=dict)
-    _balanced_before: list[Route] = field(default_factory=list)
 
     @classmethod
     async def build(
@@ -167,11 +165,6 @@ class Lab:
             CapabilityError: the machine lacks something that the change needs.
         """
         self.wire.spent = f"step {request.step!r} changed it"
-        self._rules_before.clear()
-        if request.note_rules:
-            await self.course.rest()
-            self._rules_before.update(await self._rules())
-            self._balanced_before[:] = self._balanced
         await self.course.advance(request)
         self.runner.go_on()
 
@@ -218,12 +211,12 @@ class Lab:
 
     async def recall(self) -> Recalled:
         """What is left of the last errand: its frames, and every node as it stands now."""
-        engines, before = self.control_plane.fleet.engines, self._rules_before
+        engines = self.control_plane.fleet.engines
         records = tuple(
-            NodeRecord(name, text, engines[name].logs(), tuple(self._sysctls(name)), before.get(name, ""))
+            NodeRecord(name, text, engines[name].logs(), tuple(self._sysctls(name)))
             for name, text in (await self._rules()).items()
         )
-        return Recalled(self.runner.capture(), records, self._balanced, tuple(self._balanced_before))
+        return Recalled(self.runner.capture(), records, self._balanced)
 
     @property
     def _balanced(self) -> tuple[Route, ...]:

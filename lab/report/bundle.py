@@ -7,7 +7,8 @@ A bundle is a directory::
 
     case.json          the probe, the errand, what was seen, and the verdicts of the run: see ``Recorded``
     explanation.txt    the verdict in words
-    repro.sh           the case without proxylab: a sandbox, the wire, the rules, the packets (``reproduction``)
+    repro.sh           the probe without proxylab: network, rules and one packet (``reproduction``), with its rules in
+                       repro.rules/NODE where they are long; or repro.txt, which says why there is no such script
     trace.txt          the way of one more packet, rule by rule, if one was traced
     conntrack.txt      what every node's connection tracking held of the flows
     capture.pcapng     the frames of all flows at every tap, each with its flow as comment
@@ -31,9 +32,8 @@ from lab.plan.model import Plan
 from lab.plan.reach import Absences
 from lab.report.pcapng import pcapng
 from lab.report.reproduction import PRESENT, reproduction
-from lab.report.reproduction.entries import entry_of
 from lab.scenario.model import Probe
-from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet
+from lab.verdict.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
 from lab.verdict.explain import explain
 from lab.verdict.journey import journey
 from lab.verdict.model import ProbeVerdict, Verdict
@@ -72,14 +72,10 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node after the probe: its rules as their tool saves them, with counters, and the engine's log.
-
-    ``rules_before`` are those from before a step, as far as they were noted.
-    """
+    """A node after the probe: its rules as their tool saves them, with counters, and the engine's log."""
 
     rules: str
     log: tuple[str, ...] = ()
-    rules_before: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,17 +118,23 @@ def bundle(
         options=verdict.options,
     )
     rules = {node: state.rules for node, state in nodes.items()}
-    script = reproduction(verdict, plan, capture, rules, variant_of(circumstances.iptables), absences)
     files = {
         CASE: dumps(recorded, Recorded),
         "explanation.txt": text_file(explain(verdict)),
-        "repro.sh": script.encode(),
         "conntrack.txt": text_file(_conntrack(verdict)),
         "versions.txt": text_file(_versions(circumstances, capture)),
         "capture.pcapng": pcapng(capture.frames),
         PLAN: dumps(plan, Plan),
         "scenario.lab.yaml": scenario,
         **files_of_nodes(nodes),
+        **reproduction(
+            verdict,
+            plan,
+            rules,
+            engine=circumstances.engine,
+            tool=variant_of(circumstances.iptables),
+            absences=absences,
+        ),
     }
     if verdict.traced is not None:
         files["trace.txt"] = text_file(journey(verdict.errand, verdict.traced))
@@ -160,10 +162,17 @@ def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
         return
     ports = {seen.flow: seen.source_port for seen in verdict.evidence.observations if _departs(seen, errand)}
     for entry in tracked:
-        words = entry_words(entry_of(errand, ports.get(entry.flow, 0), entry))
+        words = entry_words(_entry(errand, ports.get(entry.flow, 0), entry))
         yield f"{entry.node}: flow {entry.flow}: {words}"
     if not tracked:
         yield "no node's connection tracking had an entry for any flow"
+
+
+def _entry(errand: Errand, port: int, tracked: TrackedFlow) -> TableEntry:
+    """What a node remembers of a flow, as an entry of its table."""
+    dialled = (errand.sender.of(tracked.flow), port, errand.destination, errand.port)
+    answers = (tracked.reply_source, tracked.reply_source_port, tracked.reply_destination)
+    return TableEntry(tracked.node, errand.protocol, *dialled, *answers, tracked.reply_destination_port)
 
 
 def _departs(seen: Observation, errand: Errand) -> bool:

@@ -13,7 +13,7 @@ A bundle is a directory::
     logs/NODE.txt      what the engine said on each node
     versions.txt       of everything that took part, and the seed
     plan.json          namespaces, links, addresses, routes and sysctls of the lab
-    repro.sh           the step without proxylab: a sandbox, the wire, the rules from before it, the streams, its change
+    repro.txt          why no script shows a step again without proxylab, and what does
     scenario.lab.yaml  the scenario as it was
 """
 
@@ -26,9 +26,8 @@ from lab.errors import ScenarioError
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.plan.reach import Absences
-from lab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, text_file, variant_of
-from lab.report.reproduction import PRESENT, reconstruction
+from lab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, text_file
+from lab.report.reproduction import unreproduced
 from lab.scenario.model import Step
 from lab.verdict.explain import explain
 from lab.verdict.model import StepVerdict, Verdict
@@ -66,14 +65,8 @@ def step_bundle(
     plan: Plan,
     nodes: Mapping[str, NodeState],
     scenario: bytes,
-    absences: tuple[Absences, Absences] = (PRESENT, PRESENT),
-    began: Plan | None = None,
 ) -> dict[str, bytes]:
-    """The files of a bundle by their path in it.
-
-    ``absences`` are what was taken out of the lab before the step, and with it; ``began`` is the plan when the step
-    began, where that is another.
-    """
+    """The files of a bundle by their path in it."""
     recorded = RecordedStep(
         circumstances=circumstances,
         step=verdict.step,
@@ -96,15 +89,8 @@ def step_bundle(
         PLAN: dumps(plan, Plan),
         "scenario.lab.yaml": scenario,
         **{f"pulses/{each.stream}.txt": text_file(chronicle(evidence, each)) for each in evidence.streams},
-        "repro.sh": reconstruction(
-            verdict,
-            plan,
-            {name: (each.rules_before or each.rules, each.rules) for name, each in nodes.items()},
-            variant_of(circumstances.iptables),
-            absences,
-            began,
-        ).encode(),
         **files_of_nodes(nodes),
+        **unreproduced(verdict, "it changes the cluster while its streams run, and a script has no proxy that follows"),
     }
     if evidence.entries is not None:
         files["conntrack.txt"] = text_file(_conntrack(evidence))

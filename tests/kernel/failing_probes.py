@@ -1,4 +1,4 @@
-"""What is broken in a lab, the probe that fails by it, and what the script of its bundle then says.
+"""What is broken in a lab, the probe that fails by it, and what becomes of its script.
 
 Owns: the table of them, in which a packet goes to the wrong pod, has the wrong source, is dropped, is rejected, is
 shared unevenly, or is answered by HTTP as it should not be.
@@ -19,33 +19,26 @@ SOLO = "to: {service: solo, via: clusterIP}\n    expect: {outcome: delivered, ba
 
 @dataclass(frozen=True)
 class Broken:
-    """A scenario, what is wrong with its lab, the probe that shows it, and what its script then says.
+    """A scenario, what is wrong with its lab, and the probe that shows it.
 
     ``before`` is a probe that has to be sent first. ``mended`` are edits of the script, with which it shows no failure.
+    ``none`` is a part of the reason why there is no script.
     """
 
     name: str
     probe: str
-    says: tuple[str, ...]
     scenario: str = FROM_A_POD
     edits: tuple[tuple[str, str], ...] = ()
     patch: str = ""
     before: str = ""
     mended: tuple[tuple[str, str], ...] = ()
+    none: str = ""
 
-
-NO_SUCH_NAME = """"code": "NXDOMAIN",
-    "answers": []"""
-NAMED = """"code": "NOERROR",
-    "answers": [["db.default.svc.cluster.local", "A", "10.244.0.10"],
-                ["db.default.svc.cluster.local", "CNAME", "db.shop.svc.cluster.local"],
-                ["db.shop.svc.cluster.local", "A", "10.244.1.10"]]"""
 
 BROKEN = [
     Broken(
         "the wrong source",
-        "ClusterIP from outside is masqueraded by the entry node towards its own pod",
-        ("expected from 10.244.1.1, seen from 203.0.113.10 at solo",),
+        "an outside host is masqueraded where it enters, on the way to a pod there",
         patch=f"import {FIXED} as m; m.masquerade = lambda settings: ()",
         mended=(
             (
@@ -56,41 +49,36 @@ BROKEN = [
     ),
     Broken(
         "the wrong pod",
-        "ClusterIP from a pod to another node preserves the client IP",
-        ("expected at echo-1, seen at solo",),
+        "a backend on another node sees the pod that dialled",
         edits=((SOLO, SOLO.replace("[solo]", "[echo-1]")),),
     ),
     Broken(
         "dropped",
-        "NodePort with externalTrafficPolicy Local drops on a node without endpoint[ipv4]",
-        ("expected delivered, seen dropped",),
+        "a node without endpoint drops[ipv4]",
         scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
         edits=(("{outcome: dropped, at: node-a}", "{outcome: delivered, source: preserved}"),),
     ),
     Broken(
         "dropped elsewhere",
-        "NodePort with externalTrafficPolicy Local drops on a node without endpoint[ipv4]",
-        ("expected to end at node-b, seen last at node-a/eth0",),
+        "a node without endpoint drops[ipv4]",
         scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
         edits=(("{outcome: dropped, at: node-a}", "{outcome: dropped, at: node-b}"),),
-        mended=(('"at": [\n   "node-b"', '"at": [\n   "node-a"'),),
+        none="no single packet shows",
     ),
     Broken(
         "clients that are kept by another pod",
-        "ClientIP affinity with policy Local sends an outside host to one local endpoint[ipv4]",
-        ("expected at echo-1 or echo-2, seen at echo-3",),
+        "an outside host's connections go to one backend of the node[ipv4]",
         scenario="scenarios/affinity/client-ip.lab.yaml",
         edits=(
             ("hosts: {outside: {}}", "hosts: {outside: {addresses: 20}}"),
             ("    from: outside\n", "    from: {name: outside, address: all}\n"),
             ("backends: [echo-1, echo-3]", "backends: [echo-1, echo-2]"),
         ),
-        mended=(('"echo-1",\n   "echo-2"', '"echo-1", "echo-3"'),),
+        none="session affinity ties each client",
     ),
     Broken(
         "in fragments, over IPv6",
-        "ClusterIP over UDP delivers crafted fragments to one endpoint[ipv6]",
-        ("expected at echo-1, seen at echo-2",),
+        "crafted fragments arrive at one backend[ipv6]",
         scenario="scenarios/fragments/datagrams-above-the-mtu.lab.yaml",
         edits=(
             (
@@ -98,34 +86,29 @@ BROKEN = [
                 "as: packet, flows: 40, payload: 4000}\n    expect: {outcome: delivered, backends: [echo-1]",
             ),
         ),
-        mended=(('"echo-1"\n  ]', '"echo-1", "echo-2"\n  ]'),),
     ),
     Broken(
         "at programs of nodes, by crafted SYNs",
-        "ClusterIP from a pod reaches host-network endpoints on all nodes[ipv4]",
-        ("expected at agent-1, seen at agent-2",),
+        "a pod's connections are shared by the agents[ipv4]",
         scenario="scenarios/clusterip/host-network-endpoints.lab.yaml",
         edits=(("backends: [agent-1, agent-2]", "backends: [agent-1]"),),
-        mended=(('"agent-1"\n  ]', '"agent-1", "agent-2"\n  ]'),),
     ),
     Broken(
         "a client that was tied to an endpoint before",
-        "two endpoints are added: ClientIP affinity survives added endpoints[ipv4]",
-        ("expected at three, seen at one (15 of 15 flows)",),
-        before="ClientIP affinity sends the client to the only endpoint[ipv4]",
-        scenario="scenarios/steps/affinity-when-endpoints-change.lab.yaml",
+        "others come: the client stays[ipv4]",
+        before="one serves[ipv4]",
+        scenario="scenarios/steps/clients-who-stick.lab.yaml",
         edits=(
             (
                 "send: {flows: 15}\n      expect: {outcome: delivered, backends: [one]",
                 "send: {flows: 15}\n      expect: {outcome: delivered, backends: [three]",
             ),
         ),
-        mended=(('"three"\n  ]', '"one"\n  ]'),),
+        none="session affinity had tied the client",
     ),
     Broken(
         "an echo request in fragments",
-        "fragmented echo request from outside is answered by a pod[ipv4]",
-        ("expected rejected, seen delivered",),
+        "a pod answers a host, in fragments[ipv4]",
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         edits=(
             (
@@ -136,67 +119,60 @@ BROKEN = [
     ),
     Broken(
         "rejected",
-        "ClusterIP from a pod to another node preserves the client IP",
-        ("expected delivered, seen rejected", "port unreachable"),
+        "a backend on another node sees the pod that dialled",
         edits=(("{selector: {app: solo}", "{selector: {app: nobody}"),),
     ),
     Broken(
         "refused",
-        "ClusterIP from a pod to another node preserves the client IP",
-        ("expected delivered, seen refused", "reset"),
+        "a backend on another node sees the pod that dialled",
         edits=(
             (
                 "{selector: {app: solo}, ports: [{port: 80, targetPort: 8080}]}",
                 "{selector: {app: solo}, ports: [{port: 80, targetPort: 9}]}",
             ),
         ),
+        mended=(("10.244.1.11:9", "10.244.1.11:8080"),),
     ),
     Broken(
         "crafted and unevenly shared",
-        "ClusterIP from a pod spreads connections evenly over all endpoints",
-        ("expected at echo-2 too, seen never in 2000 flows", "expected about 667 flows at echo-1, seen 2000"),
+        "every backend gets its share",
         patch=f"import {BODIES} as m; m.share = lambda index, count: ''",
+        none="no single packet shows",
     ),
     Broken(
         "not translated, from a node, over IPv6",
-        "ClusterIP from a node reaches a pod of another node[ipv6]",
-        ("node-a", "expected delivered, seen "),
+        "a node reaches a pod elsewhere[ipv6]",
         scenario="scenarios/senders/from-a-node.lab.yaml",
         patch=f"import {BODIES} as m; m.translation = lambda scope, endpoint: ()",
     ),
     Broken(
         "translated where it was to be left alone",
-        "external IP at another port is not translated",
-        ("expected to stay addressed to 198.51.100.7:81, seen for 10.244.1.10:8080 at node-a/eth0",),
-        scenario="scenarios/untranslated/other-ports-and-addresses.lab.yaml",
+        "a port that the Service does not have is left alone",
+        scenario="scenarios/untranslated/headed-elsewhere.lab.yaml",
         patch=f"import {FRONTS} as m; m.external_ip = lambda scope, address: "
         "[m.write(m.names.SERVICES, f'-d {address}', scope.chains.external)]",
     ),
     Broken(
         "an echo request, over IPv6",
-        "echo request to an empty Service is untranslated, or rejected in nftables[ipv6]",
-        ("expected untranslated, answered by port unreachable",),
+        "so is the cluster IP of one without endpoints[ipv6]",
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         patch=f"import {SCOPE} as m; m.to_address = lambda protocol, address, port: f'-d {{address}}'",
     ),
     Broken(
         "associations",
-        "NodePort over SCTP with externalTrafficPolicy Local preserves the client IP[ipv4]",
-        ("expected at echo-1, seen at echo-2", "reply"),
+        "a stranger keeps its address where the policy is Local[ipv4]",
         scenario="scenarios/sctp/associations.lab.yaml",
         edits=(("backends: [echo-2], source: preserved", "backends: [echo-1], source: preserved"),),
     ),
     Broken(
         "associations from a node",
-        "ClusterIP over SCTP with internalTrafficPolicy Local serves its node[ipv6]",
-        ("node-b", "expected from fd00:10:244::99, seen from fd00:10:244:1::1 at echo-2", "reply"),
+        "a node reaches it as well[ipv6]",
         scenario="scenarios/sctp/associations.lab.yaml",
         edits=(("source: {node: node-b, device: pods}", 'source: "fd00:10:244::99"'),),
     ),
     Broken(
         "an echo request from a node",
-        "echo request from a node is answered by a pod[ipv4]",
-        ("node-a", "expected rejected, seen delivered"),
+        "a pod answers a node[ipv4]",
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         edits=(
             (
@@ -207,88 +183,36 @@ BROKEN = [
     ),
     Broken(
         "another answer by HTTP",
-        "healthCheckNodePort of a node without endpoint answers 503[ipv4]",
-        ("expected HTTP 200 with 1 local endpoint, seen 503 with 0 local endpoints", "reply"),
+        "a node without endpoint is not[ipv4]",
         scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
         edits=(("{status: 503, localEndpoints: 0}", "{status: 200, localEndpoints: 1}"),),
-    ),
-    Broken(
-        "a node asks itself by HTTP",
-        "healthCheckNodePort of a node answers the node itself[ipv6]",
-        ("node-b", "expected HTTP 200, seen 503 with 0 local endpoints"),
-        scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
-        edits=(("expect: {http: {status: 503}}", "expect: {http: {status: 200}}"),),
+        none="the probe asks by HTTP",
     ),
     Broken(
         "what connection tracking has not forgotten",
-        "another pod replaces the endpoint: "
-        "ClusterIP over UDP from the same source port reaches the new endpoint[ipv4]",
-        (
-            "expected at new, seen at old",
-            "expected a reply from 10.96.",
-            "seen none",
-            "expected no entry answered by old, seen UDP",
-        ),
-        before="ClusterIP over UDP from a pod reaches the first endpoint[ipv4]",
-        mended=(("                remember(entry)\n", "                pass\n"),),
-        scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
+        "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
+        before="a pod asks[ipv4]",
+        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
-    ),
-    Broken(
-        "what connection tracking has not forgotten, over IPv6",
-        "another pod replaces the endpoint: NodePort over UDP from the same source port reaches the new endpoint[ipv6]",
-        ("expected at new, seen at old",),
-        before="NodePort over UDP from outside reaches the first endpoint[ipv6]",
-        scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
-        patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
+        none="connection tracking knew the flow",
     ),
     Broken(
         "a name that does not exist",
-        "DNS name of a headless Service gives the ready pods only[ipv4]",
-        (
-            "client asks 10.96.0.10 for db.default.svc.cluster.local A: NXDOMAIN",
-            "client asks 10.96.0.10 for db.cluster.local A: NXDOMAIN",
-            "The name led nowhere, so nothing was dialled.",
-            "expected the name to give 10.244.0.10 and 10.244.1.10, seen none",
-        ),
+        "the name gives the ready pods[ipv4]",
         scenario="scenarios/dns/headless-by-name.lab.yaml",
         edits=(("labels: {app: db}, ports: [5432]}", "labels: {app: db}, ports: [5432], ready: false}"),),
-        mended=((NO_SUCH_NAME, NAMED),),
-    ),
-    Broken(
-        "a name that gives another pod, over IPv6",
-        "the name gives other pods[ipv6]",
-        ("expected the name to give fd00:10:244:1::b, seen ", "flow 0 of 1, as it was seen"),
-        scenario="scenarios/dns/headless-by-name.lab.yaml",
-        edits=(
-            ("name: DNS name of a headless Service gives the ready pods only", "name: the name gives other pods"),
-            ("backends: [db-1, db-2], source", "backends: [db-1, late], source"),
-        ),
-    ),
-    Broken(
-        "a name for which nobody answers",
-        "DNS name of a Service in the pod's namespace resolves from another node[ipv4-ptp-host-gw]",
-        (
-            "expected 10.96.0.10 to answer for web.default.svc.cluster.local A, seen none",
-            "there asks 10.244.0.2 itself: 10.96.",
-        ),
-        scenario="scenarios/dns/cluster-ip-by-name.lab.yaml",
-        patch=f"import {BODIES} as m; m.translation = lambda scope, endpoint: ()",
-        mended=(("-j KUBE-SEP-YIL6JZP7A3QYXJU2", "-p udp -j DNAT --to-destination 10.244.0.2:53"),),
+        none="the probe dials a name",
     ),
     Broken(
         "beyond a cable that is cut",
-        "the pod's link is cut, and streams lose packets without a reset: "
-        "ClusterIP to an endpoint behind a cut link is dropped at its node[ipv4]",
-        ("expected delivered, seen dropped",),
-        scenario="scenarios/steps/link-failure.lab.yaml",
+        "the pod is cut off: its node lets it go[ipv4]",
+        scenario="scenarios/steps/a-cable-is-cut.lab.yaml",
         edits=(("expect: {outcome: dropped, at: node-b}", "expect: {outcome: delivered, source: preserved}"),),
-        mended=(("inside echo ip link set dev eth0 down", ":"),),
+        mended=(("ip -n echo link set dev eth0 down\n", ""),),
     ),
     Broken(
         "on a bridge, over vxlan",
-        "ClusterIP from a pod to another node preserves the client IP",
-        ("expected from 10.244.0.1, seen from 10.244.0.12 at solo",),
+        "a backend on another node sees the pod that dialled",
         edits=(
             ("  nodes:", "  network: {podNetwork: bridge, interNode: vxlan}\n  nodes:"),
             (SOLO, SOLO.replace("preserved", "10.244.0.1")),

@@ -1,6 +1,6 @@
-"""``repro.sh`` of a failed probe's bundle shows the failure again, without proxylab, as root and as an ordinary user.
+"""``repro.sh`` sees without proxylab what the lab has seen, of probes that fail and of probes that pass.
 
-``failing_probes`` says in which ways the labs are broken.
+``failing_probes`` says in which ways labs are broken. Most of a script's time it waits, so several run at once.
 """
 
 import os
@@ -13,21 +13,58 @@ from pathlib import Path
 
 import pytest
 from failing_probes import BROKEN, Broken
-from played_scripts import Played, edited, played
-from sandboxed import ROOT, USERS
+from played_scripts import Played, in_the_lab, may_differ, played, seen_by
+from sandboxed import ROOT
+
+from lab.engines.names import version_of
+from lab.report.bundle import CASE, read_case
+from lab.report.reproduction import MOST_LINES
+from lab.scenario.cases import cases
+from lab.scenario.load import load_scenario
+from lab.session import Session
+from lab.verdict.model import Judgement, ProbeVerdict
+
+pytestmark = pytest.mark.timeout(400)  # the first test waits for all labs
+
+AT_ONCE = 4
+SHOWN = [each for each in BROKEN if not each.none]
+
+SAMPLE = {
+    "affinity/client-ip": ("a pod's connections go to one backend",),
+    "clusterip/from-a-pod": (
+        "a backend on another node sees the pod that dialled",
+        "every backend gets its share",
+        "a pod that reaches itself is masqueraded by its node",
+        "an outside host is masqueraded where it enters, on the way to another node",
+    ),
+    "clusterip/headless": (),
+    "clusterip/host-network-endpoints": (),
+    "fragments/datagrams-above-the-mtu": (),
+    "icmp/echo-requests": (),
+    "loadbalancer/source-ranges": (),
+    "nodeport/traffic-policy-local": (),
+    "rejections/at-every-front": (),
+    "sctp/associations": (),
+    "senders/from-a-node": (),
+    "senders/from-loopback": (),
+    "wire/hairpin": (),
+}
+"""Scenarios that pass, by the probes that are sent; the first ones where none is named."""
+MOST_PROBES = 4
 
 
 @dataclass(frozen=True)
-class Told:
-    """The script of one case, what it said to each user, and what it says once it is mended."""
+class Sent:
+    """A probe that was sent, its bundle, and what its script says."""
 
-    script: Path
-    said: Mapping[str, Future[Played]]
-    mended: Future[Played] | None
+    name: str
+    verdict: ProbeVerdict
+    bundle: Path
+    done: Future[Played] | None
 
 
-def scripts_of(together: Sequence[Broken], folder: Path) -> list[Path]:
-    """The script of each of these, which are broken by the same patch if by any, and run at once."""
+def bundles_of(together: Sequence[Broken], folder: Path) -> dict[str, Path]:
+    """The bundle of each of these, which are broken by the same patch if by any, and run at once."""
     files = []
     for number, broken in enumerate(together):
         text = (ROOT / broken.scenario).read_text(encoding="utf-8")
@@ -49,68 +86,122 @@ def scripts_of(together: Sequence[Broken], folder: Path) -> list[Path]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
-    found = [list((folder / "kept").glob(f"*/broken-{number}/*/repro.sh")) for number in range(len(together))]
+    found = [list((folder / "kept").glob(f"*/broken-{number}/*/repro.*[ht]")) for number in range(len(together))]
     assert all(len(each) == 1 for each in found), done.stdout + done.stderr
-    return [script for each in found for script in each]
-
-
-def played_by_all(together: Sequence[Broken], folder: Path) -> dict[str, Told]:
-    """What the script of each said. Most of a script's time is silence, so they are run at once."""
-    told = {}
-    with ThreadPoolExecutor(4) as pool:
-        for broken, script in zip(together, scripts_of(together, folder), strict=True):
-            said = {who: pool.submit(played, script, ordinary=ordinary) for who, ordinary in USERS.items()}
-            mended = pool.submit(played, edited(script, broken.mended), ordinary=False) if broken.mended else None
-            told[broken.name] = Told(script, said, mended)
-    return told
+    return {broken.name: each[0].parent for broken, each in zip(together, found, strict=True)}
 
 
 @pytest.fixture(scope="module")
-def told(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[str, Future[dict[str, Told]]]]:
-    """The scripts of all that are asked for, by the name of what is broken."""
-    asked = [
-        item.callspec.params["broken"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.path == Path(__file__) and hasattr(item, "callspec")
-    ]
-    by_patch: dict[tuple[str, str], dict[str, Broken]] = {}
-    for broken in asked:
-        by_patch.setdefault((broken.patch, broken.before), {})[broken.name] = broken
-    with ThreadPoolExecutor(2) as pool:
-        found = {}
-        for together in by_patch.values():
-            future = pool.submit(played_by_all, tuple(together.values()), tmp_path_factory.mktemp("broken"))
-            found |= dict.fromkeys(together, future)
-        yield found
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield pool
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
-def test_the_script_of_a_bundle_shows_the_failure_without_proxylab(
-    broken: Broken, told: Mapping[str, Future[dict[str, Told]]]
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """The bundle of each probe that fails, by the name of what is broken."""
+    by_patch: dict[tuple[str, str], list[Broken]] = {}
+    for broken in BROKEN:
+        by_patch.setdefault((broken.patch, broken.before), []).append(broken)
+    with ThreadPoolExecutor(2) as runs:
+        done = runs.map(lambda each: bundles_of(each, tmp_path_factory.mktemp("broken")), by_patch.values())
+        return {name: bundle for each in done for name, bundle in each.items()}
+
+
+@pytest.fixture(scope="module")
+def failing(bundles: Mapping[str, Path], pool: ThreadPoolExecutor) -> Mapping[str, tuple[Future[Played], ...]]:
+    """What each of their scripts says, and what it says once it is mended."""
+    return {
+        each.name: (
+            pool.submit(played, bundles[each.name], ordinary=True),
+            *([pool.submit(played, bundles[each.name], edits=each.mended)] if each.mended else []),
+        )
+        for each in SHOWN
+    }
+
+
+@pytest.mark.parametrize("broken", SHOWN, ids=lambda broken: broken.name)
+def test_the_script_shows_the_failure_without_proxylab(
+    broken: Broken, bundles: Mapping[str, Path], failing: Mapping[str, tuple[Future[Played], ...]]
 ) -> None:
-    for who, future in told[broken.name].result()[broken.name].said.items():
-        done = future.result()
-        assert done.returncode == 1, f"{who}:\n{done.stdout}{done.stderr}"
-        for words in (*broken.says, "The failure shows again."):
-            assert words in done.stdout, f"{who}:\n{done.stdout}{done.stderr}"
+    done = failing[broken.name][0].result()
+    assert done.returncode == 1, done.stdout + done.stderr
+    recorded = read_case(CASE, (bundles[broken.name] / CASE).read_bytes())
+    assert seen_by(done) in in_the_lab(recorded)
 
 
-@pytest.mark.parametrize("broken", [each for each in BROKEN if each.mended], ids=lambda broken: broken.name)
-def test_the_script_sees_when_it_is_mended(broken: Broken, told: Mapping[str, Future[dict[str, Told]]]) -> None:
-    future = told[broken.name].result()[broken.name].mended
-    assert future is not None
-    done = future.result()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "All is as it was expected" in done.stdout
+@pytest.mark.parametrize("broken", [each for each in SHOWN if each.mended], ids=lambda broken: broken.name)
+def test_the_script_sees_when_it_is_mended(broken: Broken, failing: Mapping[str, tuple[Future[Played], ...]]) -> None:
+    before, after = (each.result() for each in failing[broken.name])
+    assert after.returncode == 0, after.stdout + after.stderr
+    assert seen_by(after) != seen_by(before)
 
 
-@pytest.mark.parametrize("broken", BROKEN[:1], ids=lambda broken: broken.name)
-def test_a_script_that_cannot_rebuild_its_case_says_so(
-    broken: Broken, told: Mapping[str, Future[dict[str, Told]]]
+@pytest.mark.parametrize("broken", [each for each in BROKEN if each.none], ids=lambda broken: broken.name)
+def test_what_no_single_packet_shows_has_no_script_and_the_bundle_says_why(
+    broken: Broken, bundles: Mapping[str, Path]
 ) -> None:
-    script = told[broken.name].result()[broken.name].script
-    done = played(edited(script, (("-restore <<", "-restore --nonsense <<"),)), ordinary=False)
+    text = (bundles[broken.name] / "repro.txt").read_text(encoding="utf-8")
+    assert broken.none in text.replace("\n", " ")
+    assert "proxylab judge" in text
+
+
+def test_a_script_that_cannot_rebuild_its_case_says_so(bundles: Mapping[str, Path]) -> None:
+    done = played(bundles["the wrong pod"], edits=(("-restore <<", "-restore --nonsense <<"),))
     assert done.returncode == 2
     assert done.stderr.endswith("the case could not be rebuilt\n")
+
+
+@pytest.fixture(scope="module")
+def passing(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) -> Sequence[Sent]:
+    """The probes of the sample, and what their scripts say."""
+    folder, found = tmp_path_factory.mktemp("passing"), []
+    with Session() as session:
+        for name, wanted in SAMPLE.items():
+            for case in list(cases(load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), "iptables", version_of("")))[:2]:
+                lab = session.open(case)
+                chosen = [each for each in case.probes if each.name.partition("[")[0] in wanted]
+                for probe in chosen if wanted else case.probes[:MOST_PROBES]:
+                    verdict = lab.judged(probe)
+                    bundle = folder / str(len(found))
+                    for path, data in lab.bundle(verdict).items():
+                        (bundle / path).parent.mkdir(parents=True, exist_ok=True)
+                        (bundle / path).write_bytes(data)
+                    done = pool.submit(played, bundle) if (bundle / "repro.sh").exists() else None
+                    found.append(Sent(f"{name}: {probe.name}", verdict, bundle, done))
+                lab.close()
+    return found
+
+
+def test_scripts_see_what_the_lab_has_seen_of_what_passes(passing: Sequence[Sent]) -> None:
+    assert {each.verdict.overall for each in passing} == {Judgement.PASS}
+    told = {each.name: (each.done.result(), each) for each in passing if each.done}
+    assert len(told) > 40
+    for name, (done, sent) in told.items():
+        assert done.returncode == 0, f"{name}:\n{done.stdout}{done.stderr}"
+        lab = in_the_lab(read_case(CASE, (sent.bundle / CASE).read_bytes()))
+        assert may_differ(done) or seen_by(done) in lab, f"{name}:\n{lab}\n{done.stdout}"
+
+
+def test_scripts_are_short_and_hold_their_rules_where_these_are_few(passing: Sequence[Sent]) -> None:
+    scripts = [each.bundle / "repro.sh" for each in passing if each.done]
+    lengths = {len(script.read_text(encoding="utf-8").splitlines()) for script in scripts}
+    assert max(lengths) <= MOST_LINES
+    assert sum((script.parent / "repro.rules").exists() for script in scripts) < len(scripts) / 2
+
+
+@pytest.mark.parametrize(
+    ("edits", "seen"),
+    [
+        ((("10.244.1.11:8080", "10.244.1.11:9"),), "delivered to solo from 10.244.0.12, reset by 10.96.1.2 port 80"),
+        ((("-j DNAT --to-destination 10.244.1.11:8080", "-j RETURN"),), "not delivered"),
+    ],
+    ids=["another port", "no translation"],
+)
+def test_a_script_whose_rules_are_changed_sees_something_else(
+    edits: tuple[tuple[str, str], ...], seen: str, passing: Sequence[Sent]
+) -> None:
+    sent = next(each for each in passing if each.name.endswith("on another node sees the pod that dialled"))
+    done = played(sent.bundle, edits=edits)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert seen_by(done).startswith(seen)

@@ -6,7 +6,7 @@ from scenario_cases import front, probe, two_nodes
 
 from lab.assembly import assemble
 from lab.plan.reach import Absences, Links
-from lab.report.reproduction.wire import absent
+from lab.report.reproduction.network import absent
 
 PLAN = assemble(two_nodes(probe("p", "sender", front()))).plan
 
@@ -29,6 +29,6 @@ def test_who_shares_a_namespace_with_somebody_who_is_there_is_not_mute() -> None
 def test_a_script_takes_down_the_end_that_the_lab_takes_down_and_forgets_what_it_does_not_rebuild() -> None:
     cut = Links(frozenset({("echo-1", "eth0"), ("nobody", "eth0")}))
     commands = list(absent(PLAN, Absences(frozenset({"echo-2"}), cut)))
-    assert ("echo-1", "ip link set dev eth0 down") in commands
-    assert ("echo-2", "ip -4 rule add from all blackhole priority 1") in commands
+    assert "ip -n echo-1 link set dev eth0 down" in commands
+    assert "ip -n echo-2 -4 rule add from all blackhole priority 1" in commands
     assert len(commands) == 2

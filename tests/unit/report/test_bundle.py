@@ -10,6 +10,7 @@ from recorded import World
 from scenario_cases import front, probe, two_nodes
 
 from lab.errors import ScenarioError
+from lab.plan.model import Namespace, Role
 from lab.plan.topology import draw
 from lab.report.bundle import CASE, Circumstances, NodeState, bundle, read_case
 from lab.report.pcapng import pcapng
@@ -38,10 +39,11 @@ def verdict() -> ProbeVerdict:
 
 def files(of: ProbeVerdict) -> dict[str, bytes]:
     plan = draw(two_nodes(probe("p", "sender", front())))
+    sender = Namespace(name=of.errand.sender.namespace, role=Role.HOST)
     return bundle(
         of,
         circumstances=HERE,
-        plan=plan,
+        plan=replace(plan, namespaces=(*plan.namespaces, sender)),
         capture=Capture((FRAME,), 3),
         nodes={"node-a": NodeState("*nat\n", ("synchronised",))},
         scenario=b"spec: {}\n",

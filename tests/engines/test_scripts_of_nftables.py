@@ -1,0 +1,47 @@
+"""``repro.sh`` loads the rules that the real kube-proxy has made in mode nftables, and sees what the lab has seen."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from played_scripts import in_the_lab, may_differ, played, seen_by
+from sandboxed import ROOT
+
+from lab.binaries.binary import Binary
+from lab.engines.names import version_of
+from lab.engines.protocol import EngineChoice, Upstream
+from lab.report.bundle import CASE, read_case
+from lab.scenario.cases import cases
+from lab.scenario.load import load_scenario
+from lab.session import Session
+
+ENGINE = "kube-proxy/nftables"
+SAMPLE = {"clusterip/from-a-pod": 6, "nodeport/traffic-policy-local": 4}
+"""Scenarios, and how many of their probes are sent."""
+NO_TRANSLATION = ("meta l4proto tcp dnat to 10.244.1.11:8080", "meta l4proto tcp counter")
+
+
+def test_scripts_see_what_the_lab_has_seen_and_something_else_without_a_translation(
+    kube_proxy: Binary, tmp_path: Path
+) -> None:
+    upstream = Upstream(str(kube_proxy.path), kube_proxy.version)
+    bundles: dict[str, Path] = {}
+    with Session(EngineChoice(ENGINE, upstream=upstream)) as session:
+        for name, most in SAMPLE.items():
+            scenario = load_scenario(ROOT / f"scenarios/{name}.lab.yaml")
+            case = cases(scenario, "nftables", version_of(ENGINE, kube_proxy.version))[0]
+            lab = session.open(case)
+            for probe in case.probes[:most]:
+                bundles[probe.name] = tmp_path / str(len(bundles))
+                for path, data in lab.bundle(lab.judged(probe)).items():
+                    (bundles[probe.name] / path).parent.mkdir(parents=True, exist_ok=True)
+                    (bundles[probe.name] / path).write_bytes(data)
+            lab.close()
+    with ThreadPoolExecutor(4) as pool:
+        told = dict(zip(bundles, pool.map(played, bundles.values()), strict=True))
+    for name, done in told.items():
+        assert done.returncode == 0, f"{name}:\n{done.stdout}{done.stderr}"
+        lab_saw = in_the_lab(read_case(CASE, (bundles[name] / CASE).read_bytes()))
+        assert may_differ(done) or seen_by(done) in lab_saw, f"{name}:\n{lab_saw}\n{done.stdout}"
+    broken = played(bundles["a backend on another node sees the pod that dialled"], edits=(NO_TRANSLATION,))
+    assert broken.returncode == 1, broken.stdout + broken.stderr
+    assert seen_by(broken).startswith("not delivered")
