@@ -166,7 +166,7 @@ def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
             clause = disagreement(flow, fate, errand.protocol)
             if clause:
                 disagreements[flow.number] = clause
-    # A hop that was not captured looks like a copy that ended there: where witnesses disagree, nothing is said of copies.
+    # A hop that was not captured looks like a copy that ended there, so a flow whose witnesses disagree has none.
     sound = [None if number in disagreements else fate for number, fate in enumerate(fates)]
     lost = lost_copies(evidence, errand, flows, sound, Packet.REQUEST)
     lost_replies = lost_copies(evidence, errand, flows, sound, Packet.REPLY)

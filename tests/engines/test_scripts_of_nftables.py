@@ -42,6 +42,6 @@ def test_scripts_see_what_the_lab_has_seen_and_something_else_without_a_translat
         assert done.returncode == 0, f"{name}:\n{done.stdout}{done.stderr}"
         lab_saw = in_the_lab(read_case(CASE, (bundles[name] / CASE).read_bytes()))
         assert may_differ(done) or seen_by(done) in lab_saw, f"{name}:\n{lab_saw}\n{done.stdout}"
-    broken = played(bundles["a backend on another node sees the pod that dialled"], edits=(NO_TRANSLATION,))
+    broken = played(bundles["ClusterIP from a pod to another node preserves the client IP"], edits=(NO_TRANSLATION,))
     assert broken.returncode == 1, broken.stdout + broken.stderr
     assert seen_by(broken).startswith("not delivered")

@@ -38,7 +38,7 @@ class Broken:
 BROKEN = [
     Broken(
         "the wrong source",
-        "an outside host is masqueraded where it enters, on the way to a pod there",
+        "ClusterIP from outside is masqueraded by the entry node towards its own pod",
         patch=f"import {FIXED} as m; m.masquerade = lambda settings: ()",
         mended=(
             (
@@ -49,25 +49,25 @@ BROKEN = [
     ),
     Broken(
         "the wrong pod",
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         edits=((SOLO, SOLO.replace("[solo]", "[echo-1]")),),
     ),
     Broken(
         "dropped",
-        "a node without endpoint drops[ipv4]",
+        "NodePort with externalTrafficPolicy Local drops on a node without endpoint[ipv4]",
         scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
         edits=(("{outcome: dropped, at: node-a}", "{outcome: delivered, source: preserved}"),),
     ),
     Broken(
         "dropped elsewhere",
-        "a node without endpoint drops[ipv4]",
+        "NodePort with externalTrafficPolicy Local drops on a node without endpoint[ipv4]",
         scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
         edits=(("{outcome: dropped, at: node-a}", "{outcome: dropped, at: node-b}"),),
         none="no single packet shows",
     ),
     Broken(
         "clients that are kept by another pod",
-        "an outside host's connections go to one backend of the node[ipv4]",
+        "ClientIP affinity with policy Local sends an outside host to one local endpoint[ipv4]",
         scenario="scenarios/affinity/client-ip.lab.yaml",
         edits=(
             ("hosts: {outside: {}}", "hosts: {outside: {addresses: 20}}"),
@@ -78,7 +78,7 @@ BROKEN = [
     ),
     Broken(
         "in fragments, over IPv6",
-        "crafted fragments arrive at one backend[ipv6]",
+        "ClusterIP over UDP delivers crafted fragments to one endpoint[ipv6]",
         scenario="scenarios/fragments/datagrams-above-the-mtu.lab.yaml",
         edits=(
             (
@@ -89,15 +89,15 @@ BROKEN = [
     ),
     Broken(
         "at programs of nodes, by crafted SYNs",
-        "a pod's connections are shared by the agents[ipv4]",
+        "ClusterIP from a pod reaches host-network endpoints on all nodes[ipv4]",
         scenario="scenarios/clusterip/host-network-endpoints.lab.yaml",
         edits=(("backends: [agent-1, agent-2]", "backends: [agent-1]"),),
     ),
     Broken(
         "a client that was tied to an endpoint before",
-        "others come: the client stays[ipv4]",
-        before="one serves[ipv4]",
-        scenario="scenarios/steps/clients-who-stick.lab.yaml",
+        "two endpoints are added: ClientIP affinity survives added endpoints[ipv4]",
+        before="ClientIP affinity sends the client to the only endpoint[ipv4]",
+        scenario="scenarios/steps/affinity-when-endpoints-change.lab.yaml",
         edits=(
             (
                 "send: {flows: 15}\n      expect: {outcome: delivered, backends: [one]",
@@ -108,7 +108,7 @@ BROKEN = [
     ),
     Broken(
         "an echo request in fragments",
-        "a pod answers a host, in fragments[ipv4]",
+        "fragmented echo request from outside is answered by a pod[ipv4]",
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         edits=(
             (
@@ -119,12 +119,12 @@ BROKEN = [
     ),
     Broken(
         "rejected",
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         edits=(("{selector: {app: solo}", "{selector: {app: nobody}"),),
     ),
     Broken(
         "refused",
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         edits=(
             (
                 "{selector: {app: solo}, ports: [{port: 80, targetPort: 8080}]}",
@@ -135,44 +135,44 @@ BROKEN = [
     ),
     Broken(
         "crafted and unevenly shared",
-        "every backend gets its share",
+        "ClusterIP from a pod spreads connections evenly over all endpoints",
         patch=f"import {BODIES} as m; m.share = lambda index, count: ''",
         none="no single packet shows",
     ),
     Broken(
         "not translated, from a node, over IPv6",
-        "a node reaches a pod elsewhere[ipv6]",
+        "ClusterIP from a node reaches a pod of another node[ipv6]",
         scenario="scenarios/senders/from-a-node.lab.yaml",
         patch=f"import {BODIES} as m; m.translation = lambda scope, endpoint: ()",
     ),
     Broken(
         "translated where it was to be left alone",
-        "a port that the Service does not have is left alone",
-        scenario="scenarios/untranslated/headed-elsewhere.lab.yaml",
+        "external IP at another port is not translated",
+        scenario="scenarios/untranslated/other-ports-and-addresses.lab.yaml",
         patch=f"import {FRONTS} as m; m.external_ip = lambda scope, address: "
         "[m.write(m.names.SERVICES, f'-d {address}', scope.chains.external)]",
     ),
     Broken(
         "an echo request, over IPv6",
-        "so is the cluster IP of one without endpoints[ipv6]",
+        "echo request to an empty Service is untranslated, or rejected in nftables[ipv6]",
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         patch=f"import {SCOPE} as m; m.to_address = lambda protocol, address, port: f'-d {{address}}'",
     ),
     Broken(
         "associations",
-        "a stranger keeps its address where the policy is Local[ipv4]",
+        "NodePort over SCTP with externalTrafficPolicy Local preserves the client IP[ipv4]",
         scenario="scenarios/sctp/associations.lab.yaml",
         edits=(("backends: [echo-2], source: preserved", "backends: [echo-1], source: preserved"),),
     ),
     Broken(
         "associations from a node",
-        "a node reaches it as well[ipv6]",
+        "ClusterIP over SCTP with internalTrafficPolicy Local serves its node[ipv6]",
         scenario="scenarios/sctp/associations.lab.yaml",
         edits=(("source: {node: node-b, device: pods}", 'source: "fd00:10:244::99"'),),
     ),
     Broken(
         "an echo request from a node",
-        "a pod answers a node[ipv4]",
+        "echo request from a node is answered by a pod[ipv4]",
         scenario="scenarios/icmp/echo-requests.lab.yaml",
         edits=(
             (
@@ -183,36 +183,38 @@ BROKEN = [
     ),
     Broken(
         "another answer by HTTP",
-        "a node without endpoint is not[ipv4]",
+        "healthCheckNodePort of a node without endpoint answers 503[ipv4]",
         scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
         edits=(("{status: 503, localEndpoints: 0}", "{status: 200, localEndpoints: 1}"),),
         none="the probe asks by HTTP",
     ),
     Broken(
         "what connection tracking has not forgotten",
-        "another pod takes its place: the pod's next datagram reaches the new one[ipv4]",
-        before="a pod asks[ipv4]",
-        scenario="scenarios/steps/a-datagram-after-its-backend.lab.yaml",
+        "another pod replaces the endpoint: "
+        "ClusterIP over UDP from the same source port reaches the new endpoint[ipv4]",
+        before="ClusterIP over UDP from a pod reaches the first endpoint[ipv4]",
+        scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
         patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
         none="connection tracking knew the flow",
     ),
     Broken(
         "a name that does not exist",
-        "the name gives the ready pods[ipv4]",
+        "DNS name of a headless Service gives the ready pods only[ipv4]",
         scenario="scenarios/dns/headless-by-name.lab.yaml",
         edits=(("labels: {app: db}, ports: [5432]}", "labels: {app: db}, ports: [5432], ready: false}"),),
         none="the probe dials a name",
     ),
     Broken(
         "beyond a cable that is cut",
-        "the pod is cut off: its node lets it go[ipv4]",
-        scenario="scenarios/steps/a-cable-is-cut.lab.yaml",
+        "the pod's link is cut, and streams lose packets without a reset: "
+        "ClusterIP to an endpoint behind a cut link is dropped at its node[ipv4]",
+        scenario="scenarios/steps/link-failure.lab.yaml",
         edits=(("expect: {outcome: dropped, at: node-b}", "expect: {outcome: delivered, source: preserved}"),),
         mended=(("ip -n echo link set dev eth0 down\n", ""),),
     ),
     Broken(
         "on a bridge, over vxlan",
-        "a backend on another node sees the pod that dialled",
+        "ClusterIP from a pod to another node preserves the client IP",
         edits=(
             ("  nodes:", "  network: {podNetwork: bridge, interNode: vxlan}\n  nodes:"),
             (SOLO, SOLO.replace("preserved", "10.244.0.1")),

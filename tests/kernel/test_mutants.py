@@ -82,7 +82,7 @@ MUTANTS = [
         "lambda scope, endpoint, whole=module.translation: "
         "tuple(rule.replace(':8081', ':9091') for rule in whole(scope, endpoint))",
         "scenarios/clusterip/several-ports.lab.yaml",
-        {"the web is served by the pods that have it, each on its own number": {"port"}},
+        {"port http reaches only pods with target port http, each at its own number": {"port"}},
     ),
     Mutant(
         "no masquerade",

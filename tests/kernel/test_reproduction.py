@@ -30,12 +30,12 @@ AT_ONCE = 4
 SHOWN = [each for each in BROKEN if not each.none]
 
 SAMPLE = {
-    "affinity/client-ip": ("a pod's connections go to one backend",),
+    "affinity/client-ip": ("ClientIP affinity sends all connections of a pod to one endpoint",),
     "clusterip/from-a-pod": (
-        "a backend on another node sees the pod that dialled",
-        "every backend gets its share",
-        "a pod that reaches itself is masqueraded by its node",
-        "an outside host is masqueraded where it enters, on the way to another node",
+        "ClusterIP from a pod to another node preserves the client IP",
+        "ClusterIP from a pod spreads connections evenly over all endpoints",
+        "ClusterIP from a pod to itself is masqueraded by its node",
+        "ClusterIP from outside is masqueraded by the entry node towards another node",
     ),
     "clusterip/headless": (),
     "clusterip/host-network-endpoints": (),
@@ -43,11 +43,11 @@ SAMPLE = {
     "icmp/echo-requests": (),
     "loadbalancer/source-ranges": (),
     "nodeport/traffic-policy-local": (),
-    "rejections/at-every-front": (),
+    "rejections/at-every-frontend": (),
     "sctp/associations": (),
     "senders/from-a-node": (),
     "senders/from-loopback": (),
-    "wire/hairpin": (),
+    "network/hairpin": (),
 }
 """Scenarios that pass, by the probes that are sent; the first ones where none is named."""
 MOST_PROBES = 4
