@@ -1,8 +1,8 @@
 """The embedded engine's rules against what a kube-proxy of their version wrote for the same small clusters, by meaning.
 
 ``kube-proxy-VERSION`` holds what iptables-save printed, without counters, in a namespace where that binary served one
-node and had the same configuration. The lab's own Service, by which a proxy is seen to have caught up, is taken out, and
-with it the chains that a large cluster keeps of it for a while. 1.36.3 ran on a kernel with nfacct.
+node and had the same configuration. The lab's own Service, by which a proxy is seen to have caught up, is taken out,
+and with it the chains that a large cluster keeps of it for a while. 1.36.3 ran on a kernel with nfacct.
 """
 
 from dataclasses import replace
