@@ -49,7 +49,7 @@ def theme_lines(stats: Stats) -> list[str]:
     if len(folders) < 2:
         return []
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for outcome, each in _reports(stats):
         counts[_folder(each)][outcome] += 1
         seconds[_folder(each)] += each.duration
@@ -67,13 +67,13 @@ def slowest_lines(stats: Stats, width: int) -> list[str]:
     """The ten scenario files that took longest, where there are more; the build of labs counts."""
     from lab.verdict.columns import wrapped  # noqa: PLC0415 - a run's own room
 
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for _, each in _reports(stats):
         if is_of_a_scenario(each.nodeid):
             seconds[each.nodeid.partition("::")[0]] += each.duration
     if len(seconds) <= _MOST:
         return []
-    rows = seconds.most_common(_MOST)
+    rows = sorted(seconds.items(), key=lambda each: -each[1])[:_MOST]
     return [line for file, took in rows for line in wrapped(file, f"{took:8.2f} s  ", width=width)]
 
 
