@@ -10,8 +10,8 @@ How it differs from today's, and why it was given up:
 * KUBE-FW- stood for every load-balancer IP, whether or not there were source ranges, and ended in KUBE-MARK-DROP.
 * Masquerading for node ports and external IPs stood in KUBE-SVC-, beside that for the cluster IP. Pods kept their
   address at an external IP.
-* A proxy for both families took its node's address from bindAddress alone, whose default says none. So source ranges
-  that hold the node's address did not let the node in, as they do now.
+* Source ranges that hold the node's address did not let the node in, as they do now: 1.23.17 writes no rule for it
+  where it serves both families.
 * A mark in the nat table, 0x8000, dropped packets later, in KUBE-FIREWALL: by INPUT and OUTPUT only, so that what was
   forwarded escaped it. Chain and rule were the kubelet's (KEP-3178); here they are written too, since a node of that
   time had a kubelet and the lab has none.
