@@ -2,8 +2,10 @@
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
+from held_back import HeldBack
 
 from lab.garbage import look_seldom
 
@@ -21,6 +23,11 @@ collect_ignore_glob = [
     "tests/golden/scenario/*.lab.yaml",
     "tests/golden/screens/*.lab.yaml",
 ]  # texts to be read, not labs to be run
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if obtaining := os.environ.get("PROXYLAB_TESTS_AWAIT"):
+        config.pluginmanager.register(HeldBack(Path(obtaining)))
 
 
 @pytest.hookimpl(optionalhook=True)

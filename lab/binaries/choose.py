@@ -33,6 +33,9 @@ _CURE: Final = (
 )
 
 
+_HOW: Final = {"module": "by Go, which takes some nine minutes of one processor"}
+"""What is worth knowing of a source before it is waited for."""
+
 _MOST_PATCHES: Final = 12
 
 
@@ -157,7 +160,7 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
         known = [each for each in sources.cache.binaries() if _fits(each.version, enough)]
         if known:
             return known[-1]
-        tell(f"obtaining kube-proxy {version} ({word}); this is done once")
+        tell(f"obtaining kube-proxy {version} ({_HOW.get(word, word)}); this is done once")
         try:
             return sources.by_version[word].obtain(version, sources.cache)
         except CapabilityError as error:

@@ -82,12 +82,18 @@ class ModuleSource:
 def _go_mod(kubernetes: Mapping[str, Any], version: str) -> str:
     """The go.mod of the main package, from that of kubernetes as ``go mod edit -json`` prints it."""
     published = "v0" + version.removeprefix("v1")
-    staging = [each["Old"]["Path"] for each in kubernetes.get("Replace") or ()]
+    replaced = {each["Old"]["Path"]: each["New"] for each in kubernetes.get("Replace") or ()}
     lines = [
         f"module {_NAME}",
         f"go {kubernetes['Go']}",
         f"require {_MODULE} {version}",
         f"require k8s.io/component-base {published}",
-        *(f"replace {path} => {path} {published}" for path in staging),
+        *(
+            f"replace {path} => {path} {published}"
+            if new["Path"].startswith("./")
+            # Until v1.23 kubernetes also pins every other module this way.
+            else f"replace {path} => {new['Path']} {new['Version']}"
+            for path, new in replaced.items()
+        ),
     ]
     return "\n".join(lines) + "\n"

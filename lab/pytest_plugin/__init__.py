@@ -45,6 +45,7 @@ from lab.pytest_plugin.options import (
 )
 from lab.pytest_plugin.python_fixtures import LabFactory, lab, lab_engine, lab_factory, parametrize_engines
 from lab.pytest_plugin.required import Required
+from lab.pytest_plugin.themes import Themes
 
 __all__ = [
     "Lab",
@@ -97,6 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Telling(), "proxylab-telling")
     if hasattr(config, "workerinput"):
         return
+    config.pluginmanager.register(Themes(), "proxylab-themes")
     if report(config) is not None:
         config.pluginmanager.register(Gathering(config), "proxylab-report")
     if is_required(config):

@@ -21,23 +21,28 @@ _NOTHING: Final = "nothing"
 _MOST: Final = 10
 
 
-def glance(results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word) -> list[str]:
+def glance(results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word, width: int = WIDTH) -> list[str]:
     """A row for each scenario and a column for each engine; nothing where only one engine ran.
 
-    The cases of a matrix share a row, which shows the worst of them. Names are never cut: they can be copied.
+    The cases of a matrix share a row, which shows the worst of them. Names are never cut: they can be copied. Where the
+    width does not hold both, a scenario's name stands in a line above its row.
     """
     engines = list(dict.fromkeys(result.engine for result in results))
     if len(engines) < 2:
         return []
     files = list(dict.fromkeys(result.file for result in results))
-    width = max(map(len, ("scenario", *files)))
     widths = [*map(len, engines[:-1]), 0]  # nothing stands behind the last one
-    head = _GAP.join(["scenario".ljust(width), *engines])
-    rows = (
-        [_cell(file, engine, results, paint, room) for engine, room in zip(engines, widths, strict=True)]
+    head = _GAP.join(engines)
+    rows = [
+        _GAP.join(_cell(file, engine, results, paint, room) for engine, room in zip(engines, widths, strict=True))
         for file in files
-    )
-    return [head, *(_GAP.join([file.ljust(width), *row]) for file, row in zip(files, rows, strict=True))]
+    ]
+    names = ["scenario", *files]
+    longest = max(map(len, names))
+    named = zip(names, (head, *rows), strict=True)
+    if longest + len(_GAP + head) <= width:
+        return [f"{name:<{longest}}{_GAP}{row}" for name, row in named]
+    return [line for name, row in named for line in (name, f"{_GAP * 2}{row}")]
 
 
 def _cell(file: str, engine: str, results: Sequence[ScenarioResult], paint: Painter, width: int) -> str:

@@ -76,7 +76,7 @@ def closing_lines(
     if verbosity >= 0:
         for block in (*(_journeys(results, width) if traces else ()), *_blocks(results, paint, width)):
             lines += ["", *block]
-        for block in (slowest(results, width), glance(results, paint)):
+        for block in (slowest(results, width), glance(results, paint, width)):
             lines += ["", *block] if block else []
         lines.append("")
     return [*lines, _summary(results)]

@@ -5,7 +5,7 @@ Must not: know what the text says, or colour it.
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 __all__ = ["WIDTH", "table", "width_of", "wrapped"]
@@ -24,17 +24,25 @@ _NARROWEST = 12
 def wrapped(text: str, first: str = "", rest: str | None = None, width: int = WIDTH) -> list[str]:
     """A sentence broken at spaces, with ``first`` before its first line and ``rest`` (by default blanks) before others.
 
-    Words are never cut, so that an address or a path can be copied.
+    Words are never cut. A path that is longer than a line is broken behind a slash: a terminal would cut it anywhere.
     """
     following = " " * len(first) if rest is None else rest
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text,
         width,
         initial_indent=first,
         subsequent_indent=following,
         break_long_words=False,
         break_on_hyphens=False,
-    ) or [first.rstrip()]
+    )
+    return [part for line in lines for part in _at_slashes(line, following, width)] or [first.rstrip()]
+
+
+def _at_slashes(line: str, following: str, width: int) -> Iterator[str]:
+    while len(line) > width and (slash := line.rfind("/", len(following), width)) > 0:
+        yield line[: slash + 1]
+        line = following + line[slash + 1 :]
+    yield line
 
 
 def width_of(rows: Sequence[Sequence[str]]) -> int:

@@ -58,7 +58,7 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
     if verdict.overall is not Judgement.PASS:
         lines += ["", *_reproduce(verdict, width)]
         if verdict.bundle:
-            lines.append(f"{_INDENT}evidence:  {verdict.bundle}")
+            lines += wrapped(verdict.bundle, f"{_INDENT}evidence:  ", _INDENT * 3, width)
     return tuple(lines)
 
 
@@ -94,10 +94,30 @@ def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:
 
 
 def _reproduce(verdict: ProbeVerdict | StepVerdict, width: int) -> list[str]:
-    """The command in one line, or in two that a shell reads as one."""
+    """The command in one line, or in several that a shell reads as one."""
     run, option = command(verdict)
     line = f"{_INDENT}reproduce: {run} {option}".rstrip()
-    return [line] if len(line) <= width or not option else [f"{_INDENT}reproduce: {run} \\", f"{_INDENT * 3}{option}"]
+    if len(line) <= width:
+        return [line]
+    lines = [f"{_INDENT}reproduce:"]
+    for word in [*_words(run), *filter(None, [option])]:
+        if len(f"{lines[-1]} {word} \\") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines[-1] += " \\"
+            lines.append(f"{_INDENT * 3}{word}")
+    return lines
+
+
+def _words(run: str) -> list[str]:
+    """The words of a command as a shell reads them; an option and its value are one."""
+    words: list[str] = []
+    for word in map(shlex.quote, shlex.split(run)):
+        if words and words[-1].startswith("--") and " " not in words[-1]:
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
 
 
 def _quoted(name: str) -> str:

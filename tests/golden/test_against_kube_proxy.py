@@ -1,9 +1,8 @@
-"""The embedded engine's rules against those of kube-proxy 1.36.3, by what they mean.
+"""The embedded engine's rules against what a kube-proxy of their version wrote for the same small clusters, by meaning.
 
-``kube-proxy-v1.36.3`` holds what that binary wrote for the same small clusters, each in an empty namespace of a kernel
-with nfacct, as iptables-save printed it, without counters. It had the same configuration, and one node to serve. The
-lab's own Service, by which it is seen that a proxy has caught up, is taken out, and with it the chains that a large
-cluster keeps of it for a while.
+``kube-proxy-VERSION`` holds what iptables-save printed, without counters, in a namespace where that binary served one
+node and had the same configuration. The lab's own Service, by which a proxy is seen to have caught up, is taken out,
+and with it the chains that a large cluster keeps of it for a while. 1.36.3 ran on a kernel with nfacct.
 """
 
 from dataclasses import replace
@@ -13,20 +12,45 @@ import pytest
 from rule_cases import CASES, Addresses
 
 from lab.engines.embedded.iptables.held import Held
-from lab.engines.embedded.iptables.meaning import differences, read_rules
-from lab.engines.embedded.iptables.render import render
+from lab.engines.embedded.iptables.legacy import V1_23
+from lab.engines.embedded.iptables.meaning import Chains, differences, read_rules
+from lab.engines.embedded.iptables.render import CURRENT, render
 from lab.engines.embedded.iptables.restore import restore
+from lab.engines.embedded.iptables.shape import Shape
 from lab.ip import Family
 
-FILES = Path(__file__).parent / "kube-proxy-v1.36.3"
-OF_THE_MACHINE = {"packet_counters": True, "random_fully": True}
-"""What kube-proxy found where the files were made, and no configuration can change."""
+GOLDEN = Path(__file__).parent
+KUBELETS = {("filter", "KUBE-FIREWALL"), ("nat", "KUBE-MARK-DROP")}
+"""Chains that the kubelet of 1.23 filled. The embedded engine does it for a lab, which has no kubelet."""
+
+CURRENTLY = [(name, CURRENT, "v1.36.3") for name in CASES if name != "packet-counters"]
+FORMERLY = [(path.stem.removesuffix(".ipv4"), V1_23, "v1.23.17") for path in GOLDEN.glob("*v1.23.17/*.ipv4.saved")]
 
 
 @pytest.mark.parametrize("family", list(Family), ids=str)
-@pytest.mark.parametrize("name", [name for name in CASES if name != "packet-counters"])
-def test_the_same_rules(name: str, family: Family) -> None:
+@pytest.mark.parametrize(("name", "shape", "version"), CURRENTLY + sorted(FORMERLY, key=lambda each: each[0]))
+def test_the_same_rules(name: str, shape: Shape, version: str, family: Family) -> None:
     case = CASES[name](Addresses(family))
-    ours = restore(render(case.cluster, case.node, replace(case.settings, **OF_THE_MACHINE), family), Held())
-    theirs = (FILES / f"{name}.{family.lower()}.saved").read_text()
-    assert differences(read_rules(ours.text), read_rules(theirs)) == []
+    # What kube-proxy found where the files were made, and no configuration can change.
+    settings = replace(case.settings, packet_counters=version == "v1.36.3", random_fully=True)
+    ours = read_rules(restore(render(case.cluster, case.node, settings, family, shape), Held()).text)
+    theirs = read_rules((GOLDEN / f"kube-proxy-{version}" / f"{name}.{family.lower()}.saved").read_text())
+    if version == "v1.23.17":
+        ours, theirs = without_kubelet(ours), without_kubelet(theirs)
+    assert differences(ours, theirs) == []
+
+
+def without_kubelet(chains: Chains) -> Chains:
+    return {
+        key: [rule for rule in rules if ("--jump", "KUBE-FIREWALL") not in rule]
+        for key, rules in chains.items()
+        if key not in KUBELETS
+    }
+
+
+def test_every_dump_is_compared() -> None:
+    compared = {f"kube-proxy-{version}/{name}" for name, _, version in CURRENTLY + FORMERLY}
+    files = [path.relative_to(GOLDEN) for path in GOLDEN.glob("kube-proxy-*/*.saved")]
+    assert {str(each).removesuffix(".saved") for each in files} == {
+        f"{each}.{family.lower()}" for each in compared for family in Family
+    }

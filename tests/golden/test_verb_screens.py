@@ -1,13 +1,13 @@
-"""What each verb shows, at 80 and at 160 columns, with and without colour.
+"""What each verb shows, as files for a terminal of 80 columns without colour.
 
-``NAME.txt`` is what stands on 80 columns without colour. What colour or more columns change is in
-``NAME-80-colour.txt``, ``NAME-160.txt`` and ``NAME-160-colour.txt``; where they change nothing, there is no such file.
-What lists and describes the objects of a lab is in ``desk``, and a run in ``run-80.txt`` and its like.
+On other terminals the words are the same: colour adds nothing but colour, and lines fit. What ``--help`` prints is in
+docs/reference/cli.md, what lists and describes the objects of a lab is in ``desk``, and a run is in ``run.txt``.
 
 Write the files anew with ``pytest tests/golden --update-golden``, then look at them with ``cat`` in such a terminal.
 """
 
 import functools
+import itertools
 import re
 import shutil
 import sys
@@ -37,16 +37,11 @@ from lab.scenario.model import Preserved
 from lab.visits import Heard
 
 FILES = Path(__file__).parent / "screens"
-OF_RUNS = {"run-80", "run-80-colour", "run-160", "run-160-colour"}  # tests/golden/test_run_screens.py
-TERMINALS = [("", 80, False), ("-80-colour", 80, True), ("-160", 160, False), ("-160-colour", 160, True)]
-LIKE = {"-80-colour": "", "-160": "", "-160-colour": "-160"}
-"""Whose file a screen is in that has none of its own."""
+OF_RUNS = {"run"}  # tests/golden/test_run_screens.py
 
 ECHO = "echo.lab.yaml"
 
 TYPED: dict[str, tuple[str, ...]] = {
-    "help": ("--help",),
-    **{f"help-{verb}": (verb, "--help") for verb in sorted(_VERBS)},
     "apply-none-stands": ("apply", "-f", ECHO),
     "check": ("check", ECHO),
     "check-mistakes": ("check", "mistaken.lab.yaml"),
@@ -134,9 +129,10 @@ def dump() -> str:
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable[[int, bool], None]:
     """Goes into a folder that has what the screens are about, where no lab stands, at such a terminal."""
+    numbers = itertools.count()
 
     def sit(width: int, colour: bool) -> None:
-        folder = tmp_path / f"{width}{colour}"
+        folder = tmp_path / str(next(numbers))
         folder.mkdir()
         for each in FILES.glob("*.lab.yaml"):
             shutil.copy(each, folder)
@@ -153,56 +149,62 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable
     return sit
 
 
-@pytest.mark.parametrize("name", [*TYPED, *DRAWN])
-def test_screen(
-    name: str,
-    desk: Callable[[int, bool], None],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    update_golden: bool,
-) -> None:
-    shown = {}
-    for suffix, width, colour in TERMINALS:
+WHOLE = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT")
+"""Commands, rules and the place of a mistake are not broken, so that they can be copied."""
+
+Show = Callable[[str, int, bool], str]
+
+
+@pytest.fixture
+def show(
+    desk: Callable[[int, bool], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Show:
+    """What a verb prints on a terminal of so many columns, with or without colour."""
+
+    def screen(name: str, width: int, colour: bool) -> str:
         desk(width, colour)
-        if name in TYPED:
-            monkeypatch.setattr(sys, "argv", ["proxylab", *TYPED[name]])
-            with pytest.raises(SystemExit):
-                main(TYPED[name], make_session=functools.partial(ScreenSession, Path("journal")))
-        else:
+        if name in DRAWN:
             text = "\n".join(DRAWN[name](width))
             click.echo(text if colour else click.unstyle(text), color=True)
+        else:
+            typed = TYPED.get(name, (name, "--help"))
+            monkeypatch.setattr(sys, "argv", ["proxylab", *typed])
+            with pytest.raises(SystemExit):
+                main(typed, make_session=functools.partial(ScreenSession, Path("journal")))
         output, errors = capsys.readouterr()  # progress goes first, and to standard error
-        shown[suffix] = re.sub(r"\b\d+\.\d\d s", "0.01 s", errors + output)
-    assert "\x1b" not in shown[""] + shown["-160"]
-    for suffix, text in shown.items():
-        file = FILES / f"{name}{suffix}.txt"
-        if update_golden:
-            file.unlink(missing_ok=True)
-            if not suffix or text != stored(name, LIKE[suffix]):
-                file.write_text(text, encoding="utf-8")
-        assert text == stored(name, suffix)
+        return re.sub(r"\b\d+\.\d\d s", "0.01 s", errors + output)
+
+    return screen
 
 
-def test_lines_fit_their_terminal() -> None:
-    """Where words allow it: commands, rules and the place of a mistake stay whole, to be copied."""
-    whole = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT")
-    for file in [each for each in FILES.glob("*.txt") if each.stem not in OF_RUNS]:
-        width = 160 if "-160" in file.stem else 80
-        lines = click.unstyle(file.read_text(encoding="utf-8")).splitlines()
-        assert [line for line in lines if len(line) > width and not whole.search(line)] == [], file.name
+def too_wide(text: str, width: int) -> list[str]:
+    return [line for line in click.unstyle(text).splitlines() if len(line) > width and not WHOLE.search(line)]
 
 
-def stored(name: str, suffix: str) -> str:
-    """The screen as it stands in its file, or in that of the terminal on which it looks the same."""
-    file = FILES / f"{name}{suffix}.txt"
-    return file.read_text(encoding="utf-8") if not suffix or file.exists() else stored(name, LIKE[suffix])
+@pytest.mark.parametrize("name", [*TYPED, *DRAWN])
+def test_screen(name: str, show: Show, update_golden: bool) -> None:
+    plain = show(name, 80, False)
+    file = FILES / f"{name}.txt"
+    if update_golden:
+        file.write_text(plain, encoding="utf-8")
+    assert plain == file.read_text(encoding="utf-8")
+    assert "\x1b" not in plain
+    assert click.unstyle(show(name, 80, True)) == plain
+    assert too_wide(plain, 80) == too_wide(show(name, 160, True), 160) == []
+
+
+def test_help_fits_a_terminal_of_80_columns(show: Show) -> None:
+    assert {verb: too_wide(show(verb, 80, False), 80) for verb in _VERBS} == {verb: [] for verb in _VERBS}
+
+
+def test_failures_are_coloured(show: Show) -> None:
+    for name in ("run-failed", "judge", "doctor", "probe-rejected"):
+        assert "\x1b" in show(name, 80, True), name
 
 
 def test_every_verb_has_a_screen_and_no_screen_is_left_over() -> None:
-    shown = {words[0] for words in TYPED.values() if words[-1] != "--help"} | {*DRAWN}
+    shown = {words[0] for words in TYPED.values()} | {*DRAWN}
     elsewhere = {"describe", "diagnose", "ps"}  # tests/golden/test_desk_screens.py
     documents = {"completion", "schema"}  # read by programs
     assert shown >= {*_VERBS} - elsewhere - documents
-    named = {*TYPED, *DRAWN}
-    left = {each.stem for each in FILES.glob("*.txt")} - OF_RUNS - named
-    assert [each for each in left if re.sub(r"(-160)?(-80)?(-colour)?$", "", each) not in named] == []
+    assert {each.stem for each in FILES.glob("*.txt")} == {*TYPED, *DRAWN} | OF_RUNS

@@ -1,7 +1,7 @@
-"""What the reviewed rule files do with packets: the table of who reaches whom, and under which address.
+"""What kube-proxy's rules do with packets: the table of who reaches whom, and under which address.
 
-The files are read as iptables would read them, and packets walk through. So each row of the table stands on a file that
-somebody has read, in either family.
+The rules are those that kube-proxy 1.36.3 wrote (``test_against_kube_proxy`` compares the embedded engine's with them).
+They are read as iptables would read them, and packets walk through.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from rule_walk import Fate, Packet, walk
 from lab.engines.embedded.iptables.meaning import read_rules
 from lab.ip import Family
 
-FILES = Path(__file__).parent / "rules"
+FILES = Path(__file__).parent / "kube-proxy-v1.36.3"
 ALL, LOCAL, ELSEWHERE = (10, 11, 12), (10, 11), (12,)
 FRONTS = {
     "clusterIP": ("cluster", 20, 80),
@@ -92,7 +92,7 @@ def expected(said: object, a: Addresses) -> Fate:
 
 
 def fate(name: str, sender: str, front: str, a: Addresses) -> Fate:
-    text = "".join((FILES / f"{file}.{a.family.lower()}.rules").read_text() for file in ("empty", name))
+    text = (FILES / f"{name}.{a.family.lower()}.saved").read_text()
     return walk(read_rules(text), sent(sender, a, front))
 
 
@@ -122,5 +122,5 @@ def test_the_nodes_loopback_has_node_ports_in_ipv4_only(family: Family, said: ob
     a = Addresses(family)
     loopback = a.of("loopback", 1)
     packet = Packet(loopback, loopback, 30080, from_node=True, to_node=True)
-    text = "".join((FILES / f"{file}.{family.lower()}.rules").read_text() for file in ("empty", "node-port"))
+    text = (FILES / f"node-port.{family.lower()}.saved").read_text()
     assert walk(read_rules(text), packet) == expected(said, a)

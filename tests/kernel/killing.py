@@ -219,7 +219,7 @@ def expect_nothing_left(run: Run, before: Machine, ours: set[str]) -> None:
     assert before.differences(Machine.now()) == []
 
 
-# Every stage for SIGKILL, which nobody can catch; what SIGTERM does depends on the role only.
+# Every stage for SIGKILL, which nothing can catch; what SIGTERM does depends on the role only.
 BLOWS = {
     f"{blow.name} at the {role} in the stage {stage}": (blow, role, stage)
     for blow in (signal.SIGKILL, signal.SIGTERM)
@@ -227,6 +227,21 @@ BLOWS = {
     for stage in STAGES
     if (blow is signal.SIGKILL or stage == "traffic") and (role, stage) != ("command", "close")  # none runs then
 }
+
+
+def blows(*, ordinary: bool) -> dict[str, tuple[signal.Signals, str, str]]:
+    """The blows for one user: half of them where root runs the tests, who can be both users, else all.
+
+    The halves are like the colours of a chess board. So each user's processes are struck in every role and in every
+    stage, and each role is struck in every stage by one of the two.
+    """
+    if os.geteuid() != 0:
+        return BLOWS
+    return {
+        name: (blow, role, stage)
+        for name, (blow, role, stage) in BLOWS.items()
+        if (ROLES.index(role) + STAGES.index(stage)) % 2 == ordinary
+    }
 
 
 def strike_and_look(blow: signal.Signals, role: str, stage: str, *, ordinary: bool) -> None:

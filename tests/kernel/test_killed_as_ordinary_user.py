@@ -3,9 +3,9 @@
 import signal
 
 import pytest
-from killing import BLOWS, strike_and_look
+from killing import blows, strike_and_look
 
 
-@pytest.mark.parametrize(("blow", "role", "stage"), BLOWS.values(), ids=BLOWS)
+@pytest.mark.parametrize(("blow", "role", "stage"), (HERE := blows(ordinary=True)).values(), ids=HERE)
 def test_nothing_is_left(blow: signal.Signals, role: str, stage: str) -> None:
     strike_and_look(blow, role, stage, ordinary=True)

@@ -201,7 +201,7 @@ def test_scripts_are_short_and_hold_their_rules_where_these_are_few(passing: Seq
 def test_a_script_whose_rules_are_changed_sees_something_else(
     edits: tuple[tuple[str, str], ...], seen: str, passing: Sequence[Sent]
 ) -> None:
-    sent = next(each for each in passing if each.name.endswith("on another node sees the pod that dialled"))
+    sent = next(each for each in passing if each.name.endswith("to another node preserves the client IP"))
     done = played(sent.bundle, edits=edits)
     assert done.returncode == 1, done.stdout + done.stderr
     assert seen_by(done).startswith(seen)

@@ -44,7 +44,7 @@ def test_timeout_watches_probes_as_it_does_tests(project: Project) -> None:
     result.stdout.fnmatch_lines(["*Timeout (>0.5s) from pytest-timeout*"])
 
 
-@pytest.mark.parametrize("distribution", ["loadfile", "loadscope", "worksteal"])
+@pytest.mark.parametrize("distribution", ["loadfile", "worksteal"])
 def test_xdist_shares_files_among_workers(project: Project, distribution: str) -> None:
     for number in range(4):
         project.scenario(f"{number}.lab.yaml", f"holds {number}", f"fails {number}")

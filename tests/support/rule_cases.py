@@ -1,6 +1,6 @@
 """Small clusters, one for each shape of rules, in either family.
 
-The golden files show what they render to, and the kernel tests load them.
+Golden files hold what kube-proxy wrote for them, and the kernel tests load what they render to.
 """
 
 from collections.abc import Callable, Mapping

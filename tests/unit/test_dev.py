@@ -360,3 +360,20 @@ def test_only_the_tests_get_dig_and_zsh_and_go_on_without_them(
     assert [line for line in errors.splitlines() if "bind9" in line][-1:] == told
     installed = [call for call in ready.calls("apt-get") if "install" in call]
     assert [call.endswith(" bind9-dnsutils zsh") for call in installed] == [True] * (verb == "test")
+
+
+@pytest.mark.parametrize(
+    ("obtained", "code"), [("echo /c/v1.36.3/ab/kube-proxy", 0), ("exit 1", 1)], ids=["built", "broken"]
+)
+def test_tests_begin_while_a_kube_proxy_is_built(ready: Clone, obtained: str, code: int) -> None:
+    scripts = ready.root / ".venv/bin"
+    ready.program("go")
+    began = f"until grep -q '^pytest' '{ready.journal}'; do sleep 0.1; done"
+    ready.program("proxylab", f"{began}; {obtained}", folder=scripts)
+    waits = 'flock --shared "$PROXYLAB_TESTS_AWAIT/lock" cat "$PROXYLAB_TESTS_AWAIT/status"'
+    ready.program("pytest", waits, folder=scripts)
+    found, output, errors = ready.run("test")
+    assert (found, output) == (code, f"{code}\n")
+    assert ("kube-proxy could not be obtained" in errors) is (code != 0)
+    (call,) = ready.calls("pytest")
+    assert "--lab-engine=kube-proxy/nftables" in call

@@ -95,6 +95,14 @@ def test_a_version_is_built_with_the_staging_modules_that_were_published_with_it
 
 
 @needs_go
+def test_a_module_that_is_pinned_keeps_its_version(proxy: Site, tmp_path: Path) -> None:
+    """Until v1.23 kubernetes replaces every module that it uses by one version of it, and not only its own."""
+    pinned = f"{KUBERNETES_MOD}replace example.com/pinned/v2 => example.com/pinned/v2 v2.1.0\n"
+    proxy.pages.update(module("k8s.io/kubernetes", "v1.36.3", pinned, {"cmd/kube-proxy/app/server.go": APP}))
+    assert ModuleSource().obtain("v1.36.3", Cache(tmp_path / "cache")).version == "v1.36.3"
+
+
+@needs_go
 def test_what_does_not_build_is_told_in_the_words_of_go(proxy: Site, tmp_path: Path) -> None:
     broken = {"cmd/kube-proxy/app/server.go": APP.replace("fmt.Println", "fmt.Print1n")}
     proxy.pages.update(module("k8s.io/kubernetes", "v1.36.3", KUBERNETES_MOD, broken))

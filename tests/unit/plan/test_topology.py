@@ -21,24 +21,16 @@ def test_plan_of_two_nodes_is_the_golden_one() -> None:
     assert "\n".join(plan_lines(draw(two_nodes()))) + "\n" == (GOLDEN / "two-nodes.txt").read_text()
 
 
-WIRES = {**BASIC, **TUNNELLED, "crowded": crowded(addresses=3)}
-
-
-@pytest.mark.parametrize("name", sorted(WIRES.keys() - {"ptp"}))
-def test_plan_of_every_wire_is_the_golden_one(name: str) -> None:
-    plan = draw(WIRES[name])
+@pytest.mark.parametrize(("name", "scenario"), [(n, (BASIC | TUNNELLED)[n]) for n in ("bridge dual", "vxlan ptp dual")])
+def test_plan_of_a_bridge_and_of_an_overlay_is_the_golden_one(name: str, scenario: Scenario) -> None:
+    """Of the other wires tests/kernel/test_planned_wire.py shows that everybody reaches everybody, as planned."""
+    plan = draw(scenario)
     assert "\n".join(plan_lines(plan)) + "\n" == (GOLDEN / f"{name.replace(' ', '-')}.txt").read_text()
 
 
 def sysctl_lines(namespace: Namespace) -> list[str]:
     """As sysctl(8) prints them; a question mark follows those a kernel may lack."""
     return [f"{each.name} = {each.value}{'' if each.required else ' ?'}" for each in namespace.sysctls]
-
-
-@pytest.mark.parametrize("role", list(Role))
-def test_sysctls_of_a_role_are_the_golden_ones(role: Role) -> None:
-    namespace = next(namespace for namespace in draw(two_nodes()).namespaces if namespace.role is role)
-    assert "\n".join(sysctl_lines(namespace)) + "\n" == (GOLDEN / f"sysctls-{role}.txt").read_text()
 
 
 @pytest.mark.parametrize("role", list(Role))

@@ -8,7 +8,10 @@ How it differs from today's, and why it was given up:
 * KUBE-XLB- was what KUBE-EXT- and KUBE-SVL- are now, in one chain, and only under externalTrafficPolicy Local; without
   a local endpoint it marked packets for dropping.
 * KUBE-FW- stood for every load-balancer IP, whether or not there were source ranges, and ended in KUBE-MARK-DROP.
-* Masquerading for node ports and external IPs stood in KUBE-SVC-, beside that for the cluster IP.
+* Masquerading for node ports and external IPs stood in KUBE-SVC-, beside that for the cluster IP. Pods kept their
+  address at an external IP.
+* Source ranges that hold the node's address did not let the node in, as they do now: 1.23.17 writes no rule for it
+  where it serves both families.
 * A mark in the nat table, 0x8000, dropped packets later, in KUBE-FIREWALL: by INPUT and OUTPUT only, so that what was
   forwarded escaped it. Chain and rule were the kubelet's (KEP-3178); here they are written too, since a node of that
   time had a kubelet and the lab has none.
@@ -67,8 +70,7 @@ def _fixed_rules(family: Family, settings: ProxySettings) -> tuple[Rule, ...]:
         *(loopback_guard() if family is Family.IPV4 else ()),
         Rule(names.FORWARD, ("-m conntrack --ctstate INVALID",), "DROP"),
         Rule(names.FORWARD, (comment("kubernetes forwarding rules"), masquerading), "ACCEPT"),
-        Rule(names.FORWARD, (comment("kubernetes forwarding conntrack pod source rule"), related), "ACCEPT"),
-        Rule(names.FORWARD, (comment("kubernetes forwarding conntrack pod destination rule"), related), "ACCEPT"),
+        Rule(names.FORWARD, (comment("kubernetes forwarding conntrack rule"), related), "ACCEPT"),
     )
 
 
@@ -157,9 +159,10 @@ def _masquerading(scope: Scope) -> Iterator[str]:
         yield f"{cluster} {proxy.detector.if_not_local} -j {MARK_MASQ}"
     if port.external_policy_local:
         return
+    unless_local = f" {proxy.detector.if_not_local}" if proxy.detector is not None else ""
     for address in port.external_ips:
         why = comment(f"{port.name} external IP")
-        yield f"-A {chain} {why} {to_address(port.protocol, address, port.port)} -j {MARK_MASQ}"
+        yield f"-A {chain} {why} {to_address(port.protocol, address, port.port)}{unless_local} -j {MARK_MASQ}"
     if port.node_port:
         yield f"-A {chain} {comment(port.name)} {transport(port.protocol)} --dport {port.node_port} -j {MARK_MASQ}"
 
@@ -175,9 +178,6 @@ def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
         yield f"{begin} -j {target}"
     for cidr in port.source_ranges:
         yield f"{begin} -s {cidr} -j {target}"
-    if any(scope.proxy.node_address in cidr for cidr in port.source_ranges):
-        for address in port.load_balancer_vips:
-            yield f"{begin} -s {address!s} -j {target}"
     yield f"{begin} -j {MARK_DROP.name}"
 
 
@@ -194,20 +194,14 @@ def _external_local(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo])
     local = [each for each in endpoints if each.is_local]
     if not local:
         yield f"-A {chain} {comment(f'{port.name} has no local endpoints')} -j {MARK_DROP.name}"
-    yield from _remembered(scope, chain, local)
-    for index, each in enumerate(local):
-        why = comment(f"Balancing rule {index} for {port.name}")
-        yield _drawn(f"-A {chain} {why}", share(index, len(local)), scope.endpoint_chains[each.name])
+    yield from _balanced(scope, chain, local)
 
 
 def _balanced(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
     yield from _remembered(scope, chain, endpoints)
     for index, each in enumerate(endpoints):
-        yield _drawn(f"-A {chain}{scope.of_port}", share(index, len(endpoints)), scope.endpoint_chains[each.name])
-
-
-def _drawn(begin: str, odds: str, target: str) -> str:
-    return f"{begin}{odds and f' {odds}'} -j {target}"
+        odds = share(index, len(endpoints))
+        yield f"-A {chain}{scope.of_port}{odds and f' {odds}'} -j {scope.endpoint_chains[each.name]}"
 
 
 def _remembered(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
