@@ -7,14 +7,11 @@ Theory of operation. A command that reads one file spends most of its time befor
 of shapes. So no more is made than the file needs, and no more is asked meanwhile: a shape has its validator when a file
 first has such a mapping, and those that few files have are not part of the validators around them (``Seldom``).
 ``Before`` and ``After`` are pydantic's ``BeforeValidator`` and ``AfterValidator``, but for the question what parameters
-the function has; and nobody looks for plugins.
+the function has.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
@@ -68,39 +65,6 @@ class Shape(BaseModel):
         alias_generator=_camel,
         defer_build=True,  # a file has a few of the shapes; the others need no validator
     )
-
-    @classmethod
-    def model_rebuild(cls, **options: Any) -> bool | None:
-        """As pydantic's, but for plugins of pydantic, which have no business here."""
-        with _no_plugins():
-            return super().model_rebuild(**options)
-
-
-@contextmanager
-def _no_plugins() -> Iterator[None]:
-    """Let pydantic find no plugins during this block, and not look for any.
-
-    ``PYDANTIC_DISABLE_PLUGINS`` would do, but pydantic reads it in a module that has imported ``importlib.metadata`` by
-    then, and with it all that packages may be made of, from zip files to e-mail: a twelfth of the time of ``check``.
-    """
-    if _PLUGINS in sys.modules:
-        yield
-        return
-    sys.modules[_PLUGINS] = _NoPlugins(_PLUGINS)
-    try:
-        yield
-    finally:
-        del sys.modules[_PLUGINS]
-
-
-_PLUGINS: Final = "pydantic.plugin._loader"
-"""The module that pydantic imports when it has made a schema, for its ``get_plugins``."""
-
-
-class _NoPlugins(ModuleType):
-    @staticmethod
-    def get_plugins() -> tuple[()]:
-        return ()
 
 
 @dataclass(frozen=True, slots=True)

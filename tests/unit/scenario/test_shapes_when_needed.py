@@ -1,9 +1,7 @@
 """What of the shapes is made for a file, and what is not."""
 
-import sys
-
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from lab.scenario.schema.base import ScenarioShape, Seldom, no_entries
 
@@ -45,17 +43,3 @@ def test_an_editor_hears_of_it_by_reference() -> None:
     outer, inner = outer_and_inner()
     schema = outer.model_json_schema()
     assert schema["properties"]["byName"]["additionalProperties"] == {"$ref": f"#/$defs/{inner.__name__}"}
-
-
-def test_plugins_of_pydantic_are_not_looked_for_and_those_of_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pydantic.plugin._loader", raising=False)
-    with monkeypatch.context() as without:
-        without.setitem(sys.modules, "importlib.metadata", None)  # whoever imports it fails
-        outer, _ = outer_and_inner()
-        outer.model_validate({"inner": {"number": 1}})
-
-    class Others(BaseModel):
-        number: int
-
-    assert Others(number=1).number == 1
-    assert hasattr(sys.modules["pydantic.plugin._loader"], "entry_points")
