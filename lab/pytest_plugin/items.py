@@ -22,7 +22,6 @@ from lab.garbage import uncollected
 from lab.pytest_plugin.markers import markers_of
 from lab.pytest_plugin.options import engines, repeats
 from lab.pytest_plugin.outcome import hold
-from lab.pytest_plugin.parsing import parsing
 from lab.scenario.model import Probe, Scenario, Step
 from lab.scenario.versions import Version
 
@@ -39,11 +38,6 @@ def is_of_a_scenario(nodeid: str) -> bool:
 class ScenarioFile(pytest.Module):
     """One scenario file. A ``Module`` and not a ``File``, since only modules can hold module-scoped fixtures."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._shown: Final = Path(os.path.relpath(self.path))
-        parsing(self.config).announce(self._shown)
-
     def _getobj(self) -> types.ModuleType:
         return types.ModuleType(self.path.name.removesuffix(SUFFIX))
 
@@ -53,9 +47,11 @@ class ScenarioFile(pytest.Module):
         Raises:
             CollectError: with every mistake in the file.
         """
+        from lab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for a run that has scenario files
+
         try:
             with uncollected():
-                scenario = parsing(self.config).scenario(self._shown)
+                scenario = load_scenario(Path(os.path.relpath(self.path)))
         except ScenarioError as error:
             raise self.CollectError("\n".join(error.problems)) from None
         for run in _runs(self.config, scenario):
