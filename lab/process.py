@@ -20,7 +20,6 @@ from lab.engines.names import IPTABLES
 from lab.errors import EngineError, InternalError, LabError
 from lab.faults import fault_of
 from lab.feeds import Signals, feed
-from lab.garbage import count_as_old
 from lab.inspection import inspect
 from lab.kernel.capabilities import examine
 from lab.kernel.census import Census
@@ -77,7 +76,6 @@ def serve(client: socket.socket, launcher: socket.socket, door: socket.socket | 
 
     With a ``door``, the client may tell the lab to stay (``lab.visits.Stay``): then others come by that.
     """
-    count_as_old()  # what is loaded by now lives as long as the process
     asyncio.run(_serve(client, launcher, door, rootless=rootless))
 
 

@@ -5,8 +5,6 @@ Must not: import a verb's module before that verb is asked for: ``check`` answer
 never loads what ``run`` needs.
 """
 
-import atexit
-import gc
 import importlib
 import keyword
 import sys
@@ -24,10 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["main", "proxylab"]
 
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
-
-_GARBAGE: Final = 200_000
-"""How many objects are made before the first search for garbage among them. Modules are none, and with Python's default
-of 700 a tenth of the time of a short verb goes into looking through them."""
 
 _HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"
 """Stands for a hyphen while lines of help are broken."""
@@ -158,15 +152,7 @@ def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | N
         arguments: by default those of the process.
         make_session: what makes the run's session; by default ``lab.session.Session``.
     """
-    thresholds = gc.get_threshold()
-    gc.set_threshold(_GARBAGE)
-    # The interpreter's last search goes through all modules too, and frees what the kernel is about to take anyway.
-    atexit.register(gc.freeze)
-    try:
-        code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
-    finally:
-        gc.set_threshold(*thresholds)
-    sys.exit(code)
+    sys.exit(_answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session)))
 
 
 def _answer(verb: Callable[[], object]) -> int:

@@ -18,7 +18,6 @@ import pytest
 
 from lab.engines.names import mode_of, version_of
 from lab.errors import ScenarioError
-from lab.garbage import uncollected
 from lab.pytest_plugin.markers import markers_of
 from lab.pytest_plugin.options import engines, repeats
 from lab.pytest_plugin.outcome import hold
@@ -50,8 +49,7 @@ class ScenarioFile(pytest.Module):
         from lab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for a run that has scenario files
 
         try:
-            with uncollected():
-                scenario = load_scenario(Path(os.path.relpath(self.path)))
+            scenario = load_scenario(Path(os.path.relpath(self.path)))
         except ScenarioError as error:
             raise self.CollectError("\n".join(error.problems)) from None
         for run in _runs(self.config, scenario):
