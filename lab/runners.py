@@ -21,7 +21,7 @@ from lab.kernel.nft_counters import NftTableReader
 from lab.kernel.xtables import TableReader
 from lab.messages import Build
 from lab.plan.model import Plan
-from lab.traffic.meters import Layouts, Meter, TableMeter
+from lab.traffic.meters import Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.responder import Names
 from lab.traffic.runner import Runner
@@ -40,9 +40,8 @@ async def open_runner(
 ) -> Runner:
     """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
     namespaces = wire.wiring.namespaces
-    layouts = {family: Layouts() for family in request.engine.families}
     meters = {
-        (name, family): _meter(request.engine.name, place, family, layouts[family])
+        (name, family): _meter(request.engine.name, place, family)
         for name, place in places.items()
         for family in request.engine.families
     }
@@ -77,12 +76,11 @@ def _served(request: Build) -> Iterator[int]:
     yield from (each.health_check_node_port for each in request.objects if isinstance(each, Service))
 
 
-def _meter(engine: str, place: Place, family: Family, layouts: Layouts) -> Meter:
+def _meter(engine: str, place: Place, family: Family) -> Meter:
     """The cheapest way to read what the rules of this node counted for one family."""
     if mode_of(engine) == "nftables":
         nft = NftTool(place.launcher, place.netns, place.name)
         return TraceMeter(place.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
     save = partial(place.tool.save_all, family)
-    if place.tool.variant.name == "legacy":
-        return TableMeter(place.netns.name, TableReader(place.netns, family), save, layouts)
-    return TableMeter(place.netns.name, NftTableReader(place.netns, family), save)
+    reader = TableReader if place.tool.variant.name == "legacy" else NftTableReader
+    return TableMeter(place.netns.name, reader(place.netns, family), save)
