@@ -17,7 +17,7 @@ def table(code: int, packets: int = 0) -> Snapshot:
     """A filter table whose INPUT has one rule with that verdict."""
     rule, policy = entry(V4, verdict(code), packets=packets), entry(V4, verdict(ACCEPT))
     parts = [rule, policy, entry(V4, error("ERROR"))]
-    return Snapshot(V4, {0: "INPUT"}, {len(rule): "INPUT"}, b"".join(parts), len(parts))
+    return Snapshot(V4, {0: "INPUT"}, {len(rule): "INPUT"}, b"".join(parts))
 
 
 class Node:
