@@ -64,7 +64,7 @@ def _names(plan: Plan, store: Store) -> Names | None:
     """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
     if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
         return None
-    from lab.control.naming import NameService  # noqa: PLC0415
+    from lab.control.naming import NameService  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
     return NameService(store, hidden=NAMESPACE).respond
 

@@ -143,7 +143,7 @@ class Lab:
 
     async def ask(self, place: str, query: Query, deadline: Deadline) -> Lookup:
         """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
-        from lab.control.resolver import ask  # noqa: PLC0415 - DNS messages, for those who have names
+        from lab.control.resolver import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
         async with self.runner.stillness:
             return await ask(self.netns(place), query, deadline)

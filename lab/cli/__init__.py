@@ -5,9 +5,11 @@ Must not: import a verb's module before that verb is asked for: ``check`` answer
 never loads what ``run`` needs.
 """
 
+import difflib
 import importlib
 import keyword
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -119,8 +121,6 @@ class _Verbs(click.Group):
 
 def _meant(word: str) -> str:
     """What somebody may have meant who typed a verb that there is not."""
-    import difflib  # noqa: PLC0415 - hardly ever needed
-
     near = difflib.get_close_matches(word, _VERBS, 1)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_VERBS))}"
 
@@ -176,8 +176,6 @@ def _answer(verb: Callable[[], object]) -> int:
 
 def _report(error: Exception) -> ExitCode:
     """The only traceback a user ever sees is that of our own mistake."""
-    import traceback  # noqa: PLC0415 - hardly ever needed
-
     click.echo("".join(traceback.format_exception(error)), nl=False, err=True)
     click.echo(f"proxylab {lab.__version__} is at fault; please report the lines above with your scenario", err=True)
     return ExitCode.INTERNAL

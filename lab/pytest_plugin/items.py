@@ -21,6 +21,7 @@ from lab.errors import ScenarioError
 from lab.pytest_plugin.markers import markers_of
 from lab.pytest_plugin.options import engines, repeats
 from lab.pytest_plugin.outcome import hold
+from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario, Step
 from lab.scenario.versions import Version
 
@@ -72,8 +73,6 @@ class Run:
 
     def settle(self, version: Version) -> None:
         """Let exceptions hold for the version that is found to run, of which collection knows no more than its name."""
-        from lab.scenario.cases import cases  # noqa: PLC0415 - a scenario's own room
-
         if version != self._version:
             known = cases(self._written, mode_of(self.engine), version)
             self.scenario = next(each for each in known if each.case == self.scenario.case)
@@ -89,8 +88,6 @@ class Run:
 
 
 def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
-    from lab.scenario.cases import cases  # noqa: PLC0415 - a scenario's own room
-
     chosen, times = engines(config), repeats(config)
     for number in range(1, times + 1):
         for engine in chosen:

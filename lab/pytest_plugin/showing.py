@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from lab.pytest_plugin.options import report
+from lab.report.html import Heading, entry
 
 if TYPE_CHECKING:
-    from lab.report.html import Entry, Heading
+    from lab.report.html import Entry
     from lab.scenario.model import Scenario
     from lab.verdict.model import ProbeVerdict, StepVerdict
 
@@ -29,16 +30,12 @@ def show_of_file(item: pytest.Item, scenario: "Scenario", engine: str, verdict: 
 def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict") -> None:
     """Show a verdict of a Python test below the test's own file and name, if there is to be a page."""
     if report(item.config) is not None:
-        from lab.report.html import Heading  # noqa: PLC0415 - a run's own room
-
         file, name = item.location[0], item.name
         _show(item, Heading(file=file, engine=engine, case=name, scenario=scenario.name, tags=scenario.tags), verdict)
 
 
 def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":
     """Where the probes of a scenario, or of a case of it, stand in the page."""
-    from lab.report.html import Heading  # noqa: PLC0415 - a run's own room
-
     return Heading(
         file=scenario.file,
         engine=engine,
@@ -57,6 +54,4 @@ def taken(item: pytest.Item) -> list["Entry"]:
 
 
 def _show(item: pytest.Item, heading: "Heading", verdict: "ProbeVerdict | StepVerdict") -> None:
-    from lab.report.html import entry  # noqa: PLC0415 - a run's own room
-
     item.stash.setdefault(_SHOWN, []).append(entry(heading, verdict))
