@@ -1,19 +1,12 @@
 """Settings of the project's own tests."""
 
-import gc
 import os
 from pathlib import Path
 
 import pytest
 from held_back import HeldBack
 
-from lab.garbage import look_seldom
-
 pytest_plugins = ["pytester"]
-
-# What pytest and its plugins load, and the thousands of items that it collects, are no garbage. By Python's own
-# thresholds they are looked at again and again, which is a seventh of the processor time of the unit tests.
-look_seldom()
 
 # Whose processes are whose: whatever this pytest process starts can be told from what other workers start.
 os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())
@@ -39,10 +32,3 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let what waits longest begin first: begun last, it would keep everybody waiting. All else stays in its order."""
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish() -> None:
-    """Look for garbage once: pytest would look five times at everything that a worker has before it may end."""
-    gc.collect()
-    gc.freeze()

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from lab.codec import CodecError, dumps, loads
-from lab.garbage import uncollected
 from lab.timing import Deadline
 
 __all__ = ["AsyncChannel", "Channel", "ChannelClosedError"]
@@ -32,8 +31,7 @@ class ChannelClosedError(ConnectionError):
 
 
 def _frame(message: object, hint: Any) -> bytes:
-    with uncollected():
-        body = dumps(message, hint)
+    body = dumps(message, hint)
     return _LENGTH.pack(len(body)) + body
 
 

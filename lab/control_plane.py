@@ -1,25 +1,20 @@
 """The control plane of a lab: the objects, who serves them, and an engine in every node that programs them.
 
-Owns: how it is begun on a wire, and how the objects of one lab follow those of another under engines that run on.
+Owns: how it is begun on a wire.
 Must not: send a probe, or know one engine from another.
-
-Whoever starts anew has forgotten everything. An engine that runs on has not, so it is told to forget every Service of
-the lab before, and has done so, before it hears of the next one's: with their rules go the lists of who was tied to
-which endpoint, which a Service of the same name would otherwise find.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final, Self
 
-from lab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
 from lab.cluster.store import Store
-from lab.control.apiserver import API_PORT, ApiServer
-from lab.engines.barrier import Barrier, is_barrier
+from lab.control.apiserver import ApiServer
+from lab.engines.barrier import Barrier
 from lab.engines.catalogue import make_engine
 from lab.engines.fleet import Fleet
 from lab.engines.ground import Cluster, Place
-from lab.engines.names import NFT_TABLE, mode_of, read_engine
+from lab.engines.names import NFT_TABLE, mode_of
 from lab.engines.protocol import Engine, EngineChoice
 from lab.errors import ScenarioError
 from lab.frozen import dataclass
@@ -35,8 +30,6 @@ from lab.wire import Wire
 __all__ = ["ControlPlane"]
 
 _SYNC_SECONDS: Final = 60.0
-_PROGRAMMED: Final = (Service, EndpointSlice)
-_KINDS: Final = (*_PROGRAMMED, Pod, Node, Namespace, ServiceCIDR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,38 +69,6 @@ class ControlPlane:
             store = Store()
             fleet = await _run_engines(request, places, store, stack)
             return cls(request.engine, places, store, fleet, stack.pop_all())
-
-    @property
-    def may_go_on(self) -> bool:
-        """Whether the engines take long to start, and are told of everything by the API."""
-        return read_engine(self.choice.name).is_upstream
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """Those by which engines are told, and tell; a node's stack must not be made to forget who speaks there."""
-        proxy = self.choice.configuration
-        return (API_PORT, proxy.healthz.port, proxy.metrics.port)
-
-    async def succeed(self, objects: Collection[KubeObject]) -> None:
-        """Put ``objects`` in the place of those that stand, and return when all engines have programmed them.
-
-        Raises:
-            EngineError: an engine has ended, or did not catch up in time.
-        """
-        deadline = Deadline.after(_SYNC_SECONDS)
-        for thing in (each for kind in _PROGRAMMED for each in self.store.list(kind)):
-            if not is_barrier(thing):
-                self.store.delete(thing.key)
-        await self.fleet.wait_synced(self.store.revision, deadline)
-        wanted = {thing.key: thing for thing in objects}
-        there = {each.key: each for kind in _KINDS for each in self.store.list(kind) if not is_barrier(each)}
-        if any(wanted.get(key) != there.get(key) for key in {*wanted, *there} if key.kind == "Node"):
-            await self.fleet.note()
-        for key in there.keys() - wanted.keys():
-            self.store.delete(key)
-        for thing in objects:
-            self.store.apply(thing)
-        await self.fleet.wait_synced(self.store.revision, deadline)
 
     async def close(self) -> None:
         """Stop the engines."""

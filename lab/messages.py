@@ -68,9 +68,8 @@ LAUNCHER_ENDED: Final = 70
 class Build:
     """Make ``plan`` real, run ``engine`` in its nodes and wait until ``objects`` are in the rules. Answer: ``Built``.
 
-    A lab that stands already is replaced. Where the new one has the same wire, it is built on that, made as new; else
-    the new one is built before the old one is closed. ``seed`` orders source ports,
-    and stands in every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan.
+    A lab that stands already is replaced: the new one is built before the old one is closed. ``seed`` orders source
+    ports, and stands in every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan.
     """
 
     plan: Plan
@@ -195,15 +194,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The lab stands.
-
-    ``variant`` says what programs the rules, such as ``iptables v1.8.9 (legacy)``; ``reused``, whether it stands on the
-    wire of the lab before it, made as new.
-    """
+    """The lab stands. ``variant`` says what programs the rules, such as ``iptables v1.8.9 (legacy)``."""
 
     variant: str
     stages: tuple[Stage, ...] = ()
-    reused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

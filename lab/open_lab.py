@@ -15,7 +15,6 @@ from lab.client import LabProcess
 from lab.cluster.objects import KubeObject
 from lab.engines.protocol import EngineChoice
 from lab.errors import CapabilityError, InternalError, LabError
-from lab.garbage import uncollected
 from lab.ip import IPAddress
 from lab.line import Line
 from lab.lookups import Lookups
@@ -257,9 +256,8 @@ class OpenLab:
 
     def _judged(self, probe: Probe) -> tuple[Errand, ProbeVerdict]:
         self._come_to(probe)
-        with uncollected():
-            errand, source, evidence = self._send(probe)
-            verdict = judge(probe, errand, source, evidence)
+        errand, source, evidence = self._send(probe)
+        verdict = judge(probe, errand, source, evidence)
         return errand, replace(verdict, plan=self._assembly.plan, options=self._options)
 
     def trace(self, probe: Probe) -> tuple[Errand, Evidence]:

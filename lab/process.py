@@ -18,10 +18,9 @@ from typing import Final
 from lab.channel import AsyncChannel
 from lab.conversation import converse, first_of, receive_visitors
 from lab.engines.names import IPTABLES
-from lab.errors import EngineError, InternalError, LabError
+from lab.errors import InternalError, LabError
 from lab.faults import fault_of
 from lab.feeds import Signals, feed
-from lab.garbage import count_as_old
 from lab.inspection import inspect
 from lab.kernel.capabilities import examine
 from lab.kernel.census import Census
@@ -30,7 +29,6 @@ from lab.kernel.launcher import Launcher
 from lab.kernel.leftovers import Departed, leftovers
 from lab.kernel.limits import limit_reached
 from lab.kernel.origins import Origins
-from lab.kernel.reset import NotAsNewError
 from lab.kernel.rules import IptablesVariant, choose_iptables
 from lab.messages import (
     LAUNCHER_ENDED,
@@ -61,12 +59,11 @@ from lab.messages import (
     Sent,
     Stage,
 )
-from lab.plan.model import Plan
 from lab.standing import Lab
 from lab.staying import Staying
 from lab.timing import Deadline, DeadlineExceededError, wait_while_fewer
 from lab.visits import Asked, End, Feed, Greet, Listed, Listing, Remember, Stay, Told
-from lab.wire import Purpose, Wire
+from lab.wire import Wire
 
 __all__ = ["serve"]
 
@@ -79,7 +76,6 @@ def serve(client: socket.socket, launcher: socket.socket, door: socket.socket | 
 
     With a ``door``, the client may tell the lab to stay (``lab.visits.Stay``): then others come by that.
     """
-    count_as_old()  # what is loaded by now lives as long as the process
     if asyncio.run(_serve(client, launcher, door, rootless=rootless)):
         sys.exit(LAUNCHER_ENDED)
 
@@ -234,67 +230,22 @@ class _Desk:
         variant = await self._iptables(request.engine.iptables)
         await self._see_off()
         self._before = self._before or Census.take()
-        purpose = Purpose.of(request, variant)
-        if (lab := await self._gone_on(request, purpose)) is not None:
-            return Built(variant.version, lab.stages, reused=True)
         began = time.monotonic()
-        wire = await self._wire_as_new(purpose, request.plan)
-        reused = wire is not None
         self._labs += 1
-        if wire is None:
-            wire = Wire.build(self._labs, request.plan, purpose, self._launcher)
+        wire = Wire.build(self._labs, request.plan, self._launcher)
         for namespace in request.plan.namespaces:
             place = f"{wire.number}/{namespace.name}"
             self._launcher.furnish(place, request.resolv_confs.get(namespace.name, ""))
-        laid = Stage("make as new" if reused else "wire", time.monotonic() - began)
+        laid = Stage("wire", time.monotonic() - began)
         try:
-            lab = await Lab.build(self._labs, request, self._launcher, variant, wire, laid)
+            lab = await Lab.build(request, self._launcher, variant, wire, laid)
         except BaseException:
             self._departed.append(wire.close(self._cleanup))
             raise
         before, self._lab = self._lab, lab
         if before is not None:
             await self._end(before)
-        return Built(variant.version, lab.stages, reused)
-
-    async def _gone_on(self, request: Build, purpose: Purpose) -> Lab | None:
-        """The lab that stands with the objects of the one that is asked for, if its engines may run on in that.
-
-        One that does not get over it is no fault of the next scenario: that gets engines of its own.
-        """
-        before = self._lab
-        if before is None or not before.may_go_on(request, purpose):
-            return None
-        self._lab = None
-        try:
-            self._lab = await before.go_on(self._labs + 1, request)
-        except BaseException as error:
-            before.wire.spent = before.wire.spent or f"its engines did not go on: {error}"
-            await self._end(before)
-            if not isinstance(error, EngineError | NotAsNewError):
-                raise
-            return None
-        self._labs += 1
-        return self._lab
-
-    async def _wire_as_new(self, purpose: Purpose, plan: Plan) -> Wire | None:
-        """The wire of the lab that stands, as new, if it has what is wanted and can be; that lab is over then."""
-        before = self._lab
-        if before is None or not before.wire.fits(purpose):
-            return None
-        self._lab = None
-        wire = before.wire
-        try:
-            await before.retire()
-            await self._expect_none(partial(wire.left_behind, self._origins), f"lab {before.number} was ended")
-            wire.renew(plan)
-        except BaseException:
-            wire.spent = "its lab did not end as it should"
-            raise
-        finally:
-            if wire.spent:
-                self._departed.append(wire.close(self._cleanup))
-        return None if wire.spent else wire
+        return Built(variant.version, lab.stages)
 
     async def _close(self) -> Closed:
         lab, self._lab = self._lab, None

@@ -24,7 +24,7 @@ from lab.kernel.xtables import TableReader
 from lab.messages import Build
 from lab.plan.model import Listener, Plan
 from lab.traffic.foreign import ForeignRules
-from lab.traffic.meters import COUNTED_TABLES, Layouts, Meter, TableMeter
+from lab.traffic.meters import COUNTED_TABLES, Meter, TableMeter
 from lab.traffic.nftmeter import TraceMeter
 from lab.traffic.responder import Names, PortsTakenError
 from lab.traffic.runner import Runner
@@ -43,9 +43,8 @@ async def open_runner(
 ) -> Runner:
     """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
     namespaces = wire.wiring.namespaces
-    layouts = {family: Layouts() for family in request.engine.families}
     meters = {
-        (name, family): _meter(request.engine.name, place, family, layouts[family])
+        (name, family): _meter(request.engine.name, place, family)
         for name, place in places.items()
         for family in request.engine.families
     }
@@ -72,7 +71,7 @@ def _names(plan: Plan, store: Store) -> Names | None:
     """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
     if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
         return None
-    from lab.control.naming import NameService  # noqa: PLC0415
+    from lab.control.naming import NameService  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
     return NameService(store, hidden=NAMESPACE).respond
 
@@ -121,12 +120,11 @@ def _foreign(engine: str, place: Place) -> ForeignRules:
     )
 
 
-def _meter(engine: str, place: Place, family: Family, layouts: Layouts) -> Meter:
+def _meter(engine: str, place: Place, family: Family) -> Meter:
     """The cheapest way to read what the rules of this node counted for one family."""
     if mode_of(engine) == "nftables":
         nft = NftTool(place.launcher, place.netns, place.name)
         return TraceMeter(place.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
     save = partial(place.tool.save_all, family)
-    if place.tool.variant.name == "legacy":
-        return TableMeter(place.netns.name, TableReader(place.netns, family), save, layouts)
-    return TableMeter(place.netns.name, NftTableReader(place.netns, family), save)
+    reader = TableReader if place.tool.variant.name == "legacy" else NftTableReader
+    return TableMeter(place.netns.name, reader(place.netns, family), save)

@@ -1,6 +1,6 @@
 """A lab that stands: on a wire, with its engines running.
 
-Owns: the order engines, synced, responders; the way back; and the way to a lab with other objects.
+Owns: the order engines, synced, responders; and the way back.
 Must not: judge, speak to the client, know more than one lab, or make what it stands on: the wire (``lab.wire``), and
 the engines with all that tells them (``lab.control_plane``).
 """
@@ -8,7 +8,7 @@ the engines with all that tells them (``lab.control_plane``).
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -31,11 +31,11 @@ from lab.engines.barrier import is_barrier, without_barrier
 from lab.engines.protocol import Engine
 from lab.errors import InternalError
 from lab.kernel.chosen_tools import CHOSEN_FIRST, links_to
+from lab.kernel.connections import end_connections
 from lab.kernel.detours import Detours
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.netns import NetNs
 from lab.kernel.realise import Wiring
-from lab.kernel.reset import NotAsNewError, end_connections
 from lab.kernel.rules import IptablesVariant
 from lab.kernel.running import Attached
 from lab.kernel.sysctl import read_sysctl
@@ -50,7 +50,7 @@ from lab.traffic.runner import Runner
 from lab.verdict.evidence import Evidence, Lookup
 from lab.verdict.segments import Spoken
 from lab.visits import Attach
-from lab.wire import Purpose, Wire
+from lab.wire import Wire
 
 __all__ = ["Lab"]
 
@@ -61,110 +61,67 @@ _KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, En
 class Lab:
     """Everything of one lab that the lab process holds. ``stages`` says how long each part of the build took."""
 
-    number: int
     wire: Wire
     control_plane: ControlPlane
     course: Course
     runner: Runner
     stages: tuple[Stage, ...]
-    variant: IptablesVariant
     _launcher: Launcher
+    _variant: IptablesVariant
     _detours: Detours
     _health_checks: HealthChecks | None
     _stack: AsyncExitStack
 
     @classmethod
-    async def build(
-        cls, number: int, request: Build, launcher: Launcher, variant: IptablesVariant, wire: Wire, laid: Stage
-    ) -> Self:
+    async def build(cls, request: Build, launcher: Launcher, variant: IptablesVariant, wire: Wire, laid: Stage) -> Self:
         """Start an engine in every node of the wire, and wait until all have programmed the objects.
 
         Args:
-            number: how many labs there have been, with this one.
             request: what the client asked for.
             launcher: starts commands.
             variant: of iptables.
-            wire: new, or as new, for the plan of the request.
+            wire: made for the plan of the request.
             laid: how long the wire took.
 
         Raises:
             CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
         """
-        began = time.monotonic()
-        control_plane = await ControlPlane.begin(request, wire, launcher, variant)
-        stages = (laid, Stage("synchronise", time.monotonic() - began))
-        try:
-            return await cls._open(number, request, launcher, variant, wire, control_plane, stages)
-        except BaseException:
-            await control_plane.close()
-            raise
-
-    @classmethod
-    async def _open(
-        cls,
-        number: int,
-        request: Build,
-        launcher: Launcher,
-        variant: IptablesVariant,
-        wire: Wire,
-        control_plane: ControlPlane,
-        stages: tuple[Stage, ...],
-    ) -> Self:
-        """Let whoever sends and answers into a lab whose engines have programmed its objects."""
-        began, store, wiring = time.monotonic(), control_plane.store, wire.wiring
-        detours = Detours(wiring)
+        began, wiring = time.monotonic(), wire.wiring
         async with AsyncExitStack() as stack:
+            control_plane = await ControlPlane.begin(request, wire, launcher, variant)
+            stack.push_async_callback(control_plane.close)
+            synchronised, store = time.monotonic(), control_plane.store
+            detours = Detours(wiring)
             stack.callback(detours.take, None)
             stillness = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, stillness, stack)
             runner = await open_runner(request, wire, control_plane.places, store, stillness, stack)
+            stages = (
+                laid,
+                Stage("synchronise", synchronised - began),
+                Stage("open responders", time.monotonic() - synchronised),
+            )
             return cls(
-                number,
                 wire,
                 control_plane,
                 _course(request, wiring, control_plane, runner, health_checks),
                 runner,
-                (*stages, Stage("open responders", time.monotonic() - began)),
-                variant,
+                stages,
                 launcher,
+                variant,
                 detours,
                 health_checks,
                 stack.pop_all(),
             )
 
-    def may_go_on(self, request: Build, purpose: Purpose) -> bool:
-        """Whether its engines may run on in a lab that is asked for: that has this wire, and configures them alike."""
-        alike = self.control_plane.choice == request.engine
-        alike = alike and not any(namespace.leftovers for namespace in request.plan.namespaces)
-        return alike and self.control_plane.may_go_on and self.wire.serves(purpose)
-
-    async def go_on(self, number: int, request: Build) -> Self:
-        """The lab that is asked for, in the place of this one, with the engines of this one.
-
-        Raises:
-            EngineError: an engine has ended, or did not take up the other objects.
-            NotAsNewError: something is left on the wire that is not known how to take away.
-        """
-        began = time.monotonic()
-        await self._stack.aclose()
-        await self.control_plane.succeed(request.objects)
-        synchronised = Stage("synchronise", time.monotonic() - began)
-        began = time.monotonic()
-        self.wire.renew(request.plan, self.control_plane.ports)
-        if self.wire.spent:
-            raise NotAsNewError(self.wire.spent)
-        stages = (Stage("make as new", time.monotonic() - began), synchronised)
-        return await self._open(number, request, self._launcher, self.variant, self.wire, self.control_plane, stages)
-
     async def advance(self, request: Advance) -> None:
-        """Make one step of the scenario, after which no other lab can have the wire.
+        """Make one step of the scenario.
 
         Raises:
             EngineError: an engine did not start, or what the step waits for did not come.
             CapabilityError: the machine lacks something that the change needs.
         """
-        self.wire.spent = f"step {request.step!r} changed it"
         await self.course.advance(request)
         self.runner.go_on()
 
@@ -182,7 +139,7 @@ class Lab:
 
     async def ask(self, place: str, query: Query, deadline: Deadline) -> Lookup:
         """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
-        from lab.control.resolver import ask  # noqa: PLC0415 - DNS messages, for those who have names
+        from lab.control.resolver import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
         async with self.runner.stillness:
             return await ask(self.netns(place), query, deadline)
@@ -238,12 +195,11 @@ class Lab:
     async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
         netns = self.netns(place)
-        self.wire.spent = f"somebody ran {argv[0]} in {place}"
         return await self._launcher.run(
             netns,
             argv,
             place=f"{self.wire.number}/{netns.name}",
-            links=links_to(self.variant.name),
+            links=links_to(self._variant.name),
             environment={"PATH": CHOSEN_FIRST},
             deadline=deadline,
         )
@@ -251,7 +207,6 @@ class Lab:
     async def attach(self, request: Attach, standard: Sequence[int]) -> Attached:
         """Start a command in a node, pod or host on a client's own standard streams."""
         netns = self.netns(request.place)
-        self.wire.spent = f"somebody ran {request.argv[0]} in {request.place}"
         return await self._launcher.start_attached(
             netns,
             request.argv,
@@ -259,7 +214,7 @@ class Lab:
             standard=standard,
             terminal=request.terminal,
             directory=request.directory,
-            links=links_to(self.variant.name),
+            links=links_to(self._variant.name),
             environment={"PATH": CHOSEN_FIRST, **request.environment},
         )
 
@@ -280,19 +235,14 @@ class Lab:
         return tuple(thing for kind in _KINDS for thing in self.control_plane.store.list(kind) if not is_barrier(thing))
 
     async def retire(self) -> None:
-        """Stop the engines and the responders. The wire stays, as the lab has left it.
+        """Stop the engines and the responders, and end the connections that are left.
 
-        But for connections: whoever has closed one waits for the other side, which a step may have silenced, and holds
+        Whoever has closed one waits for the other side, which a step may have silenced, and holds
         its namespace meanwhile.
         """
-        try:
-            await self._stack.aclose()
-        finally:
-            await self.control_plane.close()
-        if self.wire.spent:
-            for netns in self.wire.wiring.namespaces.values():
-                with suppress(NotAsNewError):
-                    end_connections(netns)
+        await self._stack.aclose()
+        for netns in self.wire.wiring.namespaces.values():
+            end_connections(netns)
 
 
 def _course(

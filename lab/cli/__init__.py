@@ -5,11 +5,11 @@ Must not: import a verb's module before that verb is asked for: ``check`` answer
 never loads what ``run`` needs.
 """
 
-import atexit
-import gc
+import difflib
 import importlib
 import keyword
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["main", "proxylab"]
 
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
-
-_GARBAGE: Final = 200_000
-"""How many objects are made before the first search for garbage among them. Modules are none, and with Python's default
-of 700 a tenth of the time of a short verb goes into looking through them."""
 
 _HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"
 """Stands for a hyphen while lines of help are broken."""
@@ -127,8 +123,6 @@ class _Verbs(click.Group):
 
 def _meant(word: str) -> str:
     """What somebody may have meant who typed a verb that there is not."""
-    import difflib  # noqa: PLC0415 - hardly ever needed
-
     near = difflib.get_close_matches(word, _VERBS, 1)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_VERBS))}"
 
@@ -161,17 +155,10 @@ def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | N
         make_session: what makes the run's session; by default ``lab.session.Session``.
     """
     code: int
-    thresholds = gc.get_threshold()
-    gc.set_threshold(_GARBAGE)
-    # The interpreter's last search goes through all modules too, and frees what the kernel is about to take anyway.
-    atexit.register(gc.freeze)
-    try:
-        if open_closed_streams():
-            code = _tell("standard output is closed; send it to a file, or to /dev/null", ExitCode.SCENARIO)
-        else:
-            code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
-    finally:
-        gc.set_threshold(*thresholds)
+    if open_closed_streams():
+        code = _tell("standard output is closed; send it to a file, or to /dev/null", ExitCode.SCENARIO)
+    else:
+        code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
     if (error := flush()) is not None:
         code = _tell_of_output(error)
     sys.exit(code)
@@ -215,8 +202,6 @@ def _tell_of_output(error: Exception) -> ExitCode:
 
 def _report(error: Exception) -> ExitCode:
     """The only traceback a user ever sees is that of our own mistake."""
-    import traceback  # noqa: PLC0415 - hardly ever needed
-
     click.echo("".join(traceback.format_exception(error)), nl=False, err=True)
     click.echo(f"proxylab {lab.__version__} is at fault; please report the lines above with your scenario", err=True)
     return ExitCode.INTERNAL

@@ -18,6 +18,7 @@ from lab.cli.files import FILES, load_all
 from lab.errors import ExitCode, ScenarioError
 from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
+from lab.scenario.strict import strict_versions
 from lab.scenario.words import RUNNING_MODES
 from lab.verdict.words import amount
 
@@ -68,7 +69,6 @@ def command(files: tuple[Path, ...], strict: str | None) -> ExitCode:
 def _version(written: str | None) -> str | None:
     if written is None:
         return None
-    from lab.scenario.strict import strict_versions  # noqa: PLC0415 - for those who ask for it
 
     version = f"v{written.removeprefix('v')}"
     if version not in strict_versions():

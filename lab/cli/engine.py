@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from lab.binaries.upstream import read_gates, upstream_for
 from lab.engines.names import ENGINES, IPTABLES, read_engine, where_of
 from lab.engines.protocol import EngineChoice
 
@@ -153,7 +154,6 @@ def choice_of(
                     f"{option} is for kube-proxy, and --engine says {engine}; leave it out, or choose a kube-proxy"
                 )
         return EngineChoice(engine, iptables=iptables or "")
-    from lab.binaries.upstream import read_gates, upstream_for  # noqa: PLC0415 - for the real kube-proxy only
 
     try:
         gates = read_gates(feature_gates)

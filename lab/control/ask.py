@@ -9,6 +9,9 @@ import socket
 from contextlib import suppress
 from typing import Final
 
+import h11
+from h11 import RemoteProtocolError
+
 from lab.ip import IPAddress
 from lab.kernel.netns import NetNs, inside
 from lab.timing import Deadline
@@ -37,8 +40,6 @@ async def fetch(netns: NetNs, address: IPAddress, port: int, path: str, deadline
         OSError: nobody answers there, or by other rules than those of HTTP.
         TimeoutError: the answer was not whole by the deadline.
     """
-    from h11 import RemoteProtocolError  # noqa: PLC0415 - most labs ask nobody
-
     with inside(netns):
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
         asking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -52,8 +53,6 @@ async def fetch(netns: NetNs, address: IPAddress, port: int, path: str, deadline
 
 
 async def _converse(asking: socket.socket, address: IPAddress, path: str) -> tuple[int, bytes]:
-    import h11  # noqa: PLC0415
-
     loop = asyncio.get_running_loop()
     connection = h11.Connection(h11.CLIENT)
     host = str(address) if address.version == 4 else f"[{address}]"

@@ -16,12 +16,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import h11
+from h11 import RemoteProtocolError
 
 from lab.frozen import dataclass
-
-if TYPE_CHECKING:
-    import h11
 
 __all__ = ["Answer", "Handler", "HttpRequest", "HttpServer", "Stream"]
 
@@ -79,8 +79,6 @@ class HttpServer:
         conversations: set[asyncio.Task[None]] = set()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            from h11 import RemoteProtocolError  # noqa: PLC0415
-
             try:
                 with suppress(ConnectionError, TimeoutError, RemoteProtocolError):
                     await _Conversation(reader, writer, handler).run()
@@ -110,8 +108,6 @@ class _Conversation:
     """One connection: one request after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
-        import h11  # noqa: PLC0415
-
         self._reader = reader
         self._writer = writer
         self._handler = handler
@@ -120,8 +116,6 @@ class _Conversation:
 
     async def run(self) -> None:
         """Answer until the client or the protocol ends it."""
-        import h11  # noqa: PLC0415
-
         while True:
             async with asyncio.timeout(_PATIENCE):
                 request = await self._request()
@@ -138,8 +132,6 @@ class _Conversation:
 
     async def _request(self) -> HttpRequest | None:
         """The next request, once all of it has come; ``None`` when the client has gone."""
-        import h11  # noqa: PLC0415
-
         head: h11.Request | None = None
         body = bytearray()
         while True:
@@ -160,8 +152,6 @@ class _Conversation:
                     self._connection.receive_data(await self._reader.read(65536))
 
     async def _send_whole(self, answer: Answer) -> None:
-        import h11  # noqa: PLC0415
-
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
         events: list[h11.Event] = [h11.Response(status_code=answer.status, headers=headers)]
         if not self._head_only:
@@ -170,8 +160,6 @@ class _Conversation:
 
     async def _send_stream(self, stream: Stream) -> None:
         """Send pieces until there are no more, or until the client has gone, which shows by its end of the stream."""
-        import h11  # noqa: PLC0415
-
         async with aclosing(stream.pieces) as pieces:
             headers = [*stream.headers.items(), ("Transfer-Encoding", "chunked")]
             await self._write(self._connection.send(h11.Response(status_code=stream.status, headers=headers)) or b"")

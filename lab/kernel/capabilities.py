@@ -21,12 +21,12 @@ from lab.kernel import attributes as nla
 from lab.kernel.buffers import raise_receive_buffer
 from lab.kernel.capture import WANTED_BUFFER
 from lab.kernel.carry import kernel_release
+from lab.kernel.connections import end_connections
 from lab.kernel.drop_reasons import DropReasons
 from lab.kernel.launcher import Launcher
 from lab.kernel.netlink import RouteSocket, ask
 from lab.kernel.netns import NetNs, inside, make_netns
 from lab.kernel.requests import Request, add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
-from lab.kernel.reset import NotAsNewError, end_connections
 from lab.kernel.rules import choose_iptables
 from lab.kernel.stack import StackTap
 from lab.kernel.trace import Tracer
@@ -237,10 +237,8 @@ async def _ending(scratch: NetNs, _: Launcher) -> str:
         listening.listen()
         calling.connect(listening.getsockname())
         listening.accept()[0].close()
-    try:
-        end_connections(scratch)
-    except NotAsNewError as error:
-        raise OSError(str(error)) from error
+    if left := end_connections(scratch):
+        raise OSError(left)
     return "ended one in TIME_WAIT"
 
 
@@ -336,7 +334,7 @@ TRIALS: Final = (
     Trial(
         "ending of connections",
         _ending,
-        "after a probe that connects, a wire serves no second lab: each is built anew, some 30 ms",
+        "a lab whose steps silence a pod with open connections can take minutes to close",
         "use a kernel with CONFIG_INET_DIAG_DESTROY, and " + _MODPROBE.format("-a inet_diag tcp_diag"),
     ),
     Trial(

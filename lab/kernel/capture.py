@@ -69,10 +69,6 @@ class Tap:
         raw = self._ears.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         return int(_STATISTICS.unpack(raw)[1])
 
-    def descriptors(self) -> Iterator[int]:
-        """What it holds open."""
-        yield from (self._ears.fileno(), self._mouth.fileno())
-
     def attend(self, interest: bytes) -> None:
         """Want other frames from now on (see ``open_tap``); those that wait stay."""
         attach_filter(self._ears, interest)

@@ -8,9 +8,7 @@ process's own namespace, threads that never end, and commands that have left the
 """
 
 import threading
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -33,11 +31,6 @@ class Census:
     def take(cls) -> Self:
         """Count now."""
         return cls(_descriptors(), frozenset(threading.enumerate()), frozenset(_processes()))
-
-    def also(self, numbers: Iterable[int]) -> "Census":
-        """As if these descriptors, which are open now, had been there then."""
-        now = _descriptors()
-        return replace(self, descriptors=self.descriptors | {each: now[each] for each in numbers if each in now})
 
     def since(self, origins: Origins) -> list[str]:
         """What there is now that was not there then, each with the line of code that it stems from, if known."""

@@ -62,7 +62,7 @@ class NftTableReader:
                 data = body[_NFGENMSG_BYTES:]
                 if data.startswith(name):
                     pieces.append(_PIECE.pack(len(data), kind) + data)
-        return Snapshot(self._family, {}, {}, b"".join(pieces), len(pieces)) if pieces else None
+        return Snapshot(self._family, {}, {}, b"".join(pieces)) if pieces else None
 
     def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
         """Every rule, chain after chain, and then every policy."""

@@ -44,8 +44,6 @@ __all__ = [
     "add_veth",
     "add_vxlan",
     "delete_route",
-    "forget_forwarding",
-    "forget_neighbour",
     "get_link",
     "mute",
     "put_address",
@@ -66,7 +64,6 @@ _RTM_NEWADDR: Final = 20
 _RTM_NEWROUTE: Final = 24
 _RTM_DELROUTE: Final = 25
 _RTM_NEWNEIGH: Final = 28
-_RTM_DELNEIGH: Final = 29
 _RTM_NEWRULE: Final = 32
 _RTM_DELRULE: Final = 33
 _RTM_SETNEIGHTBL: Final = 67
@@ -85,7 +82,6 @@ _IFLA_INFO_KIND: Final = 1
 _IFLA_INFO_DATA: Final = 2
 _VETH_INFO_PEER: Final = 1
 _IFLA_BRPORT_MODE: Final = 4
-_IFLA_BR_FDB_FLUSH: Final = 21
 _IFLA_VXLAN_ID: Final = 1
 _IFLA_VXLAN_LINK: Final = 3
 _IFLA_VXLAN_LOCAL: Final = 4
@@ -243,13 +239,6 @@ def set_hairpin(end: LinkEnd) -> Request:
     return Request(f"set the bridge port {end.device} to hairpin", _RTM_SETLINK, 0, body)
 
 
-def forget_forwarding(bridge: Bridge) -> Request:
-    """Let a bridge forget behind which port it has seen whom; what was told it stays (br_fdb_flush, br_fdb.c)."""
-    flush = nla.raw(_IFLA_BR_FDB_FLUSH, b"")
-    body = _link(bridge.index, _kind("bridge", flush))
-    return Request(f"flush what the bridge {bridge.device} has learnt", _RTM_NEWLINK, 0, body)
-
-
 def set_proxy_delay(end: LinkEnd) -> Request:
     """Let a device answer ARP for others at once, not after a random part of 0.8 s (proxy_delay, arp(7))."""
     parms = nla.nested(_NDTA_PARMS, nla.integer(_NDTPA_IFINDEX, end.index), nla.long(_NDTPA_PROXY_DELAY, 0))
@@ -381,12 +370,6 @@ def add_neighbour(neighbour: Neighbour, index: int) -> Request:
         + nla.mac(_NDA_LLADDR, neighbour.mac)
     )
     return Request(f"note the neighbour {neighbour.address} on {neighbour.device}", _RTM_NEWNEIGH, _REPLACE, body)
-
-
-def forget_neighbour(family: int, index: int, address: bytes) -> Request:
-    """Delete one neighbour, by its address as the kernel gave it."""
-    body = _NDMSG.pack(family, index, 0, 0, 0) + nla.raw(_NDA_DST, address)
-    return Request("forget a neighbour", _RTM_DELNEIGH, 0, body)
 
 
 def add_forwarding_entry(entry: ForwardingEntry, index: int) -> Request:

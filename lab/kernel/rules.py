@@ -13,17 +13,14 @@ engine uses.
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from lab.errors import CapabilityError, EngineError
 from lab.ip import Family
-from lab.kernel.blank_tables import blank_table
 from lab.kernel.launcher import Completed, Launcher
 from lab.kernel.leftover_tables import delete_table
 from lab.kernel.netns import NetNs, make_netns
-from lab.kernel.prints import Prints
-from lab.kernel.xtables import Snapshot, TableReader
 from lab.plan.masquerade import masquerade_text, without_masquerade
 from lab.plan.model import Masquerade
 from lab.timing import Deadline, together
@@ -72,7 +69,6 @@ class IptablesVariant:
 
     name: str
     version: str
-    prints: Prints = field(default_factory=Prints, compare=False, repr=False)
 
     def command(self, family: Family, verb: str) -> str:
         """The program for ``verb`` (``restore`` or ``save``) of one family; without a verb, iptables itself."""
@@ -201,22 +197,16 @@ class IptablesTool:
         Raises:
             EngineError: iptables-save failed.
         """
-        read = self._read(family, *_TABLES) if self.variant.name == "legacy" else {}
-        saved = {table: text for table, snapshot in read.items() if (text := self._told(table, snapshot)) is not None}
-        asked = [table for table in _TABLES if table not in saved]
         command = self.variant.command(family, "save")
         answers = await together(
             _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
-            for table in asked
+            for table in _TABLES
         )
-        for table, done in zip(asked, answers, strict=True):
+        for done in answers:
             if done.status != 0:
                 raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _words(done))
-            saved[table] = _without_comments(done.stdout.decode())
-        noted = {table: read[table] for table in asked if table in read}
-        for table, later in (self._read(family, *noted) if noted else {}).items():
-            self.variant.prints.note(table, noted[table], saved[table], later)
-        return "".join([f"# {command} --counters\n", *(saved[table] for table in _TABLES)])
+        saved = (_without_comments(done.stdout.decode()) for done in answers)
+        return "".join([f"# {command} --counters\n", *saved])
 
     async def save_legacy(self, family: Family, table: str) -> str:
         """One table of legacy iptables with counters, whichever variant the engine uses; empty without that tool."""
@@ -225,19 +215,6 @@ class IptablesTool:
             return ""
         argv = (command, "--counters", "--table", table)
         return (await _run(self._launcher, self._netns, self._place, argv, b"")).stdout.decode(errors="replace")
-
-    def _read(self, family: Family, *tables: str) -> dict[str, Snapshot]:
-        """The tables as the kernel holds them, as far as the node has them."""
-        reader = TableReader(self._netns, family)
-        try:
-            read = {table: reader.read(table) for table in tables}
-        finally:
-            reader.close()
-        return {table: snapshot for table, snapshot in read.items() if snapshot is not None}
-
-    def _told(self, table: str, snapshot: Snapshot) -> str | None:
-        """What iptables-save would print, where that is known without asking it."""
-        return blank_table(table, snapshot) or self.variant.prints.of(table, snapshot)
 
 
 def _without_comments(text: str) -> str:

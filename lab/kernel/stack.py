@@ -17,7 +17,6 @@ In OUTPUT the kernel tells no time. Whatever has left since the tap was last tol
 import errno
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
@@ -75,10 +74,6 @@ class StackTap:
     def fileno(self) -> int:
         """The descriptor that is readable while packets wait."""
         return self._log.fileno()
-
-    def descriptors(self) -> Iterator[int]:
-        """What it holds open."""
-        yield from (self._log.fileno(), self._table.fileno(), *(mouth.fileno() for mouth in self._mouths.values()))
 
     def drain(self) -> list[Frame]:
         """The packets that wait, oldest first, each behind an empty link header."""

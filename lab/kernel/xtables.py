@@ -79,15 +79,13 @@ SHAPES: Final = {
 class Snapshot(NamedTuple):
     """One table at one moment.
 
-    ``hooks`` and ``ends`` are offsets by chain: of its first entry, and of its policy. ``total`` is the number
-    of all entries.
+    ``hooks`` and ``ends`` are offsets by chain: of its first entry, and of its policy.
     """
 
     family: Family
     hooks: dict[int, str]
     ends: dict[int, str]
     entries: bytes
-    total: int
 
 
 class Kind(Enum):
@@ -133,10 +131,6 @@ class TableReader:
                     raise
         raise OSError(errno.EAGAIN, f"table {table} was replaced during each of {_ATTEMPTS} readings")
 
-    def fileno(self) -> int:
-        """The socket, by which tables can be replaced too (``kernel.wipe``)."""
-        return self._socket.fileno()
-
     def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
         """Every entry, in the table's order: ``walk`` of this module."""
         return walk(snapshot)
@@ -168,7 +162,6 @@ class TableReader:
             {hooks[number]: CHAINS[number] for number in numbers},
             {ends[number]: CHAINS[number] for number in numbers},
             entries.raw[_HEAD_BYTES:],
-            fields[12],
         )
 
     def _getsockopt(self, option: int, buffer: "ctypes.Array[ctypes.c_char]") -> None:

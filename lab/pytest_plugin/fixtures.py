@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from lab.bundles import Shelf
 from lab.engines.names import where_of
 from lab.errors import LabError
+from lab.foreseen import open_or_foresee
 from lab.pytest_plugin.awake import Awake
 from lab.pytest_plugin.desk_options import DESK, has_pcap
 from lab.pytest_plugin.options import (
@@ -29,13 +31,13 @@ from lab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap,
 from lab.pytest_plugin.showing import show_of_file
 from lab.pytest_plugin.stash import OPEN
 from lab.scenario.model import Probe, Step
+from lab.verdict.model import Foreseen, Judgement
 
 if TYPE_CHECKING:
-    from lab.bundles import Shelf
     from lab.open_lab import OpenLab
     from lab.pytest_plugin.items import ProbeItem, Run
     from lab.session import Session
-    from lab.verdict.model import Foreseen, ProbeVerdict, StepVerdict
+    from lab.verdict.model import ProbeVerdict, StepVerdict
 
     Judged = ProbeVerdict | StepVerdict
     _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
@@ -86,9 +88,6 @@ class _Labs:
 
     def of(self, run: "Run", judged: Probe | Step) -> "OpenLab | Foreseen":
         """The lab of a run, not past a probe or step; what keeps it from being opened is told to each of its items."""
-        from lab.foreseen import open_or_foresee  # noqa: PLC0415 - a run's own rooms
-        from lab.verdict.model import Foreseen  # noqa: PLC0415
-
         if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(judged):
             return self._lab
         self.close()
@@ -125,8 +124,6 @@ def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
 @pytest.fixture
 def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     """The lab of the item's scenario, or of its case; where its engine fails as foreseen, the item does so, too."""
-    from lab.verdict.model import Foreseen  # noqa: PLC0415 - a run's own rooms
-
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
         opened = lab_of_file.of(item.run, item.judged)
@@ -139,8 +136,6 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
 @pytest.fixture(scope="session")
 def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
     """Where evidence is kept; ``None`` where nobody wants any."""
-    from lab.bundles import Shelf  # noqa: PLC0415 - a run's own room
-
     directory = bundle_directory(pytestconfig)
     return None if directory is None else Shelf(directory)
 
@@ -148,8 +143,6 @@ def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
 @pytest.fixture
 def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: "Shelf | None") -> "Judged":
     """The verdict on the probe or step, unless there is none that could be held against the expectation."""
-    from lab.verdict.model import Judgement  # noqa: PLC0415
-
     item: ProbeItem = request.node
     verdict: Judged
     with in_its_own_words(str(item.judged.position)):

@@ -21,6 +21,8 @@ from lab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap,
 from lab.pytest_plugin.showing import show_of_test
 from lab.pytest_plugin.tested_case import case_of
 from lab.scenario.model import Position, Scenario
+from lab.verdict.journey import journey
+from lab.verdict.model import Judgement
 
 if TYPE_CHECKING:
     from lab.bundles import Shelf
@@ -87,8 +89,6 @@ class Lab:
             check: fail the test, in the words of a scenario's probe, unless all of it holds. Without, the verdict is
                 for the test to look at.
         """
-        from lab.verdict.model import Judgement  # noqa: PLC0415 - a run's own room
-
         probe = self._probe(_caller(), {"from": sender, "to": to, "expect": expect, "send": send}, name)
         with in_its_own_words(""):
             self._stands.add(probe)
@@ -107,8 +107,6 @@ class Lab:
         self, sender: str | Mapping[str, object], *, to: Mapping[str, object], send: Mapping[str, object] | None = None
     ) -> tuple[str, ...]:
         """Send one packet and tell its way through every rule, as ``proxylab trace`` does."""
-        from lab.verdict.journey import journey  # noqa: PLC0415 - a run's own room
-
         probe = self._probe(_caller(), {"from": sender, "to": to, "expect": _NOTHING_IN_PARTICULAR, "send": send})
         with in_its_own_words(""):
             self._stands.add(probe)
@@ -247,8 +245,6 @@ class Lab:
         Raises:
             pytest.fail.Exception: no step was made, or it does not hold.
         """
-        from lab.verdict.model import Judgement  # noqa: PLC0415 - a run's own room
-
         if not self._stands.made:
             pytest.fail("no step was made: lab.step() comes before lab.conclude()", pytrace=False)
         with in_its_own_words(""):

@@ -18,11 +18,10 @@ import pytest
 
 from lab.engines.names import mode_of, version_of
 from lab.errors import ScenarioError
-from lab.garbage import uncollected
 from lab.pytest_plugin.markers import markers_of
 from lab.pytest_plugin.options import engines, repeats
 from lab.pytest_plugin.outcome import hold
-from lab.pytest_plugin.parsing import parsing
+from lab.scenario.cases import cases
 from lab.scenario.model import Probe, Scenario, Step
 from lab.scenario.versions import Version
 
@@ -39,11 +38,6 @@ def is_of_a_scenario(nodeid: str) -> bool:
 class ScenarioFile(pytest.Module):
     """One scenario file. A ``Module`` and not a ``File``, since only modules can hold module-scoped fixtures."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._shown: Final = Path(os.path.relpath(self.path))
-        parsing(self.config).announce(self._shown)
-
     def _getobj(self) -> types.ModuleType:
         return types.ModuleType(self.path.name.removesuffix(SUFFIX))
 
@@ -53,9 +47,10 @@ class ScenarioFile(pytest.Module):
         Raises:
             CollectError: with every mistake in the file.
         """
+        from lab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for a run that has scenario files
+
         try:
-            with uncollected():
-                scenario = parsing(self.config).scenario(self._shown)
+            scenario = load_scenario(Path(os.path.relpath(self.path)))
         except ScenarioError as error:
             raise self.CollectError("\n".join(error.problems)) from None
         for run in _runs(self.config, scenario):
@@ -78,8 +73,6 @@ class Run:
 
     def settle(self, version: Version) -> None:
         """Let exceptions hold for the version that is found to run, of which collection knows no more than its name."""
-        from lab.scenario.cases import cases  # noqa: PLC0415 - a scenario's own room
-
         if version != self._version:
             known = cases(self._written, mode_of(self.engine), version)
             self.scenario = next(each for each in known if each.case == self.scenario.case)
@@ -95,8 +88,6 @@ class Run:
 
 
 def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
-    from lab.scenario.cases import cases  # noqa: PLC0415 - a scenario's own room
-
     chosen, times = engines(config), repeats(config)
     for number in range(1, times + 1):
         for engine in chosen:

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.bundles import pcap_file
 from lab.errors import CapabilityError, EngineError, LabEndedError, ScenarioError
 from lab.pytest_plugin.desk_options import pcap_directory
 from lab.pytest_plugin.options import seed
+from lab.report.pcapng import pcapng
+from lab.verdict.explain import explain
+from lab.verdict.model import Judgement
 
 if TYPE_CHECKING:
     from lab.open_lab import OpenLab
@@ -27,16 +31,12 @@ __all__ = ["explanation", "hold", "in_its_own_words", "leave_pcap", "record", "w
 
 def hold(lab_verdict: "Judged") -> None:
     """What an item calls: a verdict that is neither skip nor inconclusive is pass or fail."""
-    from lab.verdict.model import Judgement  # noqa: PLC0415
-
     if lab_verdict.overall is not Judgement.PASS:
         pytest.fail(explanation(lab_verdict), pytrace=False)
 
 
 def explanation(verdict: "Judged") -> str:
     """Plain lines, of which the first begins with the place in the file."""
-    from lab.verdict.explain import explain  # noqa: PLC0415
-
     return "\n".join(explain(verdict))
 
 
@@ -75,9 +75,6 @@ def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "Judged
 
 def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "Judged", number: int = 0) -> None:
     """Leave the frames of an item's probe as a file, and say in the reports where."""
-    from lab.bundles import pcap_file  # noqa: PLC0415 - a run's own rooms
-    from lab.report.pcapng import pcapng  # noqa: PLC0415
-
     name = f"{item.nodeid} {number}" if number else item.nodeid
     try:
         file = pcap_file(pcap_directory(item.config), name, pcapng(lab_open.capture(verdict).frames))

@@ -11,9 +11,11 @@ import pytest
 
 from lab.pytest_plugin.options import engines, report
 from lab.pytest_plugin.outcome import explanation
+from lab.report.html import Heading, entry
+from lab.verdict.model import Judgement
 
 if TYPE_CHECKING:
-    from lab.report.html import Entry, Heading
+    from lab.report.html import Entry
     from lab.scenario.model import Scenario
     from lab.verdict.model import ProbeVerdict, StepVerdict
 
@@ -37,10 +39,8 @@ def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: 
         _show(item, heading, verdict)
 
 
-def heading_of_test(item: pytest.Item) -> "Heading":
+def heading_of_test(item: pytest.Item) -> Heading:
     """Where what is told of a Python test stands in the page, whether it has a lab or not."""
-    from lab.report.html import Heading  # noqa: PLC0415 - a run's own room
-
     engine = NO_ENGINE
     if "lab_engine" in getattr(item, "fixturenames", ()):
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
@@ -50,8 +50,6 @@ def heading_of_test(item: pytest.Item) -> "Heading":
 
 def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":
     """Where the probes of a scenario, or of a case of it, stand in the page."""
-    from lab.report.html import Heading  # noqa: PLC0415 - a run's own room
-
     return Heading(
         file=scenario.file,
         engine=engine,
@@ -75,9 +73,6 @@ def is_told(item: pytest.Item, words: str) -> bool:
 
 
 def _show(item: pytest.Item, heading: "Heading", verdict: "ProbeVerdict | StepVerdict") -> None:
-    from lab.report.html import entry  # noqa: PLC0415 - a run's own rooms
-    from lab.verdict.model import Judgement  # noqa: PLC0415
-
     item.stash.setdefault(_SHOWN, []).append(entry(heading, verdict))
     if verdict.overall is not Judgement.PASS:
         item.stash.setdefault(_BAD, []).append(verdict)

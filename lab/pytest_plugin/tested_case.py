@@ -13,6 +13,7 @@ import pytest
 
 from lab.engines.names import mode_of
 from lab.errors import ScenarioError
+from lab.scenario.cases import cases
 from lab.scenario.model import Scenario
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def parsed(text: str, file: str) -> Scenario:
 
 def case_of(scenario: Scenario, engine: "EngineChoice", case: str) -> Scenario:
     """The one case of a scenario, or that with this id. Raises ``ScenarioError``; skips for want of a mode."""
-    from lab.scenario.cases import cases  # noqa: PLC0415
-
     mode = mode_of(engine.name)
     known = cases(scenario, mode, engine.version)
     if not known:

@@ -5,11 +5,12 @@ Must not: find mistakes; every one has been ruled out before.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from lab.cluster.objects import PodPort, Service
 from lab.errors import InternalError
+from lab.scenario.build_course import build_step
 from lab.scenario.build_intent import Known, build_probe, build_stream
+from lab.scenario.changes import Moment
 from lab.scenario.conditions import axes_of, conditions_of
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Place
@@ -30,6 +31,8 @@ from lab.scenario.model import (
     RoutedAddress,
     Scenario,
     Segment,
+    Step,
+    Stream,
     Uplink,
 )
 from lab.scenario.networks import families_of, networks_of
@@ -39,10 +42,6 @@ from lab.scenario.schema.expect import EngineFailureShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
-
-if TYPE_CHECKING:
-    from lab.scenario.changes import Moment
-    from lab.scenario.model import Step, Stream
 
 __all__ = ["build_scenario"]
 
@@ -105,7 +104,6 @@ def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[t
     """Streams and steps."""
     if parts.moving is None:
         return (), ()
-    from lab.scenario.build_course import build_step  # noqa: PLC0415 - for scenarios with steps
 
     at = parts.place["spec"]
     streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in parts.moving.streams.items())

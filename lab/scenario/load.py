@@ -14,10 +14,11 @@ found anything is the ``Scenario`` built.
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.scenario.build import build_scenario
+from lab.scenario.changes import Moment, read_changes
 from lab.scenario.conditions import check_conditions
+from lab.scenario.configuration import read_configuration
 from lab.scenario.configured import CONFIGURATION_KIND, Configured
 from lab.scenario.document import Document, Place, Spot
 from lab.scenario.insertion import with_probes, with_steps
@@ -31,10 +32,9 @@ from lab.scenario.probes import check_probes
 from lab.scenario.problems import Problems
 from lab.scenario.references import check_services, single_pods
 from lab.scenario.source import MOST_BYTES, decode, read_documents
+from lab.scenario.streams import check_steps, check_streams
+from lab.scenario.strict import check_strictly
 from lab.scenario.subject import Subject
-
-if TYPE_CHECKING:
-    from lab.scenario.changes import Moment
 
 __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
 
@@ -181,8 +181,6 @@ def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: 
     """What stands at each step, once streams and steps are checked."""
     if not (parts.streams or parts.steps):
         return ()
-    from lab.scenario.changes import read_changes  # noqa: PLC0415 - for scenarios with steps
-    from lab.scenario.streams import check_steps, check_streams  # noqa: PLC0415
 
     check_streams(parts, inventory, manifests, problems)
     moments = read_changes(parts, inventory, manifests, problems)
@@ -193,15 +191,12 @@ def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: 
 def _configured(documents: list[Place], problems: Problems) -> Configured:
     if not documents:
         return Configured()
-    from lab.scenario.configuration import read_configuration  # noqa: PLC0415 - for files that have such a document
 
     return read_configuration(documents, problems)
 
 
 def _check_strictly(documents: list[Place], version: str | None, problems: Problems) -> None:
     if version is not None:
-        from lab.scenario.strict import check_strictly  # noqa: PLC0415 - for those who ask for it
-
         check_strictly(documents, version, problems)
 
 

@@ -6,20 +6,20 @@ Must not: allocate (``lab.cluster.allocate`` does), or weigh fields against each
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from lab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
 from lab.ip import IPNetwork
 from lab.scenario.document import Place
 from lab.scenario.problems import Problems, describe, shown
 from lab.scenario.schema.base import ignored_keys
+from lab.scenario.schema.machines import NodeShape, PodShape
 from lab.scenario.schema.service import ServiceShape
+from lab.scenario.schema.workload import EndpointSliceShape, EndpointsShape, NodeObjectShape, PodObjectShape
 from lab.scenario.services import DEFAULT_NAMESPACE, service_of
 from lab.scenario.validation import validated
 from lab.scenario.validity import check_service
-
-if TYPE_CHECKING:
-    from lab.scenario.schema.machines import NodeShape, PodShape
+from lab.scenario.workloads import check_labels, check_slice, mirrored_slices, node_of_object, pod_of_object, slice_of
 
 __all__ = ["DEFAULT_NAMESPACE", "Given", "Manifests", "ServiceId", "read_manifests"]
 
@@ -176,9 +176,6 @@ class _Reader:
             found.ignored.update(ignored_keys(shape))
 
     def _read_slice(self, place: Place) -> None:
-        from lab.scenario.schema.workload import EndpointSliceShape  # noqa: PLC0415 - for files that have one
-        from lab.scenario.workloads import check_labels, check_slice, slice_of  # noqa: PLC0415
-
         shape = validated(EndpointSliceShape, place, self._problems)
         name = self._first("EndpointSlice", place)
         service = place["metadata"]["labels"][SERVICE_NAME_LABEL].value
@@ -202,8 +199,6 @@ class _Reader:
             self.found.slice_places[name] = place
 
     def _read_endpoints(self, place: Place) -> None:
-        from lab.scenario.schema.workload import EndpointsShape  # noqa: PLC0415
-
         shape = validated(EndpointsShape, place, self._problems)
         if self._first("Endpoints", place) is not None and shape is not None:
             self._mirrors.append((place, shape))
@@ -212,7 +207,6 @@ class _Reader:
         """Mirror Endpoints into slices, as the control plane does where a Service has no selector."""
         if not self._mirrors:
             return
-        from lab.scenario.workloads import mirrored_slices  # noqa: PLC0415
 
         for _, shape in self._mirrors:
             key = (shape.metadata.namespace or DEFAULT_NAMESPACE, shape.metadata.name)
@@ -226,15 +220,9 @@ class _Reader:
             self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(shape)})
 
     def _read_pod(self, place: Place) -> None:
-        from lab.scenario.schema.workload import PodObjectShape  # noqa: PLC0415
-        from lab.scenario.workloads import pod_of_object  # noqa: PLC0415
-
         self._keep(PodObjectShape, pod_of_object, self.found.pods, place, "Pod")
 
     def _read_node(self, place: Place) -> None:
-        from lab.scenario.schema.workload import NodeObjectShape  # noqa: PLC0415
-        from lab.scenario.workloads import node_of_object  # noqa: PLC0415
-
         self._keep(NodeObjectShape, node_of_object, self.found.nodes, place, "Node")
 
     def _keep(
@@ -245,8 +233,6 @@ class _Reader:
         place: Place,
         kind: str,
     ) -> None:
-        from lab.scenario.workloads import check_labels  # noqa: PLC0415
-
         read = validated(shape, place, self._problems)
         name = self._first(kind, place)
         if name is None:

@@ -7,7 +7,7 @@ Must not: compare parts with each other (``inventory`` and ``probes`` do).
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,18 +15,17 @@ from lab.frozen import dataclass
 from lab.scenario.document import Place
 from lab.scenario.manifests import Manifests
 from lab.scenario.problems import Problems
+from lab.scenario.schema.change import ChangeShape
 from lab.scenario.schema.expect import EngineFailureShape, ExceptionShape, ExpectShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape, no_axes
 from lab.scenario.schema.network import NetworkShape
 from lab.scenario.schema.probe import AnyTarget, ProbeName, ProbeShape, Sender, SendShape, SourceShape, TargetShape
 from lab.scenario.schema.scenario import StillDocument
+from lab.scenario.schema.step import StepShape
+from lab.scenario.schema.stream import StreamShape
+from lab.scenario.schema.whole import ScenarioDocument, SpecShape
 from lab.scenario.validation import validated
-
-if TYPE_CHECKING:
-    from lab.scenario.schema.change import ChangeShape
-    from lab.scenario.schema.step import StepShape
-    from lab.scenario.schema.whole import SpecShape
 
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
 
@@ -91,7 +90,6 @@ def read_parts(place: Place, problems: Problems) -> Parts:
     if not (spec["streams"].exists or spec["steps"].exists):
         with suppress(ValidationError):  # the whole shape, below, tells why
             return _still(place, StillDocument.model_validate(place.value))
-    from lab.scenario.schema.whole import ScenarioDocument  # noqa: PLC0415 - for scenarios with steps, and with mistakes
 
     whole = validated(ScenarioDocument, place, problems)
     if whole is None:
@@ -174,8 +172,6 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
 
 def _salvaged(place: Place) -> Parts:
     """The parts of a document that is not well-formed as a whole. What is wrong has been told already."""
-    from lab.scenario.schema.stream import StreamShape  # noqa: PLC0415 - for scenarios with mistakes
-
     spec = place["spec"]
     network = spec["network"]
     return Parts(
@@ -195,9 +191,6 @@ def _salvaged(place: Place) -> Parts:
 
 
 def _step(place: Place) -> StepParts:
-    from lab.scenario.schema.change import ChangeShape  # noqa: PLC0415 - for scenarios with steps
-    from lab.scenario.schema.step import StepShape  # noqa: PLC0415
-
     return StepParts(
         shape=_part(StepShape, place),
         change=_part(ChangeShape, place["change"]) if place["change"].exists else ChangeShape(),

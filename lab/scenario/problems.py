@@ -4,6 +4,7 @@ Owns: ``Problems``, the one form of a message, and did-you-mean.
 Must not: decide what is a problem.
 """
 
+import difflib
 from collections.abc import Iterable
 from itertools import islice
 
@@ -104,7 +105,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     if not word or len(word) > _MOST_SHOWN:
         return ""
-    import difflib  # noqa: PLC0415 - for files with mistakes
 
     by_lower = {candidate.lower(): candidate for candidate in islice(known, _MOST_COMPARED)}
     if word in by_lower.values():

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
 
+import h11
+
 from lab.kernel.netns import NetNs, inside
 from lab.plan.errand import Errand
 from lab.timing import together
@@ -111,8 +113,6 @@ async def _asked(netns: NetNs, errand: Errand, port: int) -> tuple[str, int, byt
 
 
 async def _conversation(sock: socket.socket, errand: Errand) -> tuple[int, bytes]:
-    import h11  # noqa: PLC0415 - most runs never ask for anything by HTTP
-
     loop = asyncio.get_running_loop()
     await loop.sock_connect(sock, (str(errand.destination), errand.port))
     client = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_BODY)

@@ -19,7 +19,6 @@ from operator import attrgetter
 from typing import Final
 
 from lab.errors import CapabilityError, InternalError
-from lab.garbage import uncollected
 from lab.ip import Family, Transport
 from lab.kernel.conntrack import flush
 from lab.kernel.netns import NetNs
@@ -206,8 +205,7 @@ class Runner:
         if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
             raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
         async with self._stillness:
-            with uncollected():
-                return await self._run(errand, trace=trace)
+            return await self._run(errand, trace=trace)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments. Runs wait for each other.

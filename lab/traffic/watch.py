@@ -140,22 +140,6 @@ class Watch:
         self.collect()
         self.losses()
 
-    def descriptors(self) -> Iterator[int]:
-        """What the taps hold open, those included that were opened when they were first needed."""
-        taps: tuple[AnyTap, ...] = (*self._taps.values(), *self._stacks.values())
-        for tap in taps:
-            yield from tap.descriptors()
-
-    def renew(self) -> None:
-        """Be as new, for another lab on the same devices: nothing waits, and nothing on the nodes is tapped."""
-        self.follow(False)
-        for stack in self._stacks.values():
-            self._epoll.unregister(stack.fileno())
-            del self._by_fd[stack.fileno()]
-            stack.close()
-        self._stacks.clear()
-        self.discard()
-
     def losses(self) -> tuple[TapLoss, ...]:
         """What each tap could not keep since this was last asked."""
         return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost()))

@@ -6,8 +6,6 @@ Ratios of medians of interleaved runs: both sides meet the same machine, however
 import gc
 import os
 import resource
-import socket
-import struct
 import subprocess
 import sys
 import time
@@ -22,15 +20,10 @@ from sandboxed import ROOT, sandboxed
 from scenario_cases import host, node, pods, scenario
 
 from lab.client import LabProcess
-from lab.ip import Family
 from lab.kernel.launcher import Launcher
-from lab.kernel.netlink import ask
-from lab.kernel.netns import NetNs
 from lab.kernel.realise import realise
-from lab.kernel.reset import Renewal
-from lab.plan.model import Plan, Role
+from lab.plan.model import Plan
 from lab.plan.topology import draw
-from lab.timing import Deadline
 
 pytestmark = pytest.mark.benchmark
 
@@ -151,50 +144,3 @@ def test_a_lab_process_is_ready_in_a_quarter_of_a_second(
 def processor_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-async def resets(launcher: Launcher) -> list[list[float]]:
-    """Processor seconds of each round: an answered message to every namespace, then all that a reset asks.
-
-    Each node has rules to lose. Loading them is no part of it.
-    """
-    plan = lab_of(nodes=3, replicas=12)
-    taken = []
-    with realise(plan) as wiring:
-        renewal = Renewal(wiring)
-        nodes = [each.name for each in plan.namespaces if each.role is Role.NODE]
-        for _round in range(ROUNDS + 1):
-            for name in nodes:
-                await load_rules(launcher, wiring.namespaces[name])
-            marks = [time.process_time()]
-            for netns in wiring.namespaces.values():
-                ask(netns, socket.NETLINK_ROUTE, 18, struct.pack("=BxHiII", 0, 0, 1, 0, 0))  # RTM_GETLINK of lo
-            marks.append(time.process_time())
-            renewal.make_as_new([Family.IPV4])
-            marks.append(time.process_time())
-            taken.append([marks[1] - marks[0], marks[2] - marks[1]])
-        renewal.close()
-    return taken[1:]
-
-
-async def load_rules(launcher: Launcher, netns: NetNs) -> None:
-    rules = "".join(f":KUBE-{n} -\n-A KUBE-{n} -p tcp --dport {n} -j RETURN\n" for n in range(1, 40))
-    argv = ("iptables-legacy-restore", "--wait")
-    done = await launcher.run(
-        netns, argv, place=netns.name, stdin=f"*nat\n{rules}COMMIT\n".encode(), deadline=Deadline.after(10)
-    )
-    assert done.status == 0, done
-
-
-def test_a_wire_is_soon_as_new(record_property: Record) -> None:
-    one, whole = (median(each) * 1000 for each in zip(*sandboxed(resets), strict=True))
-    said = f"3 nodes, 12 pods: one message a namespace {one:.1f} ms, a reset {whole:.1f} ms of processor time"
-    record_property("reset", said)
-    assert whole <= 10 * one, said
-
-
-@pytest.mark.budget
-def test_a_reset_takes_five_milliseconds(record_property: Record) -> None:
-    _, whole = (median(each) * 1000 for each in zip(*sandboxed(resets), strict=True))
-    record_property("reset", f"{whole:.1f} ms")
-    assert whole <= 5, whole

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 from sandboxed import sandboxed
-from test_reuse import request, without_last
+from scenario_cases import front, probe, two_nodes
 
+from lab.assembly import assemble
+from lab.engines.protocol import EngineChoice
 from lab.kernel.launcher import Launcher
 from lab.messages import Build, Built, Close, Closed, Execute, Executed, Send, Sent
 from lab.process import _Desk
@@ -72,8 +74,8 @@ def held() -> tuple[int, int, int, int]:
     return used(), resident, len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
-async def in_a_row(launcher: Launcher, *, reused: bool) -> dict[str, Any]:
-    """Labs with rules, a probe and now and then a command, on one wire or by turns on two that are not alike.
+async def in_a_row(launcher: Launcher) -> dict[str, Any]:
+    """Labs with rules, a probe and a command.
 
     What a lab costs is the median of what a stride of labs adds: a leak is in every stride, and the few steps of the
     heap are in none but theirs. Such a step is the interpreter's table of interned strings, which is never swept
@@ -82,17 +84,15 @@ async def in_a_row(launcher: Launcher, *, reused: bool) -> dict[str, Any]:
     the kernel has taken apart every namespace of every lab.
     """
     desk = _Desk(launcher)
-    asked, assembly = request("legacy")
-    turns: list[Build] = [asked] if reused else [asked, without_last(asked)]
+    assembly = assemble(two_nodes(probe("p", "sender", front())))
+    engine = EngineChoice(cluster_cidrs=assembly.scenario.network.pod_cidrs, iptables="legacy")
+    asked = Build(assembly.plan, assembly.objects, engine)
     looks: list[tuple[int, int, int, int]] = []
-    fresh = 0
     for number in range(LABS + 1):
-        built = await desk.answer(turns[number % len(turns)])
+        built = await desk.answer(asked)
         assert isinstance(built, Built), built
-        fresh += not built.reused
         assert isinstance(await desk.answer(Send(assembly.errands[0])), Sent)
-        if not reused:
-            assert isinstance(await desk.answer(Execute("echo-1", ("true",))), Executed)
+        assert isinstance(await desk.answer(Execute("echo-1", ("true",))), Executed)
         if number >= WARM and number % STRIDE == 0:
             gc.collect()
             looks.append(held())
@@ -100,7 +100,6 @@ async def in_a_row(launcher: Launcher, *, reused: bool) -> dict[str, Any]:
     closed = await desk.answer(Close())
     assert isinstance(closed, Closed), closed
     return {
-        "fresh": fresh,
         "bytes a lab": median(after - before for before, after in pairwise(in_use)) / STRIDE,
         "bytes in all": resident[-1] - resident[0],
         "descriptors": descriptors[-1] - descriptors[0],
@@ -108,20 +107,10 @@ async def in_a_row(launcher: Launcher, *, reused: bool) -> dict[str, Any]:
     }
 
 
-async def on_new_wires(launcher: Launcher) -> dict[str, Any]:
-    return await in_a_row(launcher, reused=False)
-
-
-async def on_one_wire(launcher: Launcher) -> dict[str, Any]:
-    return await in_a_row(launcher, reused=True)
-
-
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("labs", "fresh"), [(on_new_wires, LABS + 1), (on_one_wire, 1)])
-def test_500_labs_cost_nothing_that_stays(labs: Any, fresh: int, record_property: Record) -> None:
-    found = sandboxed(labs, seconds=590)
+def test_500_labs_cost_nothing_that_stays(record_property: Record) -> None:
+    found = sandboxed(in_a_row, seconds=590)
     record_property("labs", str(found))
-    assert found["fresh"] == fresh
     assert found["bytes a lab"] < 1024, found
     assert found["bytes in all"] <= STEPS, found
     assert found["descriptors"] == 0, found

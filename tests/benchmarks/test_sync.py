@@ -5,7 +5,6 @@ rounds, and theirs too. The floor of a full sync is what iptables-restore takes 
 all in all a sync may take twice that. ``-rP`` shows the figures of a run that holds.
 """
 
-import gc
 import os
 import random
 import re
@@ -120,15 +119,10 @@ def compared(ours: Callable[[], object], tmp_path: Path, *texts: str) -> tuple[f
 
 
 def _our_seconds(work: Callable[[], object]) -> float:
-    """With the collector as rare as the lab process has it (``lab.process.serve``)."""
-    usual = gc.get_threshold()
-    gc.collect()
-    gc.set_threshold(50_000, 20, 20)
     began = time.process_time()
     kept = work()  # as a proxy keeps what it will compare the next state with
     spent = time.process_time() - began
     del kept
-    gc.set_threshold(*usual)
     return spent
 
 

@@ -1,10 +1,7 @@
 """Run one scenario from beginning to end and say, line by line, where the run is. Its test kills it on the way."""
 
-import gc
 import sys
 from pathlib import Path
-
-from lab.garbage import look_seldom
 
 
 def say(word: str) -> None:
@@ -31,6 +28,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    look_seldom()  # modules are no garbage, neither while they are loaded nor at the end
     main()
-    gc.freeze()

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab.boot import GC_THRESHOLD
 from lab.errors import CapabilityError
-from lab.garbage import look_seldom
 from lab.kernel.launcher_child import fork_launcher
 from lab.kernel.limits import raise_descriptor_limit
 from lab.kernel.sandbox import enter
@@ -129,7 +129,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Modules are no garbage. To look at them again and again, and once more at the end, is a third of such a process.
-    look_seldom()
+    gc.set_threshold(GC_THRESHOLD)  # as in a lab process
     main()
-    gc.freeze()

@@ -8,11 +8,9 @@ from sandboxed import sandboxed
 from saved_counters import TextMeter
 
 from lab.ip import Family
-from lab.kernel.blank_tables import blank_table
 from lab.kernel.launcher import Launcher
-from lab.kernel.netns import NetNs, inside, make_netns
+from lab.kernel.netns import inside, make_netns
 from lab.kernel.nft_counters import NftTableReader
-from lab.kernel.rules import choose_iptables
 from lab.kernel.xtables import TableReader
 from lab.timing import Deadline
 from lab.traffic.meters import TableMeter
@@ -126,44 +124,3 @@ async def savings(launcher: Launcher) -> int:
 
 def test_iptables_save_is_asked_once_for_rules_that_stay() -> None:
     assert sandboxed(savings) == 1
-
-
-def blank_tables(netns: NetNs, family: Family) -> list[str]:
-    reader = TableReader(netns, family)
-    try:
-        told = [blank_table(table, reader.read(table)) for table in ("mangle", "filter", "nat")]
-    finally:
-        reader.close()
-    return [text for text in told if text is not None]
-
-
-async def blank_and_not(launcher: Launcher) -> list[tuple[str, str, int]]:
-    """Tables without rules as they are told and as iptables-save prints them, and how many have none in the end."""
-    found = []
-    for family in Family:
-        netns = make_netns(str(family))
-        variant = await choose_iptables(launcher, ("legacy",))
-
-        async def run(*argv: str, netns: Any = netns, place: str = str(family)) -> str:
-            done = await launcher.run(netns, argv, place=place, deadline=Deadline.after(10))
-            assert done.status == 0, done.stderr
-            return done.stdout.decode()
-
-        await run(variant.command(family, ""), "--policy", "FORWARD", "DROP")
-        for chain in ("YOURS", "MINE"):
-            await run(variant.command(family, ""), "--new-chain", chain)
-        told = "".join(blank_tables(netns, family))
-        save = variant.command(family, "save")
-        printed = "".join([await run(save, "-c", "-t", table) for table in ("mangle", "filter", "nat")])
-        await run(variant.command(family, ""), "--append", "MINE", "--jump", "YOURS")
-        found.append((told, printed, len(blank_tables(netns, family))))
-        netns.close()
-    return found
-
-
-def test_a_table_without_rules_is_told_as_iptables_save_prints_it() -> None:
-    for told, printed, blank in sandboxed(blank_and_not):
-        assert told == "".join(f"{line}\n" for line in printed.splitlines() if not line.startswith("#"))
-        assert ":FORWARD DROP [0:0]" in told
-        assert ":MINE - [0:0]\n:YOURS - [0:0]\n" in told
-        assert blank == 2, "the filter table has a rule now"

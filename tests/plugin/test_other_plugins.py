@@ -49,13 +49,3 @@ def test_xdist_shares_files_among_workers(project: Project, distribution: str) -
     for number in range(4):
         project.scenario(f"{number}.lab.yaml", f"holds {number}", f"fails {number}")
     project.run("-n", "2", "--dist", distribution).assert_outcomes(passed=4, failed=4)
-
-
-def test_workers_parse_each_file_once(project: Project) -> None:
-    for number in range(6):
-        project.scenario(f"{number}.lab.yaml", f"holds {number}")
-    place = project.pytester.path / "parsed"
-    project.run("-n", "2", "--basetemp", str(place)).assert_outcomes(passed=6)
-    made = [each.suffix for each in (place / "proxylab-parsed").iterdir()]
-    assert sorted(made) == [""] * 6 + [".begun"] * 6
-    assert (place / "proxylab-parsed").stat().st_mode & 0o077 == 0

@@ -34,4 +34,4 @@ def error(name: str) -> bytes:
 def snapshot(
     family: Family, entries: bytes, hooks: dict[int, str] | None = None, ends: dict[int, str] | None = None
 ) -> Snapshot:
-    return Snapshot(family, hooks or {}, ends or {}, entries, 0)
+    return Snapshot(family, hooks or {}, ends or {}, entries)

@@ -113,6 +113,7 @@ class SyncMetrics:
 
     def text(self) -> bytes:
         """All of them, as ``/metrics`` serves them."""
+        # 36 ms, which every start of a lab process would pay, and few labs are asked for metrics.
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
         from prometheus_client.core import (  # noqa: PLC0415
             CounterMetricFamily,

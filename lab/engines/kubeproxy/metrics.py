@@ -42,7 +42,7 @@ class SyncState:
 
 def read_metrics(page: bytes) -> SyncState:
     """Read the page (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
-    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - for those who ask
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - 40 ms, for those who ask
 
     lines = [line for line in page.decode(errors="replace").splitlines() if line.startswith((*_FAILURES, _FULL))]
     failures, full = 0.0, Counter[str]()

@@ -1,23 +1,16 @@
 """What the shapes are made of.
 
-Owns: the two base models, closed words, ranges, functions that look at a value, and keys that have no effect.
+Owns: the two base models, closed words, ranges, and keys that have no effect.
 Must not: know any key.
 
-Theory of operation. A command that reads one file spends most of its time before it reads: pydantic makes validators
-of shapes. So no more is made than the file needs, and no more is asked meanwhile: a shape has its validator when a file
-first has such a mapping, and those that few files have are not part of the validators around them (``Seldom``).
-``Before`` and ``After`` are pydantic's ``BeforeValidator`` and ``AfterValidator``, but for the question what parameters
-the function has; and nobody looks for plugins.
+A shape has its validator when a file first has such a mapping (``defer_build``).
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -26,18 +19,13 @@ from lab.scenario.problems import describe, listed, shown
 
 __all__ = [
     "REFUSED",
-    "After",
-    "Before",
     "Between",
     "Ignored",
     "ManifestShape",
     "ScenarioShape",
-    "Seldom",
     "Shape",
     "ignored_keys",
     "is_ignored",
-    "no_entries",
-    "no_items",
     "refused",
     "word_of",
 ]
@@ -69,104 +57,6 @@ class Shape(BaseModel):
         defer_build=True,  # a file has a few of the shapes; the others need no validator
     )
 
-    @classmethod
-    def model_rebuild(cls, **options: Any) -> bool | None:
-        """As pydantic's, but for plugins of pydantic, which have no business here."""
-        with _no_plugins():
-            return super().model_rebuild(**options)
-
-
-@contextmanager
-def _no_plugins() -> Iterator[None]:
-    """Let pydantic find no plugins during this block, and not look for any.
-
-    ``PYDANTIC_DISABLE_PLUGINS`` would do, but pydantic reads it in a module that has imported ``importlib.metadata`` by
-    then, and with it all that packages may be made of, from zip files to e-mail: a twelfth of the time of ``check``.
-    """
-    if _PLUGINS in sys.modules:
-        yield
-        return
-    sys.modules[_PLUGINS] = _NoPlugins(_PLUGINS)
-    try:
-        yield
-    finally:
-        del sys.modules[_PLUGINS]
-
-
-_PLUGINS: Final = "pydantic.plugin._loader"
-"""The module that pydantic imports when it has made a schema, for its ``get_plugins``."""
-
-
-class _NoPlugins(ModuleType):
-    @staticmethod
-    def get_plugins() -> tuple[()]:
-        return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """A function that looks at a value before the type does, and makes it what the type wants. It raises ``refused``.
-
-    ``written`` is the type of what an author writes, for editors, where that is not the type itself.
-    """
-
-    function: Callable[[Any], object]
-    written: Any = None
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Call it first."""
-        return core_schema.no_info_before_validator_function(self.function, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Tell editors of what is written."""
-        return handler(schema if self.written is None else TypeAdapter(self.written).core_schema)
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """A function that looks at a value of the type when all else is right. It raises ``refused``."""
-
-    function: Callable[[Any], object]
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Call it last."""
-        return core_schema.no_info_after_validator_function(self.function, handler(source))
-
-
-ShapeT = TypeVar("ShapeT", bound=Shape)
-
-
-@dataclass(frozen=True, slots=True)
-class _Apart:
-    """Says of a shape that it is no part of the validator around it."""
-
-    shape: type[Shape]
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """A function, which has the validator made. What it refuses, pydantic-core puts among the other mistakes."""
-        return core_schema.no_info_plain_validator_function(self.shape.model_validate)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Tell editors of the shape."""
-        self.shape.model_rebuild()
-        whole = self.shape.__pydantic_core_schema__
-        return handler(
-            core_schema.no_info_plain_validator_function(self.shape.model_validate, json_schema_input_schema=whole)
-        )
-
-
-if TYPE_CHECKING:
-    Seldom = Annotated[ShapeT, ...]
-    """A shape that few files have."""
-else:
-
-    class Seldom:
-        """A shape that few files have."""
-
-        def __class_getitem__(cls, shape: type[Shape]) -> object:
-            """The type of a key whose values are of the shape."""
-            return Annotated[shape, _Apart(shape)]
-
 
 def _has_value(value: object) -> object:
     if value is None:
@@ -174,7 +64,7 @@ def _has_value(value: object) -> object:
     return value
 
 
-_HAS_VALUE: Final = Before(_has_value)
+_HAS_VALUE: Final = BeforeValidator(_has_value)
 
 
 class ScenarioShape(Shape):
@@ -221,20 +111,6 @@ def ignored_keys(shape: Shape, path: str = "") -> Iterator[str]:
         for inner in value if isinstance(value, list) else [value]:
             if isinstance(inner, Shape):
                 yield from ignored_keys(inner, here + ("[]." if isinstance(value, list) else "."))
-
-
-def no_items() -> list[Any]:
-    """Makes an empty list, as ``list`` does.
-
-    pydantic asks a ``default_factory`` for its parameters. Those of ``list`` and ``dict`` nobody has written down:
-    ``inspect`` reads the text of the class to find that out, which takes a hundred times as long.
-    """
-    return []
-
-
-def no_entries() -> dict[str, Any]:
-    """Makes an empty mapping, as ``dict`` does; see ``no_items``."""
-    return {}
 
 
 Word = TypeVar("Word", bound=StrEnum)

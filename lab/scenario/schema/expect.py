@@ -8,12 +8,12 @@ import math
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from lab.ip import Transport
 from lab.scenario.model import Outcome, Reply, Spread
 from lab.scenario.problems import describe, shown
-from lab.scenario.schema.base import After, Before, Between, ScenarioShape, Seldom, refused, word_of
+from lab.scenario.schema.base import Between, ScenarioShape, refused, word_of
 from lab.scenario.schema.matrix import ConditionShape
 from lab.scenario.schema.syntax import Address, PortNumber, is_address
 
@@ -44,7 +44,7 @@ class NodeDeviceShape(ScenarioShape):
     """The address that a node masquerades with."""
 
     node: str = Field(description="The node.", examples=["node-a"])
-    device: Annotated[Device, Before(word_of(Device))] = Field(
+    device: Annotated[Device, BeforeValidator(word_of(Device))] = Field(
         description="uplink for the node's own address, pods for the pods' gateway, overlay for the tunnel's.",
         examples=["uplink"],
     )
@@ -67,9 +67,9 @@ def _source_tag(value: Any) -> str:
 SeenSource = Annotated[
     Annotated[str, Tag("<preserved>")]
     | Annotated[Address, Tag("<address>")]
-    | Annotated[Seldom[NodeDeviceShape], Tag("<device>")],
+    | Annotated[NodeDeviceShape, Tag("<device>")],
     Discriminator(_source_tag),
-    Before(_seen_source),
+    BeforeValidator(_seen_source),
 ]
 
 
@@ -96,9 +96,11 @@ def _spread_tag(value: Any) -> str:
     return "<shares>" if isinstance(value, dict) else "<word>"
 
 
-_Shares = Annotated[dict[str, Annotated[float, Before(_share, written=float)]], After(_whole)]
+_Shares = Annotated[
+    dict[str, Annotated[float, BeforeValidator(_share, json_schema_input_type=float)]], AfterValidator(_whole)
+]
 AnySpread = Annotated[
-    Annotated[Annotated[Spread, Before(word_of(Spread))], Tag("<word>")] | Annotated[_Shares, Tag("<shares>")],
+    Annotated[Annotated[Spread, BeforeValidator(word_of(Spread))], Tag("<word>")] | Annotated[_Shares, Tag("<shares>")],
     Discriminator(_spread_tag),
 ]
 
@@ -109,7 +111,7 @@ def _name_or_address(value: object) -> object:
     return value
 
 
-NameOrAddress = Annotated[str, Before(_name_or_address, written=str)]
+NameOrAddress = Annotated[str, BeforeValidator(_name_or_address, json_schema_input_type=str)]
 
 
 class HttpShape(ScenarioShape):
@@ -124,7 +126,7 @@ class HttpShape(ScenarioShape):
 class EntriesShape(ScenarioShape):
     """Entries of the connection tracking table: those that fit everything said here."""
 
-    protocol: Annotated[Transport, Before(word_of(Transport))] | None = Field(
+    protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
         default=None,
         description="The transport protocol. Without it a probe means its own, and a step TCP, UDP and SCTP.",
         examples=["UDP"],
@@ -160,7 +162,7 @@ class ConntrackShape(ScenarioShape):
 class ExpectShape(ScenarioShape):
     """What must become of every flow."""
 
-    outcome: Annotated[Outcome, Before(word_of(Outcome))] | None = Field(
+    outcome: Annotated[Outcome, BeforeValidator(word_of(Outcome))] | None = Field(
         default=None,
         description="delivered to a backend, rejected by an ICMP error, refused by a stack (a TCP reset, or ICMP over "
         "UDP), dropped without a word, or untranslated: left as it was. Required, but with http.",
@@ -184,24 +186,24 @@ class ExpectShape(ScenarioShape):
         "share of each.",
         examples=["even", {"echo-1": 0.75, "echo-2": 0.25}],
     )
-    at: Annotated[str, After(_at)] | None = Field(
+    at: Annotated[str, AfterValidator(_at)] | None = Field(
         default=None,
         description="Where the flow ends, when it is not delivered: a node, or a pod or host that got it and did not "
         "take it; or one device of it, as PLACE/DEVICE.",
         examples=["node-a", "node-a/cni0", "echo"],
     )
-    reply: Annotated[Reply, Before(word_of(Reply))] | None = Field(
+    reply: Annotated[Reply, BeforeValidator(word_of(Reply))] | None = Field(
         default=None,
         description="Whose address the answer bears: translated for the one that was dialled, untranslated for the "
         "backend's own.",
         examples=["untranslated"],
     )
-    http: Seldom[HttpShape] | None = Field(
+    http: HttpShape | None = Field(
         default=None,
         description="What an HTTP request is answered.",
         examples=[{"status": 503, "localEndpoints": 0}],
     )
-    conntrack: Seldom[ConntrackShape] | None = Field(
+    conntrack: ConntrackShape | None = Field(
         default=None,
         description="What the connection tracking table must hold.",
         examples=[{"none": {"replyFrom": "old"}}],

@@ -10,13 +10,13 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from lab.cluster.configuration import DetectLocalMode, SocketAddress
 from lab.ip import IPNetwork
 from lab.scenario.model import Mode
 from lab.scenario.problems import describe, listed, shown
-from lab.scenario.schema.base import Before, Between, Ignored, ManifestShape, refused, word_of
+from lab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
 from lab.scenario.schema.syntax import Address
 from lab.scenario.words import RUNNING_MODES
 
@@ -61,7 +61,7 @@ def _socket_address(default_port: int) -> object:
         allowed = f"write it as 0.0.0.0:{default_port}"
         raise refused(f"must be an address and port, is {describe(value)}", allowed=allowed)
 
-    return Before(validate)
+    return BeforeValidator(validate)
 
 
 def _networks(value: object) -> tuple[IPNetwork, ...]:
@@ -98,12 +98,12 @@ def _device(value: object) -> str:
     return value
 
 
-UNSET_IF_EMPTY = Before(_absent_if_empty)
-Detection = Annotated[DetectLocalMode, Before(word_of(DetectLocalMode))]
-Duration = Annotated[float, Before(_duration, written=str)]
-Networks = Annotated[tuple[IPNetwork, ...], Before(_networks, written=str)]
-NetworkOrPrimary = Annotated[IPNetwork | str, Before(_network_or_primary)]
-Device = Annotated[str, Before(_device)]
+UNSET_IF_EMPTY = BeforeValidator(_absent_if_empty)
+Detection = Annotated[DetectLocalMode, BeforeValidator(word_of(DetectLocalMode))]
+Duration = Annotated[float, BeforeValidator(_duration, json_schema_input_type=str)]
+Networks = Annotated[tuple[IPNetwork, ...], BeforeValidator(_networks, json_schema_input_type=str)]
+NetworkOrPrimary = Annotated[IPNetwork | str, BeforeValidator(_network_or_primary)]
+Device = Annotated[str, BeforeValidator(_device)]
 Healthz = Annotated[SocketAddress, _socket_address(10256)]
 Metrics = Annotated[SocketAddress, _socket_address(10249)]
 
@@ -158,7 +158,7 @@ class KubeProxyShape(ManifestShape):
 
     api_version: str = Field(description="It is kubeproxy.config.k8s.io/v1alpha1.")
     kind: str = Field(description="It is KubeProxyConfiguration.")
-    mode: Annotated[str, Before(_mode)] | None = Field(default=None, description="The proxy mode.")
+    mode: Annotated[str, BeforeValidator(_mode)] | None = Field(default=None, description="The proxy mode.")
     detect_local_mode: Annotated[Detection | None, UNSET_IF_EMPTY] = Field(
         default=None, description="How traffic of local pods is told from any other; ClusterCIDR by default."
     )

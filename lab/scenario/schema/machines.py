@@ -6,21 +6,11 @@ Must not: look up names (``lab.scenario.inventory`` does).
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from lab.ip import Protocol
 from lab.scenario.problems import describe
-from lab.scenario.schema.base import (
-    After,
-    Before,
-    Between,
-    ScenarioShape,
-    Seldom,
-    no_entries,
-    no_items,
-    refused,
-    word_of,
-)
+from lab.scenario.schema.base import Between, ScenarioShape, refused, word_of
 from lab.scenario.schema.syntax import (
     Address,
     Destination,
@@ -52,7 +42,7 @@ __all__ = [
 MOST_REPLICAS = 1000
 MOST_ADDRESSES = 1000
 
-ProtocolWord = Annotated[Protocol, Before(word_of(Protocol))]
+ProtocolWord = Annotated[Protocol, BeforeValidator(word_of(Protocol))]
 
 
 def _port_of_number(value: object) -> object:
@@ -115,7 +105,7 @@ def _restorable(text: str) -> str:
     return text
 
 
-_Saved = Annotated[str, After(_restorable)]
+_Saved = Annotated[str, AfterValidator(_restorable)]
 
 
 class LeftoversShape(ScenarioShape):
@@ -141,12 +131,12 @@ class NodeShape(ScenarioShape):
     """A node: a network namespace with an engine in it."""
 
     labels: Labels = Field(
-        default_factory=no_entries,
+        default_factory=dict,
         description="Labels of the Node object, such as its zone.",
         examples=[{"topology.kubernetes.io/zone": "zone-a"}],
     )
-    taints: Annotated[list[TaintKey], After(distinct)] = Field(
-        default_factory=no_items,
+    taints: Annotated[list[TaintKey], AfterValidator(distinct)] = Field(
+        default_factory=list,
         description="Keys of the Node object's taints: a proxy calls a node that the cluster autoscaler is about to "
         "remove unhealthy.",
         examples=[["ToBeDeletedByClusterAutoscaler"]],
@@ -155,37 +145,39 @@ class NodeShape(ScenarioShape):
         default=False, description="Whether the Node object is being deleted, which makes its proxy unhealthy too."
     )
     sysctls: Sysctls = Field(
-        default_factory=no_entries,
+        default_factory=dict,
         description="Sysctls to set in the node, by dotted name, instead of the lab's own values.",
         examples=[{"net.ipv4.conf.all.route_localnet": 1}],
     )
-    internal_ips: Annotated[list[Address], After(distinct)] = Field(
-        default_factory=no_items,
+    internal_ips: Annotated[list[Address], AfterValidator(distinct)] = Field(
+        default_factory=list,
         alias="internalIPs",
         description="Fixed addresses of the node itself, one of each family, in nodeCIDR; else the lab chooses.",
         examples=[["172.18.0.77"]],
     )
-    addresses: list[Annotated[NodeAddressShape, Before(_address_of_text, written=str | NodeAddressShape)]] = Field(
-        default_factory=no_items,
+    addresses: list[
+        Annotated[NodeAddressShape, BeforeValidator(_address_of_text, json_schema_input_type=str | NodeAddressShape)]
+    ] = Field(
+        default_factory=list,
         description="Further addresses of the node: plain ones for eth0, or mappings with a device.",
         examples=[["192.0.2.1/24", {"address": "192.0.2.9", "device": "lo"}]],
     )
-    uplinks: dict[DeviceName, Seldom[UplinkShape]] = Field(
-        default_factory=no_entries,
+    uplinks: dict[DeviceName, UplinkShape] = Field(
+        default_factory=dict,
         description="Further devices by name, each on a segment.",
         examples=[{"eth1": {"segment": "storage"}}],
     )
-    routes: list[Seldom[RouteShape]] = Field(
-        default_factory=no_items,
+    routes: list[RouteShape] = Field(
+        default_factory=list,
         description="Further routes of the node.",
         examples=[[{"to": "198.51.100.0/24", "device": "eth1", "via": "172.19.0.1"}]],
     )
-    daemons: dict[Name, Seldom[DaemonShape]] = Field(
-        default_factory=no_entries,
+    daemons: dict[Name, DaemonShape] = Field(
+        default_factory=dict,
         description="Programs by name that listen on the node itself.",
         examples=[{"kubelet": {"port": 10250}}],
     )
-    leftovers: Seldom[LeftoversShape] = Field(
+    leftovers: LeftoversShape = Field(
         default_factory=LeftoversShape.model_construct,
         description="Rules that another proxy, or this one in another mode or version, has left in the node: they are "
         "loaded before the engine starts.",
@@ -219,12 +211,12 @@ class PodShape(ScenarioShape):
     )
     namespace: Name = Field(default="default", description="The pods' namespace.", examples=["prod"])
     labels: Labels = Field(
-        default_factory=no_entries,
+        default_factory=dict,
         description="The pods' labels, for Services to select by.",
         examples=[{"app": "echo"}],
     )
-    ports: list[Annotated[PortShape, Before(_port_of_number, written=int | PortShape)]] = Field(
-        default_factory=no_items,
+    ports: list[Annotated[PortShape, BeforeValidator(_port_of_number, json_schema_input_type=int | PortShape)]] = Field(
+        default_factory=list,
         description="Where the pods listen: numbers for TCP, or mappings.",
         examples=[[8080, {"name": "dns", "port": 5353, "protocol": "UDP"}]],
     )
@@ -239,8 +231,8 @@ class PodShape(ScenarioShape):
         default=True, description="Whether the API knows the pods when the lab begins; a step may bring them."
     )
     host_network: bool = Field(default=False, description="Whether the pods use their node's network.")
-    addresses: Annotated[list[Address], After(distinct)] = Field(
-        default_factory=no_items,
+    addresses: Annotated[list[Address], AfterValidator(distinct)] = Field(
+        default_factory=list,
         description="Fixed addresses of a single pod, one of each family.",
         examples=[["10.244.0.99"]],
     )
@@ -260,7 +252,7 @@ class PodShape(ScenarioShape):
         "hundreds of endpoints.",
     )
     sysctls: Sysctls = Field(
-        default_factory=no_entries,
+        default_factory=dict,
         description="Sysctls to set in the pods' namespaces, by dotted name, instead of the lab's own values.",
         examples=[{"net.ipv4.ip_unprivileged_port_start": 0}],
     )
@@ -278,7 +270,7 @@ class HostShape(ScenarioShape):
         default=1, description="How many addresses it has in each family.", examples=[200]
     )
     sysctls: Sysctls = Field(
-        default_factory=no_entries,
+        default_factory=dict,
         description="Sysctls to set on the host, by dotted name, instead of the lab's own values.",
         examples=[{"net.ipv4.tcp_syn_retries": 1}],
     )

@@ -6,18 +6,18 @@ Must not: expand anything (``lab.scenario.cases`` does).
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue
 
 from lab.scenario.model import Mode
 from lab.scenario.problems import describe
-from lab.scenario.schema.base import After, Before, ScenarioShape, Shape, refused, word_of
+from lab.scenario.schema.base import ScenarioShape, Shape, refused, word_of
 from lab.scenario.schema.network import Families, FamilyWord, HairpinWord, InterNodeWord, PodNetworkWord
 from lab.scenario.schema.syntax import SysctlValue, distinct
 from lab.scenario.versions import VersionRange, read_range
 
 __all__ = ["AXES", "ConditionShape", "MatrixShape", "no_axes"]
 
-ModeWord = Annotated[Mode, Before(word_of(Mode))]
+ModeWord = Annotated[Mode, BeforeValidator(word_of(Mode))]
 
 
 def _versions(value: object) -> VersionRange:
@@ -37,7 +37,7 @@ _SYSCTL_VALUE: dict[str, JsonValue] = {"type": ["integer", "string"]}
 class MatrixShape(ScenarioShape):
     """Axes; the scenario runs once for every combination. A sysctl of the nodes is an axis by its dotted name."""
 
-    __pydantic_extra__: dict[str, Annotated[list[SysctlValue], Field(min_length=1), After(distinct)]]
+    __pydantic_extra__: dict[str, Annotated[list[SysctlValue], Field(min_length=1), AfterValidator(distinct)]]
 
     model_config = ConfigDict(
         extra="allow",
@@ -49,25 +49,25 @@ class MatrixShape(ScenarioShape):
         },
     )
 
-    families: Annotated[list[Families], Field(min_length=1), After(distinct)] | None = Field(
+    families: Annotated[list[Families], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.families.", examples=[[["IPv4"], ["IPv6"]]]
     )
-    family: Annotated[list[FamilyWord], Field(min_length=1), After(distinct)] | None = Field(
+    family: Annotated[list[FamilyWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None,
         description="Values of to.family, for every probe and stream that does not say it and names no address. It "
         "makes no further labs: each of them is sent once over each family of the lab.",
         examples=[["IPv4", "IPv6"]],
     )
-    pod_network: Annotated[list[PodNetworkWord], Field(min_length=1), After(distinct)] | None = Field(
+    pod_network: Annotated[list[PodNetworkWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.podNetwork.", examples=[["ptp", "bridge"]]
     )
-    inter_node: Annotated[list[InterNodeWord], Field(min_length=1), After(distinct)] | None = Field(
+    inter_node: Annotated[list[InterNodeWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.interNode.", examples=[["host-gw", "vxlan"]]
     )
-    hairpin: Annotated[list[HairpinWord], Field(min_length=1), After(distinct)] | None = Field(
+    hairpin: Annotated[list[HairpinWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None, description="Values of network.hairpin.", examples=[["hairpin-veth", "none"]]
     )
-    mode: Annotated[list[ModeWord], Field(min_length=1), After(distinct)] | None = Field(
+    mode: Annotated[list[ModeWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None,
         description="The modes of proxies that the scenario is about. Without it, all of them.",
         examples=[["iptables", "ipvs"]],
@@ -97,7 +97,7 @@ class ConditionShape(ScenarioShape):
     )
     hairpin: HairpinWord | None = Field(default=None, description="The value of network.hairpin.", examples=["none"])
     mode: ModeWord | None = Field(default=None, description="The mode of the proxy.", examples=["ipvs"])
-    version: Annotated[VersionRange, Before(_versions, written=str)] | None = Field(
+    version: Annotated[VersionRange, BeforeValidator(_versions, json_schema_input_type=str)] | None = Field(
         default=None,
         description="The versions of the proxy: from one on, before one, between two, or one alone. A version without "
         "a patch begins with its first one, and alone is all of them.",

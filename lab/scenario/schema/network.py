@@ -7,11 +7,11 @@ Must not: compare networks with each other (``lab.scenario.inventory`` does).
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from lab.ip import Family, IPNetwork
 from lab.scenario.problems import listed
-from lab.scenario.schema.base import After, Before, ScenarioShape, no_entries, no_items, refused, word_of
+from lab.scenario.schema.base import ScenarioShape, refused, word_of
 from lab.scenario.schema.syntax import Name, Network, Sysctls, distinct, listed_if_single
 
 __all__ = [
@@ -67,16 +67,16 @@ def _families(families: list[Family]) -> list[Family]:
     return families
 
 
-FamilyWord = Annotated[Family, Before(word_of(Family))]
-Families = Annotated[list[FamilyWord], After(_families), After(distinct)]
-PodNetworkWord = Annotated[PodNetwork, Before(word_of(PodNetwork))]
-InterNodeWord = Annotated[InterNode, Before(word_of(InterNode))]
-HairpinWord = Annotated[Hairpin, Before(word_of(Hairpin))]
+FamilyWord = Annotated[Family, BeforeValidator(word_of(Family))]
+Families = Annotated[list[FamilyWord], AfterValidator(_families), AfterValidator(distinct)]
+PodNetworkWord = Annotated[PodNetwork, BeforeValidator(word_of(PodNetwork))]
+InterNodeWord = Annotated[InterNode, BeforeValidator(word_of(InterNode))]
+HairpinWord = Annotated[Hairpin, BeforeValidator(word_of(Hairpin))]
 Networks = Annotated[
     list[Network],
     Field(min_length=1),
-    After(_one_of_each_family),
-    Before(listed_if_single, written=str | list[str]),
+    AfterValidator(_one_of_each_family),
+    BeforeValidator(listed_if_single, json_schema_input_type=str | list[str]),
 ]
 
 
@@ -151,17 +151,17 @@ class NetworkShape(ScenarioShape):
         examples=["203.0.113.0/24"],
     )
     segments: dict[Name, SegmentShape] = Field(
-        default_factory=no_entries,
+        default_factory=dict,
         description="Further segments by name.",
         examples=[{"storage": {"cidr": "172.19.0.0/16"}}],
     )
     router_sysctls: Sysctls = Field(
-        default_factory=no_entries,
+        default_factory=dict,
         description="Sysctls to set in the router, by dotted name, instead of the lab's own values.",
         examples=[{"net.ipv4.fib_multipath_hash_policy": 0}],
     )
     routed: list[RoutedShape] = Field(
-        default_factory=no_items,
+        default_factory=list,
         description="Addresses that the router sends to nodes, such as external IPs.",
         examples=[[{"network": "198.51.100.7", "nodes": ["node-a"]}]],
     )

@@ -8,10 +8,10 @@ have none, and are read sooner so.
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from lab.scenario.problems import shown
-from lab.scenario.schema.base import After, Before, ScenarioShape, Seldom, no_entries, no_items, refused, word_of
+from lab.scenario.schema.base import ScenarioShape, refused, word_of
 from lab.scenario.schema.expect import EngineFailureShape
 from lab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from lab.scenario.schema.matrix import MatrixShape
@@ -61,13 +61,13 @@ class MetadataShape(ScenarioShape):
         description="One paragraph: what is shown here, and why it matters.",
         examples=["Whoever dials a cluster IP reaches one of its pods."],
     )
-    links: list[Annotated[str, After(_link)]] = Field(
-        default_factory=no_items,
+    links: list[Annotated[str, AfterValidator(_link)]] = Field(
+        default_factory=list,
         description="Where the behaviour is documented, or the bug was reported.",
         examples=[["https://kubernetes.io/docs/reference/networking/virtual-ips/"]],
     )
-    tags: list[Annotated[str, After(_tag)]] = Field(
-        default_factory=no_items,
+    tags: list[Annotated[str, AfterValidator(_tag)]] = Field(
+        default_factory=list,
         description="Words to choose scenarios by: `pytest -m slow`.",
         examples=[["slow"]],
     )
@@ -76,31 +76,31 @@ class MetadataShape(ScenarioShape):
 class StillSpecShape(ScenarioShape):
     """The cluster, and what is sent through it, where nothing changes."""
 
-    network: Seldom[NetworkShape] = Field(
+    network: NetworkShape = Field(
         default_factory=NetworkShape.model_construct,
         description="The wire and its address plan.",
         examples=[{"podNetwork": "bridge", "podCIDR": "10.1.0.0/16"}],
     )
-    nodes: dict[Name, Annotated[NodeShape, Before(_empty_for_null)]] = Field(
+    nodes: dict[Name, Annotated[NodeShape, BeforeValidator(_empty_for_null)]] = Field(
         min_length=1,
         description="The nodes by name; the order is the order of their addresses.",
         examples=[{"node-a": {}, "node-b": {}}],
     )
-    pods: dict[Name, Annotated[PodShape, Before(_empty_for_null)]] = Field(
-        default_factory=no_entries,
+    pods: dict[Name, Annotated[PodShape, BeforeValidator(_empty_for_null)]] = Field(
+        default_factory=dict,
         description="The pods by name.",
         examples=[{"echo": {"replicas": 2, "labels": {"app": "echo"}, "ports": [8080]}, "client": {}}],
     )
-    hosts: dict[Name, Annotated[HostShape, Before(_empty_for_null)]] = Field(
-        default_factory=no_entries, description="The outside hosts by name.", examples=[{"outside": {}}]
+    hosts: dict[Name, Annotated[HostShape, BeforeValidator(_empty_for_null)]] = Field(
+        default_factory=dict, description="The outside hosts by name.", examples=[{"outside": {}}]
     )
-    load_balancers: dict[Name, Seldom[BalancerShape]] = Field(
-        default_factory=no_entries,
+    load_balancers: dict[Name, BalancerShape] = Field(
+        default_factory=dict,
         description="Balancers in front of the nodes, with their pools of addresses.",
         examples=[{"edge": {"pool": ["192.0.2.0/28"], "healthChecked": True}}],
     )
-    manifests: Annotated[list[str], After(distinct)] = Field(
-        default_factory=no_items,
+    manifests: Annotated[list[str], AfterValidator(distinct)] = Field(
+        default_factory=list,
         description="Files with further Kubernetes manifests, by their paths from the scenario's own folder.",
         examples=[["manifests/web.yaml"]],
     )
@@ -112,13 +112,13 @@ class StillSpecShape(ScenarioShape):
         "serve names.",
         examples=[True],
     )
-    matrix: Seldom[MatrixShape] | None = Field(
+    matrix: MatrixShape | None = Field(
         default=None,
         description="Axes; the scenario runs once for every combination.",
         examples=[{"families": [["IPv4"], ["IPv6"]]}],
     )
-    exceptions: list[Seldom[EngineFailureShape]] = Field(
-        default_factory=no_items,
+    exceptions: list[EngineFailureShape] = Field(
+        default_factory=list,
         alias="except",
         description="Engines and versions that cannot program the scenario at all, each with the reason. Where one "
         "does otherwise than expected, its probes and steps say so themselves.",
@@ -133,7 +133,7 @@ class StillSpecShape(ScenarioShape):
         ],
     )
     probes: list[ProbeShape] = Field(
-        default_factory=no_items,
+        default_factory=list,
         description="What is sent, and what must become of it.",
         examples=[
             [
@@ -151,10 +151,12 @@ class StillSpecShape(ScenarioShape):
 class StillDocument(ScenarioShape):
     """A scenario without streams and steps."""
 
-    api_version: Annotated[ApiVersion, Before(word_of(ApiVersion))] = Field(
+    api_version: Annotated[ApiVersion, BeforeValidator(word_of(ApiVersion))] = Field(
         description="The version of the format.", examples=["proxylab/v1"]
     )
-    kind: Annotated[Kind, Before(word_of(Kind))] = Field(description="The kind of document.", examples=["Scenario"])
+    kind: Annotated[Kind, BeforeValidator(word_of(Kind))] = Field(
+        description="The kind of document.", examples=["Scenario"]
+    )
     metadata: MetadataShape = Field(
         description="What the scenario is called, and why it exists.", examples=[{"name": "clusterip-from-a-pod"}]
     )

@@ -9,12 +9,12 @@ from enum import StrEnum
 from ipaddress import ip_network
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from lab.cluster.objects import ServiceType, TrafficPolicy
 from lab.ip import Family, IPAddress, IPNetwork, Protocol
 from lab.scenario.problems import describe, shown
-from lab.scenario.schema.base import After, Before, Between, Ignored, ManifestShape, Seldom, refused, word_of
+from lab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
 from lab.scenario.schema.syntax import PortNumber, is_port_name, read_address, read_port_reference
 
 __all__ = [
@@ -82,8 +82,8 @@ def _cluster_ip(text: str) -> str:
     return text
 
 
-AnyAddress = Annotated[IPAddress, Before(read_address)]
-ClusterIP = Annotated[str, After(_cluster_ip)]
+AnyAddress = Annotated[IPAddress, BeforeValidator(read_address)]
+ClusterIP = Annotated[str, AfterValidator(_cluster_ip)]
 
 
 class MetadataShape(ManifestShape):
@@ -110,11 +110,11 @@ class ServicePortShape(ManifestShape):
     """One entry of ``spec.ports``."""
 
     name: str | None = Field(default=None, description="The port's name; required where there are several.")
-    protocol: Annotated[Protocol, Before(word_of(Protocol))] | None = Field(
+    protocol: Annotated[Protocol, BeforeValidator(word_of(Protocol))] | None = Field(
         default=None, description="TCP where none is given."
     )
     port: PortNumber = Field(description="The port on the Service's addresses.")
-    target_port: Annotated[int | str, Before(_target_port)] | None = Field(
+    target_port: Annotated[int | str, BeforeValidator(_target_port)] | None = Field(
         default=None, description="The pods' port, by number or name; the same as port where none is given."
     )
     node_port: Annotated[int, Between(0, 65535)] | None = Field(default=None, description="The port on every node.")
@@ -140,7 +140,7 @@ class AffinityConfigShape(ManifestShape):
 class ServiceSpecShape(ManifestShape):
     """``spec``."""
 
-    type: Annotated[ServiceType, Before(word_of(ServiceType))] | None = Field(
+    type: Annotated[ServiceType, BeforeValidator(word_of(ServiceType))] | None = Field(
         default=None, description="ClusterIP where none is given."
     )
     selector: dict[str, str] | None = Field(default=None, description="The labels of the pods behind the Service.")
@@ -149,41 +149,41 @@ class ServiceSpecShape(ManifestShape):
     cluster_ips: list[ClusterIP] | None = Field(
         default=None, alias="clusterIPs", description="Its addresses, primary first."
     )
-    ip_families: list[Annotated[Family, Before(word_of(Family))]] | None = Field(
+    ip_families: list[Annotated[Family, BeforeValidator(word_of(Family))]] | None = Field(
         default=None, description="Its IP families, primary first."
     )
-    ip_family_policy: Annotated[FamilyPolicy, Before(word_of(FamilyPolicy))] | None = Field(
+    ip_family_policy: Annotated[FamilyPolicy, BeforeValidator(word_of(FamilyPolicy))] | None = Field(
         default=None, description="SingleStack where none is given."
     )
     external_ips: list[AnyAddress] | None = Field(
         default=None, alias="externalIPs", description="Further addresses, routed to the nodes by somebody else."
     )
     external_name: str | None = Field(default=None, description="What an ExternalName Service is an alias of.")
-    internal_traffic_policy: Annotated[TrafficPolicy, Before(word_of(TrafficPolicy))] | None = Field(
+    internal_traffic_policy: Annotated[TrafficPolicy, BeforeValidator(word_of(TrafficPolicy))] | None = Field(
         default=None, description="Cluster where none is given."
     )
-    external_traffic_policy: Annotated[TrafficPolicy, Before(word_of(TrafficPolicy))] | None = Field(
+    external_traffic_policy: Annotated[TrafficPolicy, BeforeValidator(word_of(TrafficPolicy))] | None = Field(
         default=None, description="Cluster where none is given."
     )
     health_check_node_port: Annotated[int, Between(0, 65535)] | None = Field(
         default=None, description="Where a balancer asks a node for local endpoints."
     )
-    session_affinity: Annotated[SessionAffinity, Before(word_of(SessionAffinity))] | None = Field(
+    session_affinity: Annotated[SessionAffinity, BeforeValidator(word_of(SessionAffinity))] | None = Field(
         default=None, description="None where none is given."
     )
-    session_affinity_config: Seldom[AffinityConfigShape] | None = Field(
+    session_affinity_config: AffinityConfigShape | None = Field(
         default=None, description="For sessionAffinity: ClientIP."
     )
     publish_not_ready_addresses: bool | None = Field(
         default=None, description="Whether pods count before they are ready."
     )
-    load_balancer_source_ranges: list[Annotated[IPNetwork, Before(_source_range)]] | None = Field(
+    load_balancer_source_ranges: list[Annotated[IPNetwork, BeforeValidator(_source_range)]] | None = Field(
         default=None, description="Who may use the load balancer."
     )
     allocate_load_balancer_node_ports: bool | None = Field(
         default=None, description="Whether a LoadBalancer Service gets node ports; true where none is given."
     )
-    traffic_distribution: Annotated[Distribution, Before(word_of(Distribution))] | None = Field(
+    traffic_distribution: Annotated[Distribution, BeforeValidator(word_of(Distribution))] | None = Field(
         default=None, description="Which endpoints are to be preferred."
     )
     load_balancer_ip: Ignored = Field(
@@ -197,7 +197,7 @@ class IngressShape(ManifestShape):
 
     ip: AnyAddress | None = Field(default=None, description="The balancer's address.")
     hostname: str | None = Field(default=None, description="The balancer's name, where it has no address.")
-    ip_mode: Annotated[IngressMode, Before(word_of(IngressMode))] | None = Field(
+    ip_mode: Annotated[IngressMode, BeforeValidator(word_of(IngressMode))] | None = Field(
         default=None, description="VIP where none is given."
     )
     ports: Ignored = Field(default=None, description="Written by the balancer's maker.")
@@ -223,4 +223,4 @@ class ServiceShape(ManifestShape):
     kind: str = Field(description="Service.")
     metadata: MetadataShape = Field(description="Its name, namespace, labels and annotations.")
     spec: ServiceSpecShape | None = Field(default=None, description="What the Service is.")
-    status: Seldom[StatusShape] | None = Field(default=None, description="What controllers report of it.")
+    status: StatusShape | None = Field(default=None, description="What controllers report of it.")

@@ -6,10 +6,10 @@ Must not: look up names (``lab.scenario.streams`` does).
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from lab.scenario.problems import describe
-from lab.scenario.schema.base import After, Before, Between, ScenarioShape, no_entries, no_items, refused
+from lab.scenario.schema.base import Between, ScenarioShape, refused
 from lab.scenario.schema.change import ChangeShape, UntilShape
 from lab.scenario.schema.expect import ConntrackShape, SeenSource
 from lab.scenario.schema.matrix import ConditionShape
@@ -45,7 +45,9 @@ def _possible(count: CountShape) -> CountShape:
     return count
 
 
-AnyCount = Annotated[CountShape, After(_possible), Before(_count, written=int | CountShape)]
+AnyCount = Annotated[
+    CountShape, AfterValidator(_possible), BeforeValidator(_count, json_schema_input_type=int | CountShape)
+]
 
 
 class StreamExpectShape(ScenarioShape):
@@ -60,7 +62,7 @@ class StreamExpectShape(ScenarioShape):
     backend: str | None = Field(
         default=None, description="The pod that answers every packet behind the step's wait.", examples=["old"]
     )
-    backends: Annotated[list[str], Field(min_length=1), After(distinct)] | None = Field(
+    backends: Annotated[list[str], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None,
         description="The pods that answer while the step lasts, in the order of their first answers, and no others.",
         examples=[["old", "new"]],
@@ -86,7 +88,7 @@ class StepExpectShape(ScenarioShape):
     """What must hold after a change: an entry for each stream, and conntrack."""
 
     streams: dict[str, StreamExpectShape] = Field(
-        default_factory=no_entries, description="What each stream must show.", examples=[{"queries": {"lost": 0}}]
+        default_factory=dict, description="What each stream must show.", examples=[{"queries": {"lost": 0}}]
     )
     conntrack: ConntrackShape | None = Field(
         default=None,
@@ -103,7 +105,7 @@ def _streams_by_name(value: object) -> object:
     return {"streams": streams, **{key: inner for key, inner in value.items() if key == "conntrack"}}
 
 
-_StepExpect = Annotated[StepExpectShape, Before(_streams_by_name, written=dict[str, Any])]
+_StepExpect = Annotated[StepExpectShape, BeforeValidator(_streams_by_name, json_schema_input_type=dict[str, Any])]
 _EXAMPLE = {"queries": {"backend": "old", "lost": 0}, "conntrack": {"none": {"replyFrom": "old"}}}
 
 
@@ -142,7 +144,7 @@ class StepShape(ScenarioShape):
         examples=[_EXAMPLE],
     )
     probes: list[ProbeShape] = Field(
-        default_factory=no_items,
+        default_factory=list,
         description="Probes that are sent after the wait, as those of spec.probes are before the first step.",
         examples=[
             [
@@ -156,7 +158,7 @@ class StepShape(ScenarioShape):
         ],
     )
     exceptions: list[StepExceptionShape] = Field(
-        default_factory=no_items,
+        default_factory=list,
         alias="except",
         description="Where engines, versions or cases differ, each with the reason.",
         examples=[[{"when": {"mode": "ipvs"}, "expect": {"queries": {"lost": 1}}, "because": "ipvs keeps the entry"}]],

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Annotated, Any
 
+from pydantic import AfterValidator, BeforeValidator
+
 from lab.ip import IPAddress, IPInterface, IPNetwork
 from lab.scenario.problems import describe, shown
-from lab.scenario.schema.base import After, Before, Between, refused
+from lab.scenario.schema.base import Between, refused
 
 __all__ = [
     "Address",
@@ -228,20 +230,20 @@ def _sysctl_value(value: object) -> str:
     return text
 
 
-Name = Annotated[str, After(_name)]
-PortName = Annotated[str, After(_port_name)]
+Name = Annotated[str, AfterValidator(_name)]
+PortName = Annotated[str, AfterValidator(_port_name)]
 PortNumber = Annotated[int, Between(1, 65535)]
-PortReference = Annotated[int | str, Before(read_port_reference, written=int | str)]
-Address = Annotated[IPAddress, Before(read_address, written=str)]
-Interface = Annotated[IPInterface, Before(_interface, written=str)]
-Network = Annotated[IPNetwork, After(_usable), Before(_network, written=str)]
-Destination = Annotated[IPNetwork, Before(_network, written=str), Before(_destination)]
-Duration = Annotated[int, Before(_duration, written=str)]
-DeviceName = Annotated[str, After(_device_name)]
+PortReference = Annotated[int | str, BeforeValidator(read_port_reference, json_schema_input_type=int | str)]
+Address = Annotated[IPAddress, BeforeValidator(read_address, json_schema_input_type=str)]
+Interface = Annotated[IPInterface, BeforeValidator(_interface, json_schema_input_type=str)]
+Network = Annotated[IPNetwork, AfterValidator(_usable), BeforeValidator(_network, json_schema_input_type=str)]
+Destination = Annotated[IPNetwork, BeforeValidator(_network, json_schema_input_type=str), BeforeValidator(_destination)]
+Duration = Annotated[int, BeforeValidator(_duration, json_schema_input_type=str)]
+DeviceName = Annotated[str, AfterValidator(_device_name)]
 Labels = dict[
-    Annotated[str, After(_checked(label_key_fault))],
-    Annotated[str, After(_checked(label_value_fault))],
+    Annotated[str, AfterValidator(_checked(label_key_fault))],
+    Annotated[str, AfterValidator(_checked(label_value_fault))],
 ]
-TaintKey = Annotated[str, After(_checked(label_key_fault))]
-SysctlValue = Annotated[str, Before(_sysctl_value, written=int | str)]
-Sysctls = dict[Annotated[str, After(_sysctl_name)], SysctlValue]
+TaintKey = Annotated[str, AfterValidator(_checked(label_key_fault))]
+SysctlValue = Annotated[str, BeforeValidator(_sysctl_value, json_schema_input_type=int | str)]
+Sysctls = dict[Annotated[str, AfterValidator(_sysctl_name)], SysctlValue]

@@ -6,9 +6,9 @@ Must not: compare one part with another (``lab.scenario.streams`` does).
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from lab.scenario.schema.base import After, no_entries, no_items, refused
+from lab.scenario.schema.base import refused
 from lab.scenario.schema.scenario import StillDocument, StillSpecShape
 from lab.scenario.schema.step import StepShape
 from lab.scenario.schema.stream import StreamShape
@@ -26,8 +26,8 @@ def _no_conntrack(streams: dict[str, Any]) -> dict[str, Any]:
 class SpecShape(StillSpecShape):
     """The cluster, and what is sent through it."""
 
-    streams: Annotated[dict[Name, StreamShape], After(_no_conntrack)] = Field(
-        default_factory=no_entries,
+    streams: Annotated[dict[Name, StreamShape], AfterValidator(_no_conntrack)] = Field(
+        default_factory=dict,
         description="Flows by name that live through all steps.",
         examples=[
             {
@@ -40,7 +40,7 @@ class SpecShape(StillSpecShape):
         ],
     )
     steps: list[StepShape] = Field(
-        default_factory=no_items,
+        default_factory=list,
         description="Changes of the cluster, one after another.",
         examples=[[{"name": "the old pod is gone", "change": {"pods": {"old": None}}}]],
     )

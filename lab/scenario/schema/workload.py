@@ -8,11 +8,11 @@ Must not: fill in defaults (``lab.scenario.workloads`` does).
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from lab.cluster.objects import SERVICE_NAME_LABEL
 from lab.ip import Protocol
-from lab.scenario.schema.base import After, Before, Ignored, ManifestShape, word_of
+from lab.scenario.schema.base import Ignored, ManifestShape, word_of
 from lab.scenario.schema.service import AnyAddress, MetadataShape
 from lab.scenario.schema.syntax import PortName, PortNumber, distinct
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _LOOSE = ConfigDict(extra="ignore")
-_PROTOCOL = Before(word_of(Protocol))
+_PROTOCOL = BeforeValidator(word_of(Protocol))
 
 
 class AddressType(StrEnum):
@@ -72,7 +72,7 @@ class TargetRefShape(ManifestShape):
 class EndpointShape(ManifestShape):
     """One endpoint of a slice."""
 
-    addresses: Annotated[list[str], Field(min_length=1), After(distinct)] = Field(
+    addresses: Annotated[list[str], Field(min_length=1), AfterValidator(distinct)] = Field(
         description="Its addresses; proxies look at the first."
     )
     conditions: ConditionsShape | None = Field(default=None, description="Whether it takes traffic.")
@@ -101,7 +101,9 @@ class EndpointSliceShape(ManifestShape):
     metadata: MetadataShape = Field(
         description=f"Its name, namespace and labels; {SERVICE_NAME_LABEL} names its Service."
     )
-    address_type: Annotated[AddressType, Before(word_of(AddressType))] = Field(description="What its addresses are.")
+    address_type: Annotated[AddressType, BeforeValidator(word_of(AddressType))] = Field(
+        description="What its addresses are."
+    )
     endpoints: list[EndpointShape] | None = Field(default=None, description="The endpoints.")
     ports: list[EndpointPortShape] | None = Field(default=None, description="The ports of all of them.")
 

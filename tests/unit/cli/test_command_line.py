@@ -310,7 +310,7 @@ def test_what_was_judged_is_told_even_if_something_is_left_in_the_end(caller: Ca
 
 def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
     (tmp_path / "x.lab.yaml").write_text(scenario_text("one"))
-    heavy = {"asyncio", "docker", "importlib.metadata", "lab.session", "pyroute2", "pytest", "scapy"}
+    heavy = {"asyncio", "docker", "lab.session", "pyroute2", "pytest", "scapy"}
     code = (
         "import sys\n"
         "from lab.cli import _VERBS, main\n"

@@ -1,0 +1,61 @@
+"""A meter ties the lines that iptables-save prints to the table that it has read, and to no other."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from table_entries import ACCEPT, DROP, entry, error, verdict
+
+from lab.ip import Family
+from lab.kernel.xtables import Entry, Snapshot, counters, walk
+from lab.traffic.meters import TableMeter
+
+V4 = Family.IPV4
+
+
+def table(code: int, packets: int = 0) -> Snapshot:
+    """A filter table whose INPUT has one rule with that verdict."""
+    rule, policy = entry(V4, verdict(code), packets=packets), entry(V4, verdict(ACCEPT))
+    parts = [rule, policy, entry(V4, error("ERROR"))]
+    return Snapshot(V4, {0: "INPUT"}, {len(rule): "INPUT"}, b"".join(parts))
+
+
+class Node:
+    """A table that may change, and what iptables-save prints of it."""
+
+    def __init__(self, code: int) -> None:
+        self.table, self.asked = table(code), 0
+        self.changes_to: int | None = None
+        self.meter = TableMeter("n", self, self.save)  # type: ignore[arg-type] # a reader as good as any
+
+    def read(self, name: str) -> Snapshot | None:
+        return self.table if name == "filter" else None
+
+    def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
+        return walk(snapshot)
+
+    def counters(self, places: Sequence[int]) -> Struct:
+        return counters("=", places)
+
+    def volatile(self, each: Entry) -> slice:
+        return slice(each.counters_at, each.counters_at + 16)
+
+    async def save(self) -> str:
+        self.asked += 1
+        if self.changes_to is not None:
+            self.table, self.changes_to = table(self.changes_to), None
+        dropping = self.table.entries == table(DROP).entries
+        await asyncio.sleep(0)
+        jump = f"-j {'DROP' if dropping else 'ACCEPT'}"
+        return f"*filter\n:INPUT ACCEPT [0:0]\n[0:0] -A INPUT {jump}\nCOMMIT\n"
+
+    async def rules(self) -> list[str]:
+        await self.meter.begin(None)  # type: ignore[arg-type] # no errand is asked for
+        return self.meter.texts()["filter", "INPUT"]
+
+
+def test_rules_that_change_while_they_are_printed_are_printed_again() -> None:
+    node = Node(DROP)
+    node.changes_to = ACCEPT
+    assert asyncio.run(node.rules()) == ["-A INPUT -j ACCEPT"]
+    assert node.asked == 2
