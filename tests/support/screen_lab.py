@@ -12,12 +12,13 @@ from typing import Any
 from fake_lab import FakeLab, FakeSession
 from recorded import SVC, World
 
+from lab.codec import dumps
 from lab.ip import IPAddress
 from lab.plan.errand import Errand
 from lab.plan.model import Plan
-from lab.report.bundle import CASE, PLAN, Circumstances, bundle
+from lab.report.bundle import CASE, PLAN, Circumstances, Recorded
 from lab.scenario.model import Probe, Scenario, SourceExpectation
-from lab.verdict.evidence import Capture, Evidence, Packet, TraceStep
+from lab.verdict.evidence import Evidence, Packet, TraceStep
 from lab.verdict.judge import judge
 from lab.verdict.model import ProbeVerdict
 
@@ -89,17 +90,20 @@ def record(folder: Path, source: SourceExpectation | None = None) -> None:
     circumstances = Circumstances(
         proxylab="1", python="3.11", kernel="6.1", machine="x86_64", engine="embedded/iptables", iptables="(legacy)"
     )
-    files = bundle(
-        judge(probe, OUTSIDE.errand, None, evidence(circumstances.engine)),
+    judged = judge(probe, OUTSIDE.errand, None, evidence(circumstances.engine))
+    recorded = Recorded(
         circumstances=circumstances,
-        plan=Plan(namespaces=(), links=()),
-        capture=Capture(),
-        nodes={},
-        scenario=b"",
+        probe=judged.probe,
+        errand=judged.errand,
+        source=judged.source,
+        evidence=judged.evidence,
+        traced=judged.traced,
+        verdicts=judged.verdicts,
+        options=judged.options,
     )
     folder.mkdir(parents=True)
-    for name in (CASE, PLAN):
-        (folder / name).write_bytes(files[name])
+    (folder / CASE).write_bytes(dumps(recorded, Recorded))
+    (folder / PLAN).write_bytes(dumps(Plan(namespaces=(), links=()), Plan))
 
 
 class ScreenSession(FakeSession):
