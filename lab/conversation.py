@@ -46,22 +46,26 @@ async def converse(channel: AsyncChannel, desk: Desk) -> None:
     """Answer one request after the other; end, in the midst of an answer too, when the client has gone."""
     requests: asyncio.Queue[tuple[Asked, list[int]]] = asyncio.Queue()
     signals: asyncio.Queue[Signal] = asyncio.Queue()
+    over = asyncio.Event()
 
     async def listen() -> None:
-        with suppress(ChannelClosedError):
-            while True:
-                request = await channel.receive(Asked)
-                if isinstance(request, Signal):
-                    await signals.put(request)
-                else:
-                    await requests.put((request, channel.descriptors()))
+        try:
+            with suppress(ChannelClosedError):
+                while True:
+                    request = await channel.receive(Asked)
+                    if isinstance(request, Signal):
+                        await signals.put(request)
+                    else:
+                        await requests.put((request, channel.descriptors()))
+        finally:
+            over.set()
 
     async def answer() -> None:
-        task = asyncio.current_task()
         with suppress(ChannelClosedError):
             # What is cancelled in the midst of an answer still puts things in order. An error in that takes the place
-            # of the cancellation, which does not come a second time.
-            while task is None or not task.cancelling():
+            # of the cancellation, which does not come a second time. A task's count of cancellations does not show it
+            # either: until Python 3.13 a TaskGroup that fails leaves one behind.
+            while not over.is_set():
                 request, descriptors = await requests.get()
                 if not isinstance(request, _FEEDS):
                     await channel.send(await desk.answer(request), Told)

@@ -29,7 +29,7 @@ The document (every key is always there; ``null`` where there is nothing to say)
         reproduce: "proxylab run … --probe '…'"
         bundle: .proxylab/bundles/…    # the directory of its evidence, or null
         verdicts:
-        - expectation: source          # outcome | reply | backends | source | spread | at
+        - expectation: source          # outcome | port | reply | backends | source | spread | at
           judgement: fail
           expected: preserved (10.244.1.2)
           observed: 172.18.0.2

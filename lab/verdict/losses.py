@@ -103,7 +103,8 @@ def _by_another_rule(case: Case, packets: int) -> str:
     for rule in read_all(case.evidence.counts):
         if rule.target == "DROP" and rule.count.packets == packets:
             counted = f"which counted {amount(packets, 'packet')}"
-            return f"{rule.count.node} dropped it: {the_rule(rule)} of table {rule.count.table}, {counted}."
+            name = the_rule(rule) if rule.comment else f'its rule "{rule.count.text}"'
+            return f"{rule.count.node} dropped it: {name} of table {rule.count.table}, {counted}."
     return ""
 
 

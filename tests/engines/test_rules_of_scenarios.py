@@ -123,6 +123,6 @@ def test_both_write_the_same_rules_for_every_scenario() -> None:
     result = sandboxed(compared, seconds=400)
     assert result["differences"] == {}
     everything = {path.name.removesuffix(".yaml") for path in (ROOT / "scenarios").rglob("*.lab.yaml")}
-    only_nftables = {"a-table-is-deleted.lab"}
+    only_nftables = {"nftables-table-deleted.lab"}
     assert set(result["scenarios"]) == everything - only_nftables
     assert result["compared"] > 2 * len(everything)

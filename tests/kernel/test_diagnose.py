@@ -126,7 +126,8 @@ def test_every_station_is_named_at_which_a_lab_breaks(desk: Desk, scenario: Path
     walled = echo()[1]
     bench.do("iptables-legacy", "-D", "FORWARD", "1")
     assert "echo-2 (10.244.1.10:8080) answers its own node node-b, but not client" in walled["cause"]
-    assert 'was last seen in FORWARD on node-b, by "-A FORWARD -p tcp -m tcp --dport 8080 -j DROP"' in walled["cause"]
+    dropping = "-A FORWARD -p tcp -m tcp --dport 8080 -j DROP"
+    assert f'node-b dropped it: its rule "{dropping}" of table filter' in walled["cause"]
 
     entry = bench.without(bench.rule("KUBE-SERVICES .*default/echo cluster IP"), echo)
     assert entry["cause"].startswith("node-b has no rule for the cluster IP 10.96.1.1:80/TCP")

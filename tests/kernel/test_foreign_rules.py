@@ -166,7 +166,10 @@ FOREIGN = [
         "dropped in the table mangle",
         {"iptables": "*mangle\n-A PREROUTING -p tcp -m tcp --dport 80 -j DROP\nCOMMIT\n"},
         FAILED,
-        ("why: node-a dropped it: its rule in PREROUTING of table mangle, which counted 1 packet.",),
+        (
+            'why: node-a dropped it: its rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" of table mangle, '
+            "which counted 1 packet.",
+        ),
     ),
     Foreign(
         "rejected before all others",
