@@ -167,8 +167,10 @@ FOREIGN = [
         {"iptables": "*mangle\n-A PREROUTING -p tcp -m tcp --dport 80 -j DROP\nCOMMIT\n"},
         FAILED,
         (
-            'why: node-a dropped it: its rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" of table mangle, '
-            "which counted 1 packet.",
+            (
+                'why: node-a dropped it: its rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" of table mangle, '
+                "which counted 1 packet."
+            ),
         ),
     ),
     Foreign(
