@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.engines.names import mode_of
-from lab.plan.dialogue import client, server
-from lab.pytest_plugin import Lab, LabFactory
+from proxylab.engines.names import mode_of
+from proxylab.plan.dialogue import client, server
+from proxylab.pytest_plugin import Lab, LabFactory
 
 SCENARIO = Path(__file__).with_name("117924-segment-out-of-window-at-a-node.lab.yaml")
 TO_THE_SERVICE = {"service": "echo", "via": "clusterIP"}

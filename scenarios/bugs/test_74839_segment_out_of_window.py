@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.engines.names import mode_of
-from lab.plan.dialogue import client, server
-from lab.pytest_plugin import Lab, LabFactory
+from proxylab.engines.names import mode_of
+from proxylab.plan.dialogue import client, server
+from proxylab.pytest_plugin import Lab, LabFactory
 
 SCENARIO = Path(__file__).with_name("74839-segment-out-of-window.lab.yaml")
 TO_THE_SERVICE = {"service": "echo", "via": "clusterIP"}

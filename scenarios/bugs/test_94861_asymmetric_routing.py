@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.engines.names import mode_of
-from lab.plan.dialogue import client, server
-from lab.pytest_plugin import LabFactory
+from proxylab.engines.names import mode_of
+from proxylab.plan.dialogue import client, server
+from proxylab.pytest_plugin import LabFactory
 
 SCENARIO = Path(__file__).with_name("94861-asymmetric-routing.lab.yaml")
 ANSWER = 2

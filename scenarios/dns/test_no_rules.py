@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.pytest_plugin import Lab
+from proxylab.pytest_plugin import Lab
 
 
 @pytest.mark.lab("headless-by-name.lab.yaml", case="ipv4+ipv6")

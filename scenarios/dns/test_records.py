@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from lab.pytest_plugin import Lab
+from proxylab.pytest_plugin import Lab
 
 pytestmark = pytest.mark.lab("records.lab.yaml")
 

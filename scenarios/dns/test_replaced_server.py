@@ -6,7 +6,7 @@ pod, so the client never got an answer again.
 
 import pytest
 
-from lab.pytest_plugin import Lab
+from proxylab.pytest_plugin import Lab
 
 NAME = "kube-dns.kube-system.svc.cluster.local"
 PORT = 12345

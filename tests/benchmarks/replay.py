@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from lab.kernel.linux import CLONE_NEWNET, setns, unshare
-from lab.kernel.netns import NetNs
-from lab.kernel.realise import Wiring, _furnishing, _make_links
-from lab.kernel.requests import Request, get_link
-from lab.plan.model import Plan, ends_by_namespace
+from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netlink.build import Wiring, _furnishing, _make_links
+from proxylab.kernel.netlink.requests import Request, get_link
+from proxylab.plan.model import Plan, ends_by_namespace
 
 _BATCH = 64
 _MARK = 0x7B6A5C00  # stands for the descriptor of a namespace, which is known when the tape is played

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sandboxed import USERS, checkout_for, python_of
 
-from lab.binaries.cache import Cache
+from proxylab.binaries.cache import Cache
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.budget, pytest.mark.timeout(600)]
 

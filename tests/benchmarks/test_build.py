@@ -19,11 +19,11 @@ from replay import play, record
 from sandboxed import ROOT, sandboxed
 from scenario_cases import host, node, pods, scenario
 
-from lab.client import LabProcess
-from lab.kernel.launcher import Launcher
-from lab.kernel.realise import realise
-from lab.plan.model import Plan
-from lab.plan.topology import draw
+from proxylab.client.lab_process import LabProcess
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.netlink.build import realise
+from proxylab.plan.model import Plan
+from proxylab.plan.topology import draw
 
 pytestmark = pytest.mark.benchmark
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND = 2.0
-FOR_A_RUN = ("asyncio", "docker", "lab.kernel", "lab.session", "lab.traffic", "pyroute2", "scapy")
+FOR_A_RUN = ("asyncio", "docker", "proxylab.kernel", "proxylab.client.session", "proxylab.traffic", "pyroute2", "scapy")
 
 # Loaded as a plugin: notes what is started, and in the end what is loaded.
 WITNESS = """
@@ -29,7 +29,7 @@ def pytest_unconfigure():
 
 def collect(*options: str, **environment: str) -> list[str]:
     """The lines of a collection of all scenarios, without plugins that look at the machine for their reports."""
-    known = () if installed() else ("-p", "lab.pytest_plugin")
+    known = () if installed() else ("-p", "proxylab.pytest_plugin")
     argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:html", "-p", "no:metadata"]
     done = subprocess.run(
         [*argv, *known, *options, "scenarios"],
@@ -46,7 +46,7 @@ def installed() -> bool:
     """Whether pytest finds the plugin by itself."""
     from importlib.metadata import entry_points
 
-    return any(each.value == "lab.pytest_plugin" for each in entry_points(group="pytest11"))
+    return any(each.value == "proxylab.pytest_plugin" for each in entry_points(group="pytest11"))
 
 
 def test_collection_starts_nothing_and_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from statistics import median
 import pytest
 from scenario_cases import host, node, pods, scenario
 
-from lab.binaries.cache import Cache
-from lab.engines.protocol import EngineChoice, Upstream
-from lab.session import Session
+from proxylab.binaries.cache import Cache
+from proxylab.engines.protocol import EngineChoice, Upstream
+from proxylab.client.session import Session
 
 pytestmark = pytest.mark.benchmark
 

@@ -17,11 +17,11 @@ import pytest
 from sandboxed import sandboxed
 from scenario_cases import front, probe, two_nodes
 
-from lab.assembly import assemble
-from lab.engines.protocol import EngineChoice
-from lab.kernel.launcher import Launcher
-from lab.messages import Build, Built, Close, Closed, Execute, Executed, Send, Sent
-from lab.process import _Desk
+from proxylab.plan.assembly import assemble
+from proxylab.engines.protocol import EngineChoice
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Send, Sent
+from proxylab.server.process import _Desk
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.budget]
 

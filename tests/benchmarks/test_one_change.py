@@ -16,10 +16,10 @@ from sandboxed import sandboxed
 from staged_engines import Stage, staged
 from test_sync import cluster, scaled
 
-from lab.binaries.cache import Cache
-from lab.cluster.store import Store
-from lab.kernel.launcher import Launcher
-from lab.timing import Deadline
+from proxylab.binaries.cache import Cache
+from proxylab.cluster.store import Store
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.timing import Deadline
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 

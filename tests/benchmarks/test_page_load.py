@@ -7,9 +7,11 @@ import pytest
 from browser import browser, chromium
 from recorded import World
 
-from lab.report.html import Heading, entry, page
-from lab.scenario.model import Preserved
-from lab.verdict.judge import judge
+from proxylab.report.html import entry
+from proxylab.report.html import page
+from proxylab.report.html import Heading
+from proxylab.scenario.model import Preserved
+from proxylab.verdict.judge import judge
 
 pytestmark = [
     pytest.mark.budget,

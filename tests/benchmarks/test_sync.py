@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 from rule_cases import Addresses, facts, settings
 
-from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
-from lab.engines.embedded.iptables.held import Held
-from lab.engines.embedded.iptables.render import Renderer
-from lab.engines.embedded.iptables.restore import restore, restore_changes
-from lab.engines.embedded.ports import ClusterView
-from lab.ip import Family
+from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
+from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.render import Renderer
+from proxylab.engines.embedded.iptables.restore import restore, restore_changes
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.addresses import Family
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 

@@ -12,16 +12,16 @@ from sandboxed import ROOT, sandboxed
 from test_traffic import stage
 from traffic_plan import PODS, VIP, errand, spread
 
-from lab.engines.protocol import EngineChoice
-from lab.ip import Transport
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside
-from lab.kernel.tracked import FlowLookup, Tuple
-from lab.scenario.load import load_scenario
-from lab.session import Session
-from lab.timing import Deadline
-from lab.traffic.craft import first_packets
-from lab.traffic.identity import Identity
+from proxylab.engines.protocol import EngineChoice
+from proxylab.addresses import Transport
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.scenario.load import load_scenario
+from proxylab.client.session import Session
+from proxylab.timing import Deadline
+from proxylab.traffic.craft import first_packets
+from proxylab.traffic.identity import Identity
 
 pytestmark = pytest.mark.benchmark
 

@@ -13,9 +13,11 @@ from made_steps import all_well, entry_remains, torn_connection
 from probed import CASES, RUN
 from recorded import World
 
-from lab.report.html import Entry, Heading, entries_of, entry, page
-from lab.scenario.model import NodeDevice, Preserved
-from lab.verdict.judge import judge
+from proxylab.report.html import entry
+from proxylab.report.html import page
+from proxylab.report.html import Entry, Heading, entries_of
+from proxylab.scenario.model import NodeDevice, Preserved
+from proxylab.verdict.judge import judge
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="needs Chromium; Debian's package is chromium")
 

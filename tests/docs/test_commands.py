@@ -48,7 +48,7 @@ LACKS_A_CAPABILITY = 4
 FAILURE = re.compile(r"^```text\n(fail .*?)^```$", re.MULTILINE | re.DOTALL)
 REPRODUCE = re.compile(r"reproduce: (.*\\\n.*)\n")
 WITHOUT_MASQUERADE = """\
-import lab.engines.embedded.iptables.fixed as module
+import proxylab.engines.embedded.iptables.fixed as module
 module.masquerade = lambda settings: ()
 """
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")

@@ -7,7 +7,7 @@ from typing import Any
 from documents import ROOT
 from ruamel.yaml import YAML
 
-from lab.report import document
+from proxylab.report import document
 
 PAGE = ROOT / "docs" / "reference" / "run-report.md"
 REPORTS = ROOT / "tests" / "golden" / "report"

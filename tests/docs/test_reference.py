@@ -9,7 +9,7 @@ from cli_page import cli_page
 from documents import ROOT
 from scenario_index import scenarios_page
 
-from lab.cli import proxylab
+from proxylab.cli import proxylab
 
 PAGES = {
     "cli": lambda: cli_page(proxylab),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.binaries.binary import Binary, inspect
-from lab.binaries.cache import Cache
+from proxylab.binaries.binary import Binary, inspect
+from proxylab.binaries.cache import Cache
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ import pytest
 from documents import Command, clone_of_a_reader, needs_a_checkout, pages, play, steps
 from kubernetes_checkout import NoSourcesError, make_checkout
 
-from lab.binaries.binary import Binary
-from lab.binaries.cache import Cache
-from lab.errors import ExitCode
+from proxylab.binaries.binary import Binary
+from proxylab.binaries.cache import Cache
+from proxylab.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
 TRACED = "scenarios/clusterip/from-a-pod.lab.yaml"

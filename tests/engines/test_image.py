@@ -18,10 +18,10 @@ from killing import held_by_us, spaces_of, state_of
 from kube_proxies import PROGRAM
 from machine import Machine, descendants
 
-from lab.binaries.binary import Binary
-from lab.binaries.cache import Cache
-from lab.binaries.image import ImageSource
-from lab.errors import CapabilityError, ExitCode
+from proxylab.binaries.binary import Binary
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.image import ImageSource
+from proxylab.errors import CapabilityError, ExitCode
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a Docker engine needs root")
 

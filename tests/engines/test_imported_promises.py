@@ -12,9 +12,9 @@ from growing_cluster import Cluster
 from kubectl_clusters import cloud, kind
 from sandboxed import ROOT
 
-from lab.binaries.binary import Binary
-from lab.printout.importing import import_printout
-from lab.printout.reading import read_printout
+from proxylab.binaries.binary import Binary
+from proxylab.importer.importing import import_printout
+from proxylab.importer.reading import read_printout
 
 CASES = [(cloud, "kube-proxy/nftables"), (kind, "kube-proxy/iptables")]
 

@@ -10,14 +10,14 @@ from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import staged
 
-from lab.cluster.configuration import ProxyConfiguration
-from lab.cluster.objects import ClusterEvent, Service
-from lab.engines.barrier import BARRIER, without_barrier
-from lab.engines.rulesets import rule_differences
-from lab.errors import EngineError
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.timing import Deadline
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.objects import ClusterEvent, Service
+from proxylab.engines.barrier import BARRIER, without_barrier
+from proxylab.engines.rulesets import rule_differences
+from proxylab.errors import EngineError
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.timing import Deadline
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)
@@ -149,8 +149,8 @@ def test_rules_that_cannot_be_loaded_are_told_before_the_deadline() -> None:
 
 async def both(launcher: Launcher) -> list[list[str]]:
     """How the rules of the two differ for each cluster that the test has drawn."""
-    from lab.cluster.objects import KubeObject
-    from lab.codec import loads
+    from proxylab.cluster.objects import KubeObject
+    from proxylab.codec import loads
 
     clusters = loads(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
     found: list[list[str]] = []
@@ -175,8 +175,8 @@ def test_both_write_the_same_rules_for_any_cluster(
     from rule_worlds import clusters
     from thoroughness import examples
 
-    from lab.cluster.objects import KubeObject
-    from lab.codec import dumps
+    from proxylab.cluster.objects import KubeObject
+    from proxylab.codec import dumps
 
     drawn: list[tuple[KubeObject, ...]] = []
 

@@ -9,12 +9,12 @@ from ipaddress import ip_address
 import pytest
 from sandboxed import sandboxed
 
-from lab.cluster.objects import Namespace, Node, Pod
-from lab.cluster.store import Event, Store
-from lab.control.apiserver import API_PORT, ApiServer
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import make_netns
-from lab.timing import Deadline, wait_until
+from proxylab.cluster.objects import Namespace, Node, Pod
+from proxylab.cluster.store import Event, Store
+from proxylab.control.apiserver import API_PORT, ApiServer
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import make_netns
+from proxylab.timing import Deadline, wait_until
 
 KUBECTL = ("kubectl", "--server", f"http://127.0.0.1:{API_PORT}", "--cache-dir", "/run/kubectl")
 POD = Pod(name="p", node_name="node-a", addresses=(ip_address("10.244.0.5"),), ready=False)

@@ -10,12 +10,12 @@ from rule_cases import Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import Stage, staged
 
-from lab.engines.barrier import without_barrier
-from lab.engines.names import NFT_TABLE, mode_of
-from lab.engines.rulesets import rule_differences
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.kernel.nft import NftTool
+from proxylab.engines.barrier import without_barrier
+from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.engines.rulesets import rule_differences
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.netfilter.nft import NftTool
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)

@@ -10,11 +10,11 @@ from rule_cases import Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import staged
 
-from lab.binaries.cache import Cache
-from lab.control.apiserver import API_PORT
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.timing import Deadline, wait_until
+from proxylab.binaries.cache import Cache
+from proxylab.control.apiserver import API_PORT
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.timing import Deadline, wait_until
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)

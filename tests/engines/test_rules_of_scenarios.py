@@ -14,16 +14,16 @@ import pytest
 from sandboxed import ROOT, sandboxed
 from staged_engines import Stage, staged
 
-from lab.assembly import assemble
-from lab.cluster.configuration import ProxyConfiguration
-from lab.cluster.objects import KubeObject, Node
-from lab.cluster.store import Store
-from lab.engines.barrier import without_barrier
-from lab.engines.rulesets import rule_differences
-from lab.ip import IPNetwork
-from lab.kernel.launcher import Launcher
-from lab.scenario.cases import cases
-from lab.scenario.load import load_scenario
+from proxylab.plan.assembly import assemble
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.objects import KubeObject, Node
+from proxylab.cluster.store import Store
+from proxylab.engines.barrier import without_barrier
+from proxylab.engines.rulesets import rule_differences
+from proxylab.addresses import IPNetwork
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
 
 ENGINES = ("embedded/iptables", "kube-proxy/iptables")
 AT_MOST = 70

@@ -6,13 +6,13 @@ from pathlib import Path
 from played_scripts import in_the_lab, may_differ, played, seen_by
 from sandboxed import ROOT
 
-from lab.binaries.binary import Binary
-from lab.engines.names import version_of
-from lab.engines.protocol import EngineChoice, Upstream
-from lab.report.bundle import CASE, read_case
-from lab.scenario.cases import cases
-from lab.scenario.load import load_scenario
-from lab.session import Session
+from proxylab.binaries.binary import Binary
+from proxylab.engines.names import version_of
+from proxylab.engines.protocol import EngineChoice, Upstream
+from proxylab.report.bundle import CASE, read_case
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+from proxylab.client.session import Session
 
 ENGINE = "kube-proxy/nftables"
 SAMPLE = {"clusterip/from-a-pod": 6, "nodeport/traffic-policy-local": 4}

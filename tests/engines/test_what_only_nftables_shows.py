@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sandboxed import ROOT
 
-from lab.binaries.binary import Binary
+from proxylab.binaries.binary import Binary
 
 # By file: the text that is replaced, by what, and the probes that are red then.
 EDITS = {

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rule_cases import CASES, Addresses
 
-from lab.engines.embedded.iptables.held import Held
-from lab.engines.embedded.iptables.legacy import V1_23
-from lab.engines.embedded.iptables.meaning import Chains, differences, read_rules
-from lab.engines.embedded.iptables.render import CURRENT, render
-from lab.engines.embedded.iptables.restore import restore
-from lab.engines.embedded.iptables.shape import Shape
-from lab.ip import Family
+from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.legacy import V1_23
+from proxylab.engines.embedded.iptables.meaning import Chains, differences, read_rules
+from proxylab.engines.embedded.iptables.render import CURRENT, render
+from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.engines.embedded.iptables.shape import Shape
+from proxylab.addresses import Family
 
 GOLDEN = Path(__file__).parent
 KUBELETS = {("filter", "KUBE-FIREWALL"), ("nat", "KUBE-MARK-DROP")}

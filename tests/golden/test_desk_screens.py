@@ -11,23 +11,23 @@ import click
 import pytest
 from ruamel.yaml import YAML
 
-from lab.assembly import assemble, lay_out
-from lab.cli import main
-from lab.cli.apply import lines_of as applied_lines
-from lab.cli.diagnose import painted
-from lab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints
-from lab.diagnosis.model import Diagnosis, Station, holds
-from lab.diagnosis.naming import judge_name
-from lab.diagnosis.proxies import judge_engines
-from lab.diagnosis.ruling import judge_entries
-from lab.diagnosis.subject import Subject
-from lab.diagnosis.told import lines_of
-from lab.edit import edit
-from lab.report.desk import labs_table, standing_lines
-from lab.report.listing import KINDS, Kind
-from lab.scenario.load import load_scenario
-from lab.scenario.model import Scenario
-from lab.verdict.progress import Progress, ProxyRecord
+from proxylab.plan.assembly import assemble, lay_out
+from proxylab.cli import main
+from proxylab.cli.apply import lines_of as applied_lines
+from proxylab.cli.diagnose import painted
+from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints
+from proxylab.diagnosis.model import Diagnosis, Station, holds
+from proxylab.diagnosis.naming import judge_name
+from proxylab.diagnosis.proxies import judge_engines
+from proxylab.diagnosis.ruling import judge_entries
+from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.text import lines_of
+from proxylab.client.edit import edit
+from proxylab.report.standing_labs import labs_table, standing_lines
+from proxylab.report.listing import KINDS, Kind
+from proxylab.scenario.load import load_scenario
+from proxylab.scenario.model import Scenario
+from proxylab.evidence.engine_progress import Progress, ProxyRecord
 
 FILES = Path(__file__).parent / "desk"
 SCENARIO = FILES / "shop.lab.yaml"

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from recorded import World
 
-from lab.assembly import assemble
-from lab.plan.model import Plan
-from lab.report.drawing import mermaid_lines, path_lines, text_lines
-from lab.report.forecast import planned_path
-from lab.report.paths import Path as Drawn
-from lab.report.paths import seen_path
-from lab.report.svg import svg
-from lab.scenario.cases import cases
-from lab.scenario.load import load_scenario
-from lab.verdict.case import open_case
+from proxylab.plan.assembly import assemble
+from proxylab.plan.model import Plan
+from proxylab.report.drawing import mermaid_lines, path_lines, text_lines
+from proxylab.report.forecast import planned_path
+from proxylab.report.paths import Path as Drawn
+from proxylab.report.paths import seen_path
+from proxylab.report.svg import svg
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+from proxylab.verdict.case import open_case
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = Path(__file__).parent / "graph"

@@ -10,10 +10,10 @@ from made_steps import all_well, entry_remains, torn_connection, unproven_loss
 from probed import CASES, RUN
 from recorded import SVC
 
-from lab.report.document import to_json
-from lab.report.terminal import run_lines
-from lab.verdict.explain import explain
-from lab.verdict.model import ScenarioResult
+from proxylab.report.document import to_json
+from proxylab.report.terminal import run_lines
+from proxylab.verdict.explain import explain
+from proxylab.verdict.model import ScenarioResult
 
 FILES = Path(__file__).parent / "report"
 

@@ -11,10 +11,10 @@ import re
 import pytest
 from rule_cases import CASES, Addresses
 
-from lab.engines.embedded.iptables.held import Held
-from lab.engines.embedded.iptables.render import render
-from lab.engines.embedded.iptables.restore import restore
-from lab.ip import Family
+from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.render import render
+from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.addresses import Family
 
 V4_ONLY = {"guard of loopback", "node ports", "node ports, not on localhost, IPv4", "node port, localhost counted"}
 V6_ONLY = {"node ports, not on localhost, IPv6"}

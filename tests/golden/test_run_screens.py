@@ -10,10 +10,10 @@ import click
 import pytest
 from probed import CASES, RUN
 
-from lab.cli.run import paint
-from lab.report.terminal import run_lines
-from lab.verdict.columns import WIDTH
-from lab.verdict.model import ScenarioResult
+from proxylab.cli.run import paint
+from proxylab.report.terminal import run_lines
+from proxylab.text import WIDTH
+from proxylab.verdict.model import ScenarioResult
 
 FILES = Path(__file__).parent / "screens"
 OTHER = "kube-proxy/nftables"

@@ -23,18 +23,18 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from screen_lab import ScreenSession, record
 
-from lab.binaries.binary import Binary
-from lab.binaries.cache import Cache
-from lab.binaries.choose import Sources, offers
-from lab.capability import Capability
-from lab.cli import _VERBS, main
-from lab.cli.capture import frame_shown
-from lab.cli.doctor import doctor_lines
-from lab.cli.engines import engines_lines
-from lab.errors import CapabilityError
-from lab.messages import Ready
-from lab.scenario.model import Preserved
-from lab.visits import Heard
+from proxylab.binaries.binary import Binary
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources, offers
+from proxylab.capability import Capability
+from proxylab.cli import _VERBS, main
+from proxylab.cli.capture import frame_shown
+from proxylab.cli.doctor import doctor_lines
+from proxylab.cli.engines import engines_lines
+from proxylab.errors import CapabilityError
+from proxylab.protocol.messages import Ready
+from proxylab.scenario.model import Preserved
+from proxylab.protocol.standing_labs import Heard
 
 FILES = Path(__file__).parent / "screens"
 OF_RUNS = {"run"}  # tests/golden/test_run_screens.py

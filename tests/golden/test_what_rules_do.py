@@ -10,8 +10,8 @@ import pytest
 from rule_cases import Addresses
 from rule_walk import Fate, Packet, walk
 
-from lab.engines.embedded.iptables.meaning import read_rules
-from lab.ip import Family
+from proxylab.engines.embedded.iptables.meaning import read_rules
+from proxylab.addresses import Family
 
 FILES = Path(__file__).parent / "kube-proxy-v1.36.3"
 ALL, LOCAL, ELSEWHERE = (10, 11, 12), (10, 11), (12,)

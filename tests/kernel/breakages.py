@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 __all__ = ["BREAKAGES", "Breakage"]
 
-BODIES = "lab.engines.embedded.iptables.bodies"
-FIXED = "lab.engines.embedded.iptables.fixed"
-FRONTS = "lab.engines.embedded.iptables.fronts"
-SCOPE = "lab.engines.embedded.iptables.scope"
-CATEGORIES = "lab.engines.embedded.categories"
-PORTS = "lab.engines.embedded.ports"
-NAMES = "lab.cluster.names"
-UDP = "lab.engines.embedded.udp"
+BODIES = "proxylab.engines.embedded.iptables.service_chains"
+FIXED = "proxylab.engines.embedded.iptables.fixed"
+FRONTS = "proxylab.engines.embedded.iptables.dispatch_rules"
+SCOPE = "proxylab.engines.embedded.iptables.scope"
+CATEGORIES = "proxylab.engines.embedded.categories"
+PORTS = "proxylab.engines.embedded.ports"
+NAMES = "proxylab.cluster.names"
+UDP = "proxylab.engines.embedded.udp"
 
 
 @dataclass(frozen=True)

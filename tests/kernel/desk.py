@@ -13,11 +13,11 @@ import pytest
 from machine import descendants
 from sandboxed import ROOT
 
-from lab.cli import main
-from lab.doors import Doors
-from lab.line import Visit
-from lab.timing import Deadline
-from lab.visits import Greet, Greeted
+from proxylab.cli import main
+from proxylab.client.control_sockets import Doors
+from proxylab.client.connection import Visit
+from proxylab.timing import Deadline
+from proxylab.protocol.standing_labs import Greet, Greeted
 
 SCENARIO = "tests/kernel/killed.lab.yaml"
 PATIENCE = 30.0

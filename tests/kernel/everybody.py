@@ -4,10 +4,10 @@ import socket
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lab.ip import IPAddress
-from lab.kernel.netns import inside
-from lab.kernel.realise import Wiring
-from lab.plan.model import Plan, Role
+from proxylab.addresses import IPAddress
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.netlink.build import Wiring
+from proxylab.plan.model import Plan, Role
 
 SECONDS = 2.0
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 __all__ = ["BROKEN", "Broken"]
 
-BODIES = "lab.engines.embedded.iptables.bodies"
-FIXED = "lab.engines.embedded.iptables.fixed"
-FRONTS = "lab.engines.embedded.iptables.fronts"
-SCOPE = "lab.engines.embedded.iptables.scope"
+BODIES = "proxylab.engines.embedded.iptables.service_chains"
+FIXED = "proxylab.engines.embedded.iptables.fixed"
+FRONTS = "proxylab.engines.embedded.iptables.dispatch_rules"
+SCOPE = "proxylab.engines.embedded.iptables.scope"
 FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
 SOLO = "to: {service: solo, via: clusterIP}\n    expect: {outcome: delivered, backends: [solo], source: preserved}"
 
@@ -194,7 +194,7 @@ BROKEN = [
         "ClusterIP over UDP from the same source port reaches the new endpoint[ipv4]",
         before="ClusterIP over UDP from a pod reaches the first endpoint[ipv4]",
         scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
-        patch="import lab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
+        patch="import proxylab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
         none="connection tracking knew the flow",
     ),
     Broken(

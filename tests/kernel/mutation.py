@@ -57,7 +57,7 @@ def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
 
 def follow(file: str) -> None:
     """Build each lab of this process with the mutation that stands in a file by then, and with no other."""
-    from lab.process import _Desk
+    from proxylab.server.process import _Desk
 
     whole, undo = _Desk._build, list[Callable[[], None]]()
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from sandboxed import ORDINARY
 
-from lab.report.bundle import Recorded
-from lab.report.reproduction.outcome import seen
-from lab.verdict.case import open_case
+from proxylab.report.bundle import Recorded
+from proxylab.report.reproduction.outcome import seen
+from proxylab.verdict.case import open_case
 
 __all__ = ["Played", "in_the_lab", "may_differ", "played", "seen_by"]
 

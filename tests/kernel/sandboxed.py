@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab.boot import GC_THRESHOLD
-from lab.errors import CapabilityError
-from lab.kernel.launcher_child import fork_launcher
-from lab.kernel.limits import raise_descriptor_limit
-from lab.kernel.sandbox import enter
+from proxylab.server.boot import GC_THRESHOLD
+from proxylab.errors import CapabilityError
+from proxylab.kernel.sandbox.launcher_child import fork_launcher
+from proxylab.kernel.sandbox.limits import raise_descriptor_limit
+from proxylab.kernel.sandbox.sandbox import enter
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDINARY = 54321  # a user id that nobody has
@@ -110,7 +110,7 @@ def main() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
-    from lab.kernel.launcher import Launcher
+    from proxylab.kernel.sandbox.launcher import Launcher
 
     async def run() -> Any:
         launcher = Launcher(channel)

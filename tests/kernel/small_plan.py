@@ -2,7 +2,7 @@
 
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
-from lab.plan.model import (
+from proxylab.plan.model import (
     Address,
     Bridge,
     LinkEnd,

@@ -29,7 +29,7 @@ STEPPING = [
     ),
     Breakage(
         "health that looks at no Node",
-        "lab.engines.embedded.health",
+        "proxylab.engines.embedded.health",
         "Health.look_at",
         "lambda self, node: setattr(self, 'node_eligible', True)",
         {
@@ -115,7 +115,7 @@ STEPPING = [
     ),
     Breakage(
         "a beginning that looks at no other mode's rules",
-        "lab.engines.embedded.iptables.proxier",
+        "proxylab.engines.embedded.iptables.proxier",
         "IptablesProxier.take_over",
         "lambda self: ()",
         {

@@ -10,13 +10,13 @@ from ipaddress import IPv6Address, ip_address
 from sandboxed import sandboxed
 from wires import BASIC
 
-from lab.errors import InternalError
-from lab.kernel.answering import make_addresses_answer
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import NetNs, inside
-from lab.kernel.realise import Wiring, realise
-from lab.plan.topology import draw
-from lab.timing import Deadline
+from proxylab.errors import InternalError
+from proxylab.kernel.netlink.answering import make_addresses_answer
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.netlink.build import Wiring, realise
+from proxylab.plan.topology import draw
+from proxylab.timing import Deadline
 
 ROUNDS = 15
 CLONE_NEWNET = 0x40000000

@@ -13,18 +13,18 @@ import pytest
 from sandboxed import USERS, sandboxed
 from wires import balanced
 
-from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
-from lab.cluster.store import Store
-from lab.control.balancers import HealthChecks
-from lab.control.http import Answer, HttpServer
-from lab.control.listen import listen_inside
-from lab.kernel.detours import Detours
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside
-from lab.kernel.realise import Wiring, realise
-from lab.plan.errand import Detour
-from lab.plan.topology import draw
-from lab.timing import Deadline
+from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
+from proxylab.cluster.store import Store
+from proxylab.control.balancers import HealthChecks
+from proxylab.control.http import Answer, HttpServer
+from proxylab.control.listen import listen_inside
+from proxylab.kernel.netlink.policy_routes import Detours
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.netlink.build import Wiring, realise
+from proxylab.plan.resolved import Detour
+from proxylab.plan.topology import draw
+from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

@@ -8,10 +8,10 @@ import pytest
 from sandboxed import USERS, sandboxed
 from traffic_plan import traffic_plan
 
-from lab.kernel.batches import Frame, FrameReader
-from lab.kernel.capture import Tap, open_tap
-from lab.kernel.launcher import Launcher
-from lab.kernel.realise import realise
+from proxylab.kernel.capture.batches import Frame, FrameReader
+from proxylab.kernel.capture.taps import Tap, open_tap
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.netlink.build import realise
 
 MARK = b"\x88\xb5"  # an EtherType for experiments (IEEE Std 802), which nobody answers
 SIZES = (60, 167, 168, 169, 1514, 64, 900)

@@ -19,7 +19,7 @@ from sandboxed import ROOT
 from stepping import STEPPING
 from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
 
-from lab.verdict.model import Judgement
+from proxylab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"

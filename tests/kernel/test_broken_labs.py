@@ -15,8 +15,8 @@ import pytest
 from desk import Desk
 from sandboxed import ROOT
 
-BODIES = "lab.engines.embedded.iptables.bodies"
-FIXED = "lab.engines.embedded.iptables.fixed"
+BODIES = "proxylab.engines.embedded.iptables.service_chains"
+FIXED = "proxylab.engines.embedded.iptables.fixed"
 
 FROM_A_POD = "scenarios/clusterip/from-a-pod.lab.yaml"
 NODE_PORT = "scenarios/nodeport/traffic-policy-local.lab.yaml"
@@ -186,7 +186,7 @@ BROKEN += [
         "ClusterIP over UDP from the same source port reaches the new endpoint[ipv4]",
         "conntrack on node-a sent it to old (10.244.1.10:5353) by an entry that was there before: no DNAT rule to that "
         "address counted it.",
-        module="lab.engines.embedded.udp",
+        module="proxylab.engines.embedded.udp",
         function="UdpReconciler.__call__",
         becomes="lambda reconciler, flow: False",
     ),

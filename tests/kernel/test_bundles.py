@@ -9,11 +9,11 @@ from pathlib import Path
 
 from sandboxed import ROOT
 
-from lab.report.bundle import read_case
+from proxylab.report.bundle import read_case
 
 # Without DNAT every delivery fails, by TCP and UDP, over both families, by sockets and crafted packets.
 MUTATION = """
-import lab.engines.embedded.iptables.bodies as module
+import proxylab.engines.embedded.iptables.service_chains as module
 module.translation = lambda scope, endpoint: ()
 """
 

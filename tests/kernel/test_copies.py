@@ -14,14 +14,14 @@ from test_it_cannot_lie import HERE, POD, rules
 from test_traffic import Stage, stage
 from traffic_plan import PODS, errand
 
-from lab.errors import CapabilityError
-from lab.ip import Transport
-from lab.kernel.launcher import Launcher
-from lab.plan.errand import Errand
-from lab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
-from lab.timing import Deadline
-from lab.verdict.explain import explain
-from lab.verdict.judge import judge
+from proxylab.errors import CapabilityError
+from proxylab.addresses import Transport
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.plan.resolved import Errand
+from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
+from proxylab.timing import Deadline
+from proxylab.verdict.explain import explain
+from proxylab.verdict.judge import judge
 
 CLIENT, ECHO, STRANGER = (str(PODS[name][0]) for name in ("client", POD, "echo-2"))
 TCP, UDP, PACKET, CONNECT = Transport.TCP, Transport.UDP, Manner.PACKET, Manner.CONNECT

@@ -10,7 +10,7 @@ import pytest
 from killing import Run
 from sandboxed import ROOT
 
-from lab.errors import ExitCode
+from proxylab.errors import ExitCode
 
 SAID = "its launcher, which starts commands, ended; unless something has killed it"
 

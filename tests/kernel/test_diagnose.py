@@ -13,12 +13,12 @@ import pytest
 from desk import Desk
 from sandboxed import ROOT
 
-from lab.binaries.cache import Cache
-from lab.diagnosing import Round
-from lab.diagnosis.model import Diagnosis
-from lab.engines.protocol import EngineChoice
-from lab.scenario.load import load_scenario
-from lab.session import Session
+from proxylab.binaries.cache import Cache
+from proxylab.client.diagnosis import Round
+from proxylab.diagnosis.model import Diagnosis
+from proxylab.engines.protocol import EngineChoice
+from proxylab.scenario.load import load_scenario
+from proxylab.client.session import Session
 
 SCENARIO = """\
 apiVersion: proxylab/v1
@@ -220,7 +220,7 @@ def test_sound_services_give_no_false_alarm_and_a_dead_engine_does(scenario: Pat
 @pytest.mark.engine_kube_proxy
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
 def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
-    from lab.cli.engine import choice_of
+    from proxylab.cli.engine import choice_of
 
     if not Cache.of_user().binaries():
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")

@@ -6,7 +6,7 @@ import sys
 import pytest
 from sandboxed import ROOT
 
-from lab.errors import ExitCode
+from proxylab.errors import ExitCode
 
 SCENARIO = "scenarios/steps/scaled-to-zero-under-streams.lab.yaml"
 

@@ -14,11 +14,11 @@ from kubectl_clusters import k3s
 from sandboxed import ROOT
 from screen_lab import record
 
-from lab.binaries.binary import inspect as inspect_binary
-from lab.binaries.cache import Cache
-from lab.binaries.choose import Sources
-from lab.cli import _VERBS, main, proxylab
-from lab.errors import ExitCode
+from proxylab.binaries.binary import inspect as inspect_binary
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
+from proxylab.cli import _VERBS, main, proxylab
+from proxylab.errors import ExitCode
 
 EXAMPLE = r"^Example: proxylab (.*)$"
 FIRST, LAST = ("up", "run"), ("down",)

@@ -11,12 +11,12 @@ from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 from wires import BASIC, TUNNELLED
 
-from lab.errors import LabError
-from lab.kernel.launcher import Launcher
-from lab.kernel.survey import Kernel
-from lab.plan.model import Address, Namespace, Plan, Route, Sysctl
-from lab.plan.topology import draw
-from lab.testing.kernel import FakeKernel
+from proxylab.errors import LabError
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.netlink.survey import Kernel
+from proxylab.plan.model import Address, Namespace, Plan, Route, Sysctl
+from proxylab.plan.topology import draw
+from proxylab.testing.kernel import FakeKernel
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 ABSENT = "net.ipv4.no_such_thing"

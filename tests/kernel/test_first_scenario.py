@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sandboxed import USERS, checkout_for, python_of
 
-from lab.errors import ExitCode
+from proxylab.errors import ExitCode
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 import pytest
 from sandboxed import ROOT
 
-from lab.assembly import assemble
-from lab.engines.names import mode_of, version_of
-from lab.errors import CapabilityError
-from lab.plan.names import ROUTER
-from lab.report.forecast import planned_path
-from lab.report.paths import Leg
-from lab.scenario.cases import cases
-from lab.scenario.load import load_scenario
-from lab.scenario.model import Outcome, Probe, Scenario
-from lab.session import Session
-from lab.verdict.case import open_case
-from lab.verdict.evidence import Packet
-from lab.verdict.model import Judgement, ProbeVerdict
-from lab.verdict.stops import stops
+from proxylab.plan.assembly import assemble
+from proxylab.engines.names import mode_of, version_of
+from proxylab.errors import CapabilityError
+from proxylab.plan.names import ROUTER
+from proxylab.report.forecast import planned_path
+from proxylab.report.paths import Leg
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+from proxylab.scenario.model import Outcome, Probe, Scenario
+from proxylab.client.session import Session
+from proxylab.verdict.case import open_case
+from proxylab.evidence.evidence import Packet
+from proxylab.verdict.model import Judgement, ProbeVerdict
+from proxylab.verdict.stops import stops
 
 ENGINE = "embedded/iptables"
 SCENARIOS = (

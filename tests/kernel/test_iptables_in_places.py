@@ -6,10 +6,10 @@ import pytest
 from desk import Desk
 from sandboxed import ROOT
 
-from lab.engines.names import ENGINES, IPTABLES
-from lab.engines.protocol import EngineChoice
-from lab.scenario.load import load_scenario
-from lab.session import Session
+from proxylab.engines.names import ENGINES, IPTABLES
+from proxylab.engines.protocol import EngineChoice
+from proxylab.scenario.load import load_scenario
+from proxylab.client.session import Session
 
 SCENARIO = ROOT / "tests/kernel/killed.lab.yaml"
 

@@ -19,14 +19,14 @@ from sandboxed import sandboxed
 from test_traffic import Stage, stage
 from traffic_plan import PODS, VIP, errand, errand_over_ipv6, nat, sixth
 
-from lab.ip import Family, Transport
-from lab.kernel.capture import Tap
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside
-from lab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
-from lab.traffic.answer import Voice
-from lab.traffic.identity import TOKEN_BYTES
-from lab.verdict.judge import judge
+from proxylab.addresses import Family, Transport
+from proxylab.kernel.capture.taps import Tap
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
+from proxylab.traffic.answer import Voice
+from proxylab.traffic.identity import TOKEN_BYTES
+from proxylab.verdict.judge import judge
 
 HERE = Position("disturbed.lab.yaml", 1, 1)
 POD = "echo-1"
@@ -148,7 +148,7 @@ async def forged_handshake(lab: Stage) -> None:
 
 
 async def flushed_conntrack(lab: Stage) -> None:
-    from lab.kernel.conntrack import flush
+    from proxylab.kernel.netfilter.conntrack import flush
 
     before_answers(lab, lambda: flush(lab.netns["node-a"]))
 

@@ -31,8 +31,8 @@ def failing(tmp_path: Path) -> Path:
 
 
 def pytest_command(*arguments: str) -> list[str]:
-    installed = any(each.value == "lab.pytest_plugin" for each in entry_points(group="pytest11"))
-    own = [] if installed else ["-p", "lab.pytest_plugin"]
+    installed = any(each.value == "proxylab.pytest_plugin" for each in entry_points(group="pytest11"))
+    own = [] if installed else ["-p", "proxylab.pytest_plugin"]
     return [sys.executable, "-m", "pytest", *own, "-p", "no:randomly", "-p", "no:cacheprovider", *arguments]
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from sandboxed import USERS, sandboxed
 
-from lab.errors import CapabilityError
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import make_netns
-from lab.kernel.rules import IptablesTool, RestoreRefusedError, choose_iptables
-from lab.timing import Deadline
+from proxylab.errors import CapabilityError
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import make_netns
+from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError, choose_iptables
+from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

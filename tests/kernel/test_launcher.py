@@ -9,11 +9,11 @@ import pytest
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 
-from lab.errors import InternalError
-from lab.kernel.launcher import Launcher
-from lab.kernel.linux import mount
-from lab.kernel.realise import realise
-from lab.timing import Deadline
+from proxylab.errors import InternalError
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.linux import mount
+from proxylab.kernel.netlink.build import realise
+from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

@@ -14,17 +14,17 @@ from sandboxed import USERS, sandboxed
 from scenario_cases import front, probe, two_nodes
 from small_plan import small_plan
 
-from lab.assembly import assemble
-from lab.engines.protocol import EngineChoice
-from lab.kernel.launcher import Launcher
-from lab.kernel.leftovers import end_processes, leftovers, note_departure
-from lab.kernel.linux import MS_BIND, MS_REMOUNT, mount
-from lab.kernel.netns import inside
-from lab.kernel.origins import Origins
-from lab.kernel.realise import realise
-from lab.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
-from lab.process import _Desk
-from lab.timing import Deadline, wait_until
+from proxylab.plan.assembly import assemble
+from proxylab.engines.protocol import EngineChoice
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.leftovers import end_processes, leftovers, note_departure
+from proxylab.kernel.sandbox.linux import MS_BIND, MS_REMOUNT, mount
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.sandbox.origins import Origins
+from proxylab.kernel.netlink.build import realise
+from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
+from proxylab.server.process import _Desk
+from proxylab.timing import Deadline, wait_until
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 LABS = int(os.environ.get("LAB_MANY_LABS", "25"))

@@ -6,11 +6,11 @@ import pytest
 from sandboxed import USERS, sandboxed
 from wires import BASIC
 
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.kernel.realise import realise
-from lab.kernel.rules import IptablesTool, choose_iptables
-from lab.plan.topology import draw
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.netlink.build import realise
+from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.plan.topology import draw
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

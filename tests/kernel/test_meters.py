@@ -7,13 +7,13 @@ import pytest
 from sandboxed import sandboxed
 from saved_counters import TextMeter
 
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside, make_netns
-from lab.kernel.nft_counters import NftTableReader
-from lab.kernel.xtables import TableReader
-from lab.timing import Deadline
-from lab.traffic.meters import TableMeter
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside, make_netns
+from proxylab.kernel.netfilter.nft_counters import NftTableReader
+from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.timing import Deadline
+from proxylab.traffic.meters import TableMeter
 
 TEXT = """\
 *filter

@@ -15,11 +15,11 @@ from mutated_labs import MutatedLabs, name_of, notices, title
 from mutation import Mutation
 from sandboxed import ROOT
 
-from lab.errors import ExitCode
+from proxylab.errors import ExitCode
 
-BODIES = "lab.engines.embedded.iptables.bodies"
-FIXED = "lab.engines.embedded.iptables.fixed"
-FRONTS = "lab.engines.embedded.iptables.fronts"
+BODIES = "proxylab.engines.embedded.iptables.service_chains"
+FIXED = "proxylab.engines.embedded.iptables.fixed"
+FRONTS = "proxylab.engines.embedded.iptables.dispatch_rules"
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ MUTANTS = [
     ),
     Mutant(
         "health checks that know no endpoint",
-        "lab.engines.embedded.answers",
+        "proxylab.engines.embedded.answers",
         "local_endpoints",
         "lambda ports, service: 0",
         HEALTH_CHECKED,
@@ -242,7 +242,7 @@ MUTANTS = [
     ),
     Mutant(
         "no reconciliation of connection tracking",
-        "lab.engines.embedded.udp",
+        "proxylab.engines.embedded.udp",
         "UdpReconciler.update",
         "lambda self, ports: False",
         AFTER_ITS_BACKEND,
@@ -264,7 +264,7 @@ MUTANTS = [
     ),
     Mutant(
         "no zone of the node",
-        "lab.engines.embedded.node",
+        "proxylab.engines.embedded.node",
         "ZONE_LABEL",
         "'nowhere'",
         NODE_MOVES,
@@ -314,7 +314,7 @@ MUTANTS = [
     ),
     Mutant(
         "no reconciliation when the name server is replaced",
-        "lab.engines.embedded.udp",
+        "proxylab.engines.embedded.udp",
         "UdpReconciler.update",
         "lambda self, ports: False",
         REPLACED_SERVER,
@@ -332,7 +332,7 @@ MUTANTS = [
 
 def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import lab.engines.embedded.sync as module\n"
+        "import proxylab.engines.embedded.sync as module\n"
         "async def trusting(self, now):\n"
         "    self._look_at = now + self._periods.sync\n"
         "    return False\n"

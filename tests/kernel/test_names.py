@@ -13,22 +13,22 @@ import dns.message
 from sandboxed import USERS, sandboxed
 from traffic_plan import PODS, traffic_plan
 
-from lab.cluster.kube_dns import DNS_PORT, kube_dns
-from lab.cluster.store import Store
-from lab.control.naming import NameService
-from lab.control.resolver import ask
-from lab.engines.names import ENGINES
-from lab.engines.protocol import EngineChoice
-from lab.ip import Protocol
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import NetNs, inside
-from lab.kernel.realise import realise
-from lab.plan.errand import Query
-from lab.plan.model import Listener
-from lab.scenario.load import parse_scenario
-from lab.session import Session
-from lab.timing import Deadline
-from lab.traffic.responder import Responders
+from proxylab.cluster.kube_dns import DNS_PORT, kube_dns
+from proxylab.cluster.store import Store
+from proxylab.control.naming import NameService
+from proxylab.control.resolver import ask
+from proxylab.engines.names import ENGINES
+from proxylab.engines.protocol import EngineChoice
+from proxylab.addresses import Protocol
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.netlink.build import realise
+from proxylab.plan.resolved import Query
+from proxylab.plan.model import Listener
+from proxylab.scenario.load import parse_scenario
+from proxylab.client.session import Session
+from proxylab.timing import Deadline
+from proxylab.traffic.responder import Responders
 
 NAME = "kube-dns.kube-system.svc.cluster.local"
 LENGTH = struct.Struct("!H")

@@ -14,23 +14,23 @@ import pytest
 from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, node_port, slice_of
 from sandboxed import sandboxed
 
-from lab.cluster.configuration import ConntrackTimeouts, ProxyConfiguration, SocketAddress
-from lab.cluster.objects import Node, ServicePort
-from lab.cluster.store import Store
-from lab.control.apiserver import ApiServer
-from lab.engines.barrier import Barrier
-from lab.engines.catalogue import make_engine
-from lab.engines.ground import Cluster, Place
-from lab.engines.protocol import Engine, EngineChoice
-from lab.ip import Family, Protocol
-from lab.kernel.addresses import read_addresses
-from lab.kernel.conntrack import Conntrack
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import NetNs, inside, make_netns
-from lab.kernel.nfacct import ensure_counters
-from lab.kernel.rules import IptablesTool, choose_iptables
-from lab.kernel.sysctl import read_sysctl
-from lab.timing import Deadline, wait_until
+from proxylab.cluster.configuration import ConntrackTimeouts, ProxyConfiguration, SocketAddress
+from proxylab.cluster.objects import Node, ServicePort
+from proxylab.cluster.store import Store
+from proxylab.control.apiserver import ApiServer
+from proxylab.engines.barrier import Barrier
+from proxylab.engines.catalogue import make_engine
+from proxylab.engines.context import Cluster, Place
+from proxylab.engines.protocol import Engine, EngineChoice
+from proxylab.addresses import Family, Protocol
+from proxylab.kernel.netlink.addresses import read_addresses
+from proxylab.kernel.netfilter.conntrack import Conntrack
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
+from proxylab.kernel.netfilter.nfacct import ensure_counters
+from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.kernel.sandbox.sysctl import read_sysctl
+from proxylab.timing import Deadline, wait_until
 
 A = Addresses(Family.IPV4)
 PORTS = (ServicePort(name="dns", protocol=Protocol.UDP, port=53, target_port=5353),)

@@ -9,13 +9,13 @@ from sandboxed import USERS, sandboxed
 from test_traffic import stage, told
 from traffic_plan import errand, nat, spread
 
-from lab.ip import Transport
-from lab.kernel.launcher import Launcher
-from lab.scenario.model import AddressTarget, Expect, Outcome, Position, Preserved, Probe, Send, Source
-from lab.verdict.evidence import Evidence
-from lab.verdict.explain import explain
-from lab.verdict.judge import judge
-from lab.verdict.passages import PassageBook
+from proxylab.addresses import Transport
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.scenario.model import AddressTarget, Expect, Outcome, Position, Preserved, Probe, Send, Source
+from proxylab.evidence.evidence import Evidence
+from proxylab.verdict.explain import explain
+from proxylab.verdict.judge import judge
+from proxylab.evidence.passages import PassageBook
 
 FLOWS = {Transport.TCP: 2000, Transport.UDP: 10_000}
 CHOSEN = 4711

@@ -13,14 +13,14 @@ from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, two_nodes
 from wires import BALANCED, BASIC, TUNNELLED, crowded
 
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside
-from lab.kernel.realise import Wiring, realise
-from lab.plan.sources import snat_source
-from lab.plan.topology import draw
-from lab.scenario.model import Scenario
-from lab.timing import Deadline
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.netlink.build import Wiring, realise
+from proxylab.plan.sources import snat_source
+from proxylab.plan.topology import draw
+from proxylab.scenario.model import Scenario
+from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from sandboxed import ROOT
 
-from lab.engines.names import ENGINES
-from lab.engines.protocol import EngineChoice
-from lab.errors import ScenarioError
-from lab.plan.dialogue import Turn, client, server
-from lab.scenario.load import parse_with_probes
-from lab.scenario.model import Position
-from lab.session import Session
-from lab.verdict.segments import Spoken
+from proxylab.engines.names import ENGINES
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import ScenarioError
+from proxylab.plan.dialogue import Turn, client, server
+from proxylab.scenario.load import parse_with_probes
+from proxylab.scenario.model import Position
+from proxylab.client.session import Session
+from proxylab.evidence.segments import Spoken
 
 OUT_OF_WINDOW = "scenarios/bugs/test_74839_segment_out_of_window.py"
 # Run from a checkout that is not installed, pytest knows the plugin by nobody.
-PLUGIN = () if "proxylab" in entry_points(group="pytest11").names else ("-p", "lab.pytest_plugin")
+PLUGIN = () if "proxylab" in entry_points(group="pytest11").names else ("-p", "proxylab.pytest_plugin")
 HANDSHAKE = (client("SYN"), server("SYN ACK"), client("ACK"))
 
 WORLD = """
@@ -131,8 +131,8 @@ def test_the_exhibit_holds_as_it_stands() -> None:
 
 
 def test_without_its_rule_the_exhibit_shows_how_a_good_connection_is_reset(tmp_path: Path) -> None:
-    patch = """if "lab.boot" in __import__("sys").orig_argv:
-    from lab.engines.embedded.iptables import fixed
+    patch = """if "proxylab.server.boot" in __import__("sys").orig_argv:
+    from proxylab.engines.embedded.iptables import fixed
     whole = fixed.forwarding
     fixed.forwarding = lambda settings: tuple(rule for rule in whole(settings) if "INVALID" not in str(rule))
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sandboxed import ROOT
 
-PLUGIN = () if "proxylab" in entry_points(group="pytest11").names else ("-p", "lab.pytest_plugin")
+PLUGIN = () if "proxylab" in entry_points(group="pytest11").names else ("-p", "proxylab.pytest_plugin")
 
 SCENARIO = """\
 apiVersion: proxylab/v1

@@ -9,13 +9,13 @@ import pytest
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 
-from lab.errors import CapabilityError, InternalError
-from lab.kernel.carry import make_links_carry
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside
-from lab.kernel.realise import Wiring, realise
-from lab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth
-from lab.timing import Deadline
+from proxylab.errors import CapabilityError, InternalError
+from proxylab.kernel.netlink.carry import make_links_carry
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.netlink.build import Wiring, realise
+from proxylab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth
+from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

@@ -16,13 +16,13 @@ from failing_probes import BROKEN, Broken
 from played_scripts import Played, in_the_lab, may_differ, played, seen_by
 from sandboxed import ROOT
 
-from lab.engines.names import version_of
-from lab.report.bundle import CASE, read_case
-from lab.report.reproduction import MOST_LINES
-from lab.scenario.cases import cases
-from lab.scenario.load import load_scenario
-from lab.session import Session
-from lab.verdict.model import Judgement, ProbeVerdict
+from proxylab.engines.names import version_of
+from proxylab.report.bundle import CASE, read_case
+from proxylab.report.reproduction import MOST_LINES
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+from proxylab.client.session import Session
+from proxylab.verdict.model import Judgement, ProbeVerdict
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for all labs
 

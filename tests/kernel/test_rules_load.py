@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from rule_cases import CASES, Addresses, Case
 from rule_worlds import clusters, edited, proxies
 
-from lab.engines.embedded.iptables.cleanup import cleanup_text
-from lab.engines.embedded.iptables.held import Held, read_held
-from lab.engines.embedded.iptables.legacy import V1_23
-from lab.engines.embedded.iptables.meaning import differences, read_rules
-from lab.engines.embedded.iptables.names import Table
-from lab.engines.embedded.iptables.render import CURRENT, Renderer, render
-from lab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes
-from lab.engines.embedded.iptables.rules import Ruleset
-from lab.engines.embedded.iptables.shape import Shape
-from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.settings import ProxySettings
-from lab.ip import Family
+from proxylab.engines.embedded.iptables.cleanup import cleanup_text
+from proxylab.engines.embedded.iptables.kernel_state import Held, read_held
+from proxylab.engines.embedded.iptables.legacy import V1_23
+from proxylab.engines.embedded.iptables.meaning import differences, read_rules
+from proxylab.engines.embedded.iptables.names import Table
+from proxylab.engines.embedded.iptables.render import CURRENT, Renderer, render
+from proxylab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes
+from proxylab.engines.embedded.iptables.rules import Ruleset
+from proxylab.engines.embedded.iptables.shape import Shape
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.addresses import Family
 
 VARIANTS = ("nft", "legacy")
 LOADED = {name: make for name, make in CASES.items() if name != "packet-counters"}

@@ -15,13 +15,13 @@ from machine import descendants
 from sandboxed import ROOT, USERS, sandboxed
 from small_plan import small_plan
 
-from lab.client import LabProcess
-from lab.engines.protocol import EngineChoice
-from lab.errors import InternalError
-from lab.kernel.launcher import Launcher
-from lab.kernel.realise import realise
-from lab.messages import Build, Built, Execute, Executed
-from lab.timing import Deadline
+from proxylab.client.lab_process import LabProcess
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import InternalError
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.netlink.build import realise
+from proxylab.protocol.messages import Build, Built, Execute, Executed
+from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
@@ -136,10 +136,10 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 import time
 from small_plan import small_plan
-from lab.client import LabProcess
-from lab.engines.protocol import EngineChoice
-from lab.messages import Build, Built
-from lab.timing import Deadline
+from proxylab.client.lab_process import LabProcess
+from proxylab.engines.protocol import EngineChoice
+from proxylab.protocol.messages import Build, Built
+from proxylab.timing import Deadline
 process = LabProcess()
 process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(30))
 began = time.monotonic()
@@ -160,11 +160,11 @@ print("closed" if time.monotonic() - began < 4 else "hung")
 def test_too_few_descriptors_are_the_machine_s_lack() -> None:
     program = """
 from small_plan import small_plan
-from lab.client import LabProcess
-from lab.engines.protocol import EngineChoice
-from lab.errors import CapabilityError
-from lab.messages import Build, Built
-from lab.timing import Deadline
+from proxylab.client.lab_process import LabProcess
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import CapabilityError
+from proxylab.protocol.messages import Build, Built
+from proxylab.timing import Deadline
 try:
     LabProcess().request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(30))
 except CapabilityError as error:
@@ -209,8 +209,8 @@ exec setpriv --bounding-set=-sys_admin --inh-caps=-all "$@"
 
 def test_a_machine_that_allows_no_sandbox_says_what_to_do_and_says_it_again() -> None:
     program = """
-from lab.client import LabProcess
-from lab.errors import CapabilityError
+from proxylab.client.lab_process import LabProcess
+from proxylab.errors import CapabilityError
 process = LabProcess()
 for attempt in range(3):
     try:

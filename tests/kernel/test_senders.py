@@ -10,14 +10,14 @@ from sandboxed import USERS, sandboxed
 from test_traffic import Stage, nat, stage, told
 from traffic_plan import PODS, VIP, errand
 
-from lab.ip import Transport
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside
-from lab.kernel.stack import StackTap
-from lab.kernel.tracked import FlowLookup, Tuple
-from lab.plan.errand import STACK, Errand, Fence, Receiver, Sender
-from lab.scenario.model import Manner
-from lab.verdict.evidence import Packet
+from proxylab.addresses import Transport
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.capture.stack import StackTap
+from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.plan.resolved import STACK, Errand, Fence, Receiver, Sender
+from proxylab.scenario.model import Manner
+from proxylab.evidence.evidence import Packet
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 NODE = IPv4Address("172.18.0.2")

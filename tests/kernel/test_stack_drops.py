@@ -12,17 +12,17 @@ from sandboxed import USERS, sandboxed
 from test_traffic import Stage, stage
 from traffic_plan import NODE, PODS, errand, spread, traffic_plan
 
-from lab.ip import IPAddress, Transport
-from lab.kernel.carry import kernel_release
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import NetNs, inside
-from lab.kernel.stack_counters import StackCounters, counters_in
-from lab.scenario.model import Outcome
-from lab.verdict.case import open_case
-from lab.verdict.drop_reasons import drop_told
-from lab.verdict.journey import journey
-from lab.verdict.judge import judge
-from lab.verdict.losses import of_loss
+from proxylab.addresses import IPAddress, Transport
+from proxylab.kernel.netlink.carry import kernel_release
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.case import open_case
+from proxylab.verdict.drop_reasons import drop_told
+from proxylab.verdict.journey import journey
+from proxylab.verdict.judge import judge
+from proxylab.verdict.losses import of_loss
 
 FLOWS = 7
 STRANGER = PODS["echo-2"][0]
@@ -125,7 +125,7 @@ def test_the_stack_that_dropped_a_packet_is_named(ordinary: bool) -> None:
 
 
 async def read_twice(_: Launcher) -> list[dict[str, int]]:
-    from lab.kernel.netns import make_netns
+    from proxylab.kernel.sandbox.netns import make_netns
 
     counters = StackCounters(make_netns("n"))
     read = [counters_in(counters.read()), counters_in(counters.read())]

@@ -13,12 +13,12 @@ from sandboxed import sandboxed
 from test_traffic import Stage, stage
 from traffic_plan import PODS, VIP, errand, nat, traffic_plan
 
-from lab.ip import Transport
-from lab.kernel.launcher import Launcher
-from lab.plan.errand import Errand
-from lab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Probe, Send, Source
-from lab.verdict.explain import explain
-from lab.verdict.judge import judge
+from proxylab.addresses import Transport
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.plan.resolved import Errand
+from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Probe, Send, Source
+from proxylab.verdict.explain import explain
+from proxylab.verdict.judge import judge
 
 HERE = Position("stale.lab.yaml", 1, 1)
 PORT = 12345

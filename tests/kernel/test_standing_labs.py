@@ -16,13 +16,13 @@ from desk import Desk, Heard, Typed, lives, wait_for
 from machine import descendants
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of
 
-from lab.doors import Doors
-from lab.errors import CapabilityError
-from lab.line import Visit
-from lab.messages import Execute, Executed
-from lab.timing import Deadline
-from lab.visited import visit
-from lab.visits import Asked
+from proxylab.client.control_sockets import Doors
+from proxylab.errors import CapabilityError
+from proxylab.client.connection import Visit
+from proxylab.protocol.messages import Execute, Executed
+from proxylab.timing import Deadline
+from proxylab.client.standing_lab import visit
+from proxylab.protocol.standing_labs import Asked
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody else")
 
@@ -107,8 +107,8 @@ def test_nothing_is_left_of_a_lab_whose_maker_is_killed(desk: Desk, moment: str)
 
 
 def test_a_lab_that_hangs_is_ended_by_force(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.cli.down._ASK_SECONDS", 0.3)
-    monkeypatch.setattr("lab.cli.ps._SECONDS", 0.3)
+    monkeypatch.setattr("proxylab.cli.down._ASK_SECONDS", 0.3)
+    monkeypatch.setattr("proxylab.cli.ps._SECONDS", 0.3)
     desk.up()
     pids = desk.processes("killed")
     os.kill(pids["lab process"], signal.SIGSTOP)

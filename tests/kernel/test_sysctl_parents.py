@@ -15,10 +15,10 @@ import pytest
 from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, two_nodes
 
-from lab.kernel import realise as room
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import NetNs, inside, make_netns
-from lab.plan.topology import draw
+from proxylab.kernel.netlink import build as room
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
+from proxylab.plan.topology import draw
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

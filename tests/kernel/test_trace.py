@@ -8,15 +8,15 @@ from sandboxed import ROOT, USERS, sandboxed
 from test_traffic import stage
 from traffic_plan import VIP, errand, nat
 
-from lab.engines.protocol import EngineChoice
-from lab.ip import Transport
-from lab.kernel.launcher import Launcher
-from lab.scenario.load import load_scenario, parse_scenario
-from lab.scenario.model import Outcome
-from lab.session import Session
-from lab.timing import Deadline
-from lab.verdict.evidence import Evidence, Packet
-from lab.verdict.journey import journey
+from proxylab.engines.protocol import EngineChoice
+from proxylab.addresses import Transport
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.scenario.load import load_scenario, parse_scenario
+from proxylab.scenario.model import Outcome
+from proxylab.client.session import Session
+from proxylab.timing import Deadline
+from proxylab.evidence.evidence import Evidence, Packet
+from proxylab.verdict.journey import journey
 
 # A masqueraded packet leaves its node by an address that the node has, from a port of the kernel's choice.
 RANDOM_PORT = re.compile(r"(?<=10\.244\.[01]\.1|172\.18\.0\.[23]):\d+")

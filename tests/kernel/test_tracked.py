@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sandboxed import sandboxed
 
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside, make_netns
-from lab.kernel.tracked import FlowLookup, Tuple
-from lab.timing import Deadline
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside, make_netns
+from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.timing import Deadline
 
 FAMILIES: dict[Family, Any] = {
     Family.IPV4: ("iptables-legacy", "10.9.0.1/32", IPv4Address("10.9.0.1"), IPv4Address("127.0.0.1"), "127.0.0.1:9"),
@@ -24,7 +24,7 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
     import socket
     import struct
 
-    from lab.kernel.conntrack import Conntrack
+    from proxylab.kernel.netfilter.conntrack import Conntrack
 
     found: dict[str, Any] = {}
     for family, (tool, network, dialled, own, to) in FAMILIES.items():

@@ -13,20 +13,20 @@ import pytest
 from sandboxed import USERS, sandboxed
 from traffic_plan import LISTENERS, PODS, VIP, errand, nat, over_ipv6, spread, traffic_plan
 
-from lab.ip import Family, Transport
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside
-from lab.kernel.realise import realise
-from lab.kernel.xtables import TableReader
-from lab.plan.errand import Errand
-from lab.plan.model import Listener
-from lab.scenario.model import Manner
-from lab.timing import Deadline
-from lab.traffic.meters import TableMeter
-from lab.traffic.responder import PortsTakenError, Responders
-from lab.traffic.runner import Runner
-from lab.verdict.evidence import Direction, Evidence, Packet
-from lab.verdict.passages import PassageBook
+from proxylab.addresses import Family, Transport
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.netlink.build import realise
+from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.plan.resolved import Errand
+from proxylab.plan.model import Listener
+from proxylab.scenario.model import Manner
+from proxylab.timing import Deadline
+from proxylab.traffic.meters import TableMeter
+from proxylab.traffic.responder import PortsTakenError, Responders
+from proxylab.traffic.runner import Runner
+from proxylab.evidence.evidence import Direction, Evidence, Packet
+from proxylab.evidence.passages import PassageBook
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 PROTOCOLS = (Transport.TCP, Transport.UDP)

@@ -7,8 +7,8 @@ import sys
 import pytest
 from sandboxed import ROOT
 
-from lab.engines.names import ENGINES, IPTABLES
-from lab.errors import ExitCode
+from proxylab.engines.names import ENGINES, IPTABLES
+from proxylab.errors import ExitCode
 
 FILES = (
     "scenarios/clusterip/from-a-pod.lab.yaml",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sandboxed import ROOT
 
-from lab.traffic.connect import has_sctp
+from proxylab.traffic.connect import has_sctp
 
 # In every process of the run, the lab process included: whoever begins to import scapy writes it down.
 WATCH = """

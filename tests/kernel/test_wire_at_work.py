@@ -12,11 +12,11 @@ from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, node, pods, scenario
 from wires import BASIC
 
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import inside
-from lab.kernel.realise import Wiring, realise
-from lab.plan.topology import draw
-from lab.timing import Deadline
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.netlink.build import Wiring, realise
+from proxylab.plan.topology import draw
+from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 

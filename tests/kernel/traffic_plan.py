@@ -5,10 +5,10 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
 
-from lab.ip import IPAddress, IPNetwork, Protocol, Transport
-from lab.plan.errand import Errand, Fence, Receiver, Sender
-from lab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth
-from lab.scenario.model import Manner
+from proxylab.addresses import IPAddress, IPNetwork, Protocol, Transport
+from proxylab.plan.resolved import Errand, Fence, Receiver, Sender
+from proxylab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth
+from proxylab.scenario.model import Manner
 
 GATEWAY = IPv4Address("10.244.0.1")
 NODE = IPv4Address("172.18.0.2")

@@ -11,7 +11,7 @@ from plugin_project import CONFTEST, Project
 def project(pytester: pytest.Pytester, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project whose lab is a fake; see ``fake_lab`` for what it does."""
     if not pytestconfig.pluginmanager.has_plugin("proxylab"):  # run from a checkout that is not installed
-        pytester.plugins.append("lab.pytest_plugin")
+        pytester.plugins.append("proxylab.pytest_plugin")
     monkeypatch.setenv("PYTHONPATH", str(Path(fake_lab.__file__).parent))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     journal = pytester.path / "journal"

@@ -6,7 +6,7 @@ import pytest
 from kube_proxies import program
 from plugin_project import Project
 
-from lab.pytest_plugin.markers import MARKERS
+from proxylab.pytest_plugin.markers import MARKERS
 
 BOTH = ("--lab-engine", "embedded/iptables", "--lab-engine", "embedded@v1.23/iptables")
 

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from lab.cluster.objects import KubeObject
-from lab.codec import decode, dumps, encode, loads
-from lab.plan.errand import Errand
-from lab.plan.model import Plan
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import Scenario
-from lab.testing.scenarios import scenario_texts
-from lab.verdict.evidence import Evidence
+from proxylab.cluster.objects import KubeObject
+from proxylab.codec import decode, dumps, encode, loads
+from proxylab.plan.resolved import Errand
+from proxylab.plan.model import Plan
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import Scenario
+from proxylab.testing.scenarios import scenario_texts
+from proxylab.evidence.evidence import Evidence
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(Mapping, lambda hint: st.dictionaries(*map(st.from_type, get_args(hint)), max_size=3))

@@ -16,10 +16,10 @@ from recorded import World
 from scipy import stats
 from thoroughness import examples
 
-from lab.scenario.model import Shares, Spread
-from lab.verdict.evidence import Direction, Evidence, Observation, Packet, TapLoss
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement
+from proxylab.scenario.model import Shares, Spread
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, TapLoss
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement
 
 PODS = ("echo-1", "echo-2", "echo-3")
 BACKENDS = PODS[:2]

@@ -12,15 +12,15 @@ from packed_passages import packed
 from recorded import World
 from thoroughness import examples
 
-from lab.codec import dumps, loads
-from lab.ip import Transport
-from lab.kernel.batches import HEAD_BYTES, Frame, Slots
-from lab.traffic.identity import Identity, Kind
-from lab.traffic.match import Matcher, Vantage
-from lab.traffic.passing import MOST_TOLD
-from lab.verdict.evidence import Evidence
-from lab.verdict.judge import judge
-from lab.verdict.passages import PassageBook
+from proxylab.codec import dumps, loads
+from proxylab.addresses import Transport
+from proxylab.kernel.capture.batches import HEAD_BYTES, Frame, Slots
+from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.match import Matcher, Vantage
+from proxylab.traffic.passing import MOST_TOLD
+from proxylab.evidence.evidence import Evidence
+from proxylab.verdict.judge import judge
+from proxylab.evidence.passages import PassageBook
 
 FLOWS = MOST_TOLD + 4
 IDENTITY, OTHER = Identity(bytes(8), 3, 1 << 20, FLOWS), Identity(bytes(8), 4, 1 << 30, FLOWS)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenario_cases import DUAL, IPV6, host, node, pods, scenario
 
-from lab.plan.model import Plan, Role
-from lab.plan.topology import draw
-from lab.plan.walk import way
-from lab.scenario.model import Scenario
+from proxylab.plan.model import Plan, Role
+from proxylab.plan.topology import draw
+from proxylab.plan.forwarding import way
+from proxylab.scenario.model import Scenario
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,38}[a-z0-9])?", fullmatch=True).filter(
     lambda name: name not in {"router", "fabric"}

@@ -8,13 +8,13 @@ import pytest
 from broken_scenarios import BASE, broken_scenarios
 from hypothesis import HealthCheck, given, settings
 
-from lab.assembly import lay_out
-from lab.scenario.cases import cases
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import Position, Scenario
-from lab.scenario.printing import scenario_text
-from lab.testing.fuzz import fuzz, main
-from lab.testing.scenarios import scenario_texts
+from proxylab.plan.assembly import lay_out
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import Position, Scenario
+from proxylab.scenario.printing import scenario_text
+from proxylab.testing.fuzz import fuzz, main
+from proxylab.testing.scenarios import scenario_texts
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "scenario"
@@ -71,6 +71,6 @@ def test_the_fuzz_command_counts_what_it_finds(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("lab.testing.fuzz.parse_scenario", broken)
+    monkeypatch.setattr("proxylab.testing.fuzz.parse_scenario", broken)
     assert main([str(FILES[0]), "--files", "2"]) == 1
     assert "file 1 of seed 0: ZeroDivisionError" in capsys.readouterr().out

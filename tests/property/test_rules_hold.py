@@ -11,13 +11,13 @@ from memory_loader import BUILT_IN, MemoryLoader, fresh
 from rule_worlds import ZONES, World, clusters, edited, proxies, worlds
 from thoroughness import examples as many
 
-from lab.engines.embedded.iptables.held import Held, read_held
-from lab.engines.embedded.iptables.render import Renderer, render
-from lab.engines.embedded.iptables.restore import restore, restore_changes
-from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.ports import ClusterView
-from lab.engines.embedded.settings import ProxySettings
-from lab.ip import Family
+from proxylab.engines.embedded.iptables.kernel_state import Held, read_held
+from proxylab.engines.embedded.iptables.render import Renderer, render
+from proxylab.engines.embedded.iptables.restore import restore, restore_changes
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.addresses import Family
 
 # No deadline: how long an example takes says more about the machine than about the rules.
 examples = settings(max_examples=many(20), deadline=None)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mutated_texts import mutated
 from thoroughness import examples
 
-from lab.errors import ScenarioError
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import Scenario
+from proxylab.errors import ScenarioError
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import Scenario
 
 SEEDS = [BASE, *(case.text for case in broken_scenarios())]
 WORDS = sorted({word for text in SEEDS for word in re.findall(r"[\w./-]+", text)})

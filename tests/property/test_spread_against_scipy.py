@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lab.spread import MOST_BINS, POWER, SIGNIFICANCE, flows_needed, spread_p_value
+from proxylab.statistics import MOST_BINS, POWER, SIGNIFICANCE, flows_needed, spread_p_value
 
 
 @given(st.lists(st.integers(0, 5000), min_size=2, max_size=MOST_BINS).filter(any))

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from made_steps import ADDRESSES, CLIENT, NEW, OLD, answered, entry, judged, lost, record, rejected, step
 from thoroughness import examples
 
-from lab.ip import Transport
-from lab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
-from lab.verdict.model import Judgement, StepVerdict
-from lab.verdict.pulses import Pulse, StreamRecord
-from lab.verdict.step_causes import cause_of_step
-from lab.verdict.tables import held
+from proxylab.addresses import Transport
+from proxylab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
+from proxylab.verdict.model import Judgement, StepVerdict
+from proxylab.evidence.streams import Pulse, StreamRecord
+from proxylab.verdict.step_causes import cause_of_step
+from proxylab.verdict.tables import held
 
 SORTS = ("old", "new", "new", "slow", "astray", "lost", "torn", "rejected")
 SLOW = st.sampled_from([1.0, 1.5, 100.0, 101.0])

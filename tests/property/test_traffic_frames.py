@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.ip import IPAddress, Transport
-from lab.kernel.batches import Frame
-from lab.plan.errand import Errand, Sender
-from lab.scenario.model import Manner
-from lab.traffic.chunks import abort, init_ack
-from lab.traffic.craft import enveloped, fences, filling, first_packets
-from lab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect
-from lab.traffic.fragments import Reassembly, cut
-from lab.traffic.identity import Identity, Kind
-from lab.traffic.plain import plain_reader
-from lab.verdict.evidence import Packet
+from proxylab.addresses import IPAddress, Transport
+from proxylab.kernel.capture.batches import Frame
+from proxylab.plan.resolved import Errand, Sender
+from proxylab.scenario.model import Manner
+from proxylab.traffic.chunks import abort, init_ack
+from proxylab.traffic.craft import enveloped, fences, filling, first_packets
+from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect
+from proxylab.traffic.fragments import Reassembly, cut
+from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.plain import plain_reader
+from proxylab.evidence.evidence import Packet
 
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.traffic.identity import TOKEN_BYTES, IdentityRegistry, Kind
+from proxylab.traffic.identity import TOKEN_BYTES, IdentityRegistry, Kind
 
 nonces = st.binary(min_size=8, max_size=8)
 

@@ -13,12 +13,12 @@ from random_evidence import CONNTRACK, HTTP, PLACES, answered, cases, entry, exp
 from recorded import World
 from thoroughness import examples
 
-from lab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome
-from lab.verdict.case import open_case
-from lab.verdict.evidence import Evidence, HttpReport, KernelCount, Packet
-from lab.verdict.explain import explain, why
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement, ProbeVerdict
+from proxylab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome
+from proxylab.verdict.case import open_case
+from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet
+from proxylab.verdict.explain import explain, why
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, ProbeVerdict
 
 
 @settings(max_examples=examples(150), deadline=None)

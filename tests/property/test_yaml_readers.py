@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from mutated_texts import mutated
 from thoroughness import examples
 
-from lab.errors import ScenarioError
-from lab.scenario import source
-from lab.scenario.document import Document
-from lab.scenario.events import read_events
-from lab.scenario.problems import Problems
+from proxylab.errors import ScenarioError
+from proxylab.scenario import source
+from proxylab.scenario.document import Document
+from proxylab.scenario.events import read_events
+from proxylab.scenario.problems import Problems
 
 SEEDS = [
     BASE,

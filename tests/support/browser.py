@@ -14,7 +14,7 @@ from pathlib import Path
 from select import select
 from typing import Any
 
-from lab.timing import Deadline
+from proxylab.timing import Deadline
 
 __all__ = ["Browser", "browser", "chromium"]
 

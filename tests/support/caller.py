@@ -7,7 +7,7 @@ import pytest
 from fake_lab import FakeSession
 from scenario_text import scenario_text
 
-from lab.cli import main
+from proxylab.cli import main
 
 __all__ = ["Caller"]
 

@@ -1,7 +1,7 @@
 """The reference pages of engines and of capabilities, made from their catalogues."""
 
-from lab.engines.names import ABOUT, EMBEDDED, ENGINES, mode_of, version_of
-from lab.kernel.capabilities import TRIALS
+from proxylab.engines.names import ABOUT, EMBEDDED, ENGINES, mode_of, version_of
+from proxylab.kernel.capabilities import TRIALS
 
 __all__ = ["capabilities_page", "engines_page"]
 

@@ -19,7 +19,7 @@ from docker_packages import unpacked
 from killing import state_of
 from machine import descendants
 
-from lab.timing import Deadline, wait_until
+from proxylab.timing import Deadline, wait_until
 
 __all__ = ["DockerEngine", "docker_engine"]
 

@@ -21,7 +21,7 @@ import sys
 import threading
 from pathlib import Path
 
-from lab.timing import Deadline, wait_until
+from proxylab.timing import Deadline, wait_until
 
 _SECONDS = 60
 _PATH = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs)/(?P<reference>[\w.:-]+)")

@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from lab.binaries.cache import Cache
+from proxylab.binaries.cache import Cache
 
 __all__ = ["UnobtainableError", "unpacked"]
 

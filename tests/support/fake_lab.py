@@ -9,16 +9,16 @@ something is left when the session ends.
 from ipaddress import ip_address
 from pathlib import Path
 
-from lab.engines.protocol import EngineChoice
-from lab.errors import CapabilityError, EngineError, InternalError, ScenarioError
-from lab.ip import Transport
-from lab.messages import Built
-from lab.plan.errand import Errand, Sender
-from lab.plan.model import Plan
-from lab.scenario.model import Probe, Scenario, Step
-from lab.verdict.evidence import Capture, Evidence
-from lab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
-from lab.verdict.pulses import StepEvidence
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import CapabilityError, EngineError, InternalError, ScenarioError
+from proxylab.addresses import Transport
+from proxylab.protocol.messages import Built
+from proxylab.plan.resolved import Errand, Sender
+from proxylab.plan.model import Plan
+from proxylab.scenario.model import Probe, Scenario, Step
+from proxylab.evidence.evidence import Capture, Evidence
+from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
+from proxylab.evidence.streams import StepEvidence
 
 __all__ = ["FakeLab", "FakeSession", "verdict_on"]
 
@@ -103,7 +103,7 @@ def step_verdict_on(step: Step, number: int) -> StepVerdict:
 
 
 class FakeSession:
-    """Keeps the interface of ``lab.session.Session``, and writes every call to a journal."""
+    """Keeps the interface of ``proxylab.client.session.Session``, and writes every call to a journal."""
 
     def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0, door: object = None) -> None:
         self._journal = journal
@@ -142,7 +142,7 @@ class FakeSession:
 
 
 class FakeLab:
-    """Keeps the interface of ``lab.session.OpenLab``."""
+    """Keeps the interface of ``proxylab.client.session.OpenLab``."""
 
     def __init__(self, session: FakeSession, scenario: Scenario) -> None:
         self._session = session

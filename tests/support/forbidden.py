@@ -10,9 +10,9 @@ from ipaddress import ip_address
 from forbidden_entries import fits, in_tables, other_entries
 from recorded import World
 
-from lab.ip import Transport
-from lab.scenario.model import Manner, Outcome
-from lab.verdict.evidence import (
+from proxylab.addresses import Transport
+from proxylab.scenario.model import Manner, Outcome
+from proxylab.evidence.evidence import (
     Direction,
     Evidence,
     KernelCount,

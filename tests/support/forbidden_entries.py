@@ -7,9 +7,9 @@ Must not: know the addresses of any world, or which protocols are meant where th
 from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_address
 
-from lab.ip import IPAddress, Transport
-from lab.scenario.model import ConntrackExpect, Entries
-from lab.verdict.evidence import TableEntry
+from proxylab.addresses import IPAddress, Transport
+from proxylab.scenario.model import ConntrackExpect, Entries
+from proxylab.evidence.evidence import TableEntry
 
 __all__ = ["fits", "in_tables", "other_entries"]
 

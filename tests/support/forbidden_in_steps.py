@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from forbidden_entries import other_entries
 from made_steps import ADDRESSES, SETTLED
 
-from lab.ip import Transport
-from lab.scenario.model import ConntrackExpect, Count, StreamExpect
-from lab.verdict.evidence import TableEntry
-from lab.verdict.pulses import Pulse, StreamRecord
+from proxylab.addresses import Transport
+from proxylab.scenario.model import ConntrackExpect, Count, StreamExpect
+from proxylab.evidence.evidence import TableEntry
+from proxylab.evidence.streams import Pulse, StreamRecord
 
 LIMIT = 1_000_000
 """Nanoseconds in a millisecond."""

@@ -6,19 +6,19 @@ from ipaddress import ip_address
 
 from recorded import World
 
-from lab.scenario.model import (
+from proxylab.scenario.model import (
     Manner,
     Outcome,
     Preserved,
     Spread,
 )
-from lab.verdict.evidence import (
+from proxylab.evidence.evidence import (
     Direction,
     Evidence,
     Packet,
 )
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement, ProbeVerdict, Verdict
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
 PASS, FAIL, INCONCLUSIVE = Judgement.PASS, Judgement.FAIL, Judgement.INCONCLUSIVE
 

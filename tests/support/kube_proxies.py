@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.binaries.binary import Binary
-from lab.binaries.cache import Cache
-from lab.errors import CapabilityError
+from proxylab.binaries.binary import Binary
+from proxylab.binaries.cache import Cache
+from proxylab.errors import CapabilityError
 
 PROGRAM = "#!/bin/sh\necho Kubernetes {version}\n"
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from lab.binaries.go import run_go
+from proxylab.binaries.go import run_go
 
 __all__ = ["NoSourcesError", "make_checkout"]
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
-from lab.ip import Transport
-from lab.plan.errand import Errand, Sender
-from lab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
-from lab.verdict.evidence import TableEntry, TrackedFlow
-from lab.verdict.model import StepVerdict
-from lab.verdict.pulses import Break, BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
-from lab.verdict.steps import judge_step
+from proxylab.addresses import Transport
+from proxylab.plan.resolved import Errand, Sender
+from proxylab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
+from proxylab.evidence.evidence import TableEntry, TrackedFlow
+from proxylab.verdict.model import StepVerdict
+from proxylab.evidence.streams import Break, BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
+from proxylab.verdict.steps import judge_step
 
 __all__ = [
     "CLIENT",

@@ -7,8 +7,8 @@ of a chain that is still in use.
 import asyncio
 from collections import defaultdict
 
-from lab.engines.embedded.loader import RulesRefusedError
-from lab.ip import Family
+from proxylab.engines.embedded.loader import RulesRefusedError
+from proxylab.addresses import Family
 
 BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),

@@ -2,8 +2,8 @@
 
 import struct
 
-from lab.verdict.evidence import Direction, Observation, Packet
-from lab.verdict.passages import LEFT, OTHERHOST, REPLY, Passages, pack
+from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.evidence.passages import LEFT, OTHERHOST, REPLY, Passages, pack
 
 __all__ = ["packed"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from fake_lab import FakeSession
-from lab.engines.protocol import EngineChoice
+from proxylab.engines.protocol import EngineChoice
 
 @pytest.fixture(scope="session")
 def lab_sessions():

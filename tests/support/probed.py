@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 from recorded import FILE, World
 
-from lab.errors import EngineError, ExitCode
-from lab.scenario.model import (
+from proxylab.errors import EngineError, ExitCode
+from proxylab.scenario.model import (
     ConntrackExpect,
     Entries,
     Expect,
@@ -20,7 +20,7 @@ from lab.scenario.model import (
     Shares,
     Spread,
 )
-from lab.verdict.evidence import (
+from proxylab.evidence.evidence import (
     Direction,
     Evidence,
     FenceReport,
@@ -30,8 +30,8 @@ from lab.verdict.evidence import (
     TapLoss,
     TrackedFlow,
 )
-from lab.verdict.judge import judge
-from lab.verdict.model import Fault, Foreseen, ProbeVerdict, ScenarioResult, Skip
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Fault, Foreseen, ProbeVerdict, ScenarioResult, Skip
 
 __all__ = ["CASES", "ECHOES", "NODE_A", "RUN", "judged"]
 

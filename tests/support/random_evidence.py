@@ -7,9 +7,9 @@ from forbidden import FILTER, NO_OUTCOME, NODE, NODES, POD_ADDRESS, PODS
 from hypothesis import strategies as st
 from recorded import World
 
-from lab.ip import IPAddress, Transport
-from lab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome, Preserved, Spread
-from lab.verdict.evidence import (
+from proxylab.addresses import IPAddress, Transport
+from proxylab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome, Preserved, Spread
+from proxylab.evidence.evidence import (
     Direction,
     Evidence,
     FenceReport,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from ipaddress import ip_address
 
-from lab.ip import IPAddress, Transport
-from lab.plan.errand import Errand, Fence, Receiver, Sender
-from lab.scenario.model import (
+from proxylab.addresses import IPAddress, Transport
+from proxylab.plan.resolved import Errand, Fence, Receiver, Sender
+from proxylab.scenario.model import (
     ConntrackExpect,
     Expect,
     Front,
@@ -27,7 +27,7 @@ from lab.scenario.model import (
     SourceExpectation,
     Spread,
 )
-from lab.verdict.evidence import (
+from proxylab.evidence.evidence import (
     ConnectReport,
     Direction,
     Evidence,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 
-from lab.cluster.objects import (
+from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
     EndpointSlice,
@@ -17,16 +17,16 @@ from lab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
-from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.ports import ClusterView
-from lab.engines.embedded.settings import (
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import (
     BridgeInterface,
     ClusterCIDR,
     InterfaceNamePrefix,
     NodeCIDR,
     ProxySettings,
 )
-from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 
 HERE = "node-a"
 ELSEWHERE = "node-b"

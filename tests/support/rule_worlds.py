@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
-from lab.cluster.objects import (
+from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
     EndpointSlice,
@@ -14,10 +14,10 @@ from lab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
-from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.ports import ClusterView
-from lab.engines.embedded.settings import BridgeInterface, ClusterCIDR, NodeCIDR, ProxySettings
-from lab.ip import Family, IPAddress, IPNetwork, Protocol
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import BridgeInterface, ClusterCIDR, NodeCIDR, ProxySettings
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 
 NODES = ("node-a", "node-b", "")
 ZONES = ("blue", "green")

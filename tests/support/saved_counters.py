@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from lab.plan.errand import Errand
-from lab.traffic.meters import Save
-from lab.traffic.saved import policy_text, rule_texts
-from lab.verdict.evidence import RuleCount
+from proxylab.plan.resolved import Errand
+from proxylab.traffic.meters import Save
+from proxylab.traffic.saved import policy_text, rule_texts
+from proxylab.evidence.evidence import RuleCount
 
 _RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
 _DROPPING: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")

@@ -5,9 +5,9 @@ from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
-from lab.cluster.objects import PodPort, Service, ServicePort
-from lab.ip import Family, Protocol
-from lab.scenario.model import (
+from proxylab.cluster.objects import PodPort, Service, ServicePort
+from proxylab.addresses import Family, Protocol
+from proxylab.scenario.model import (
     Expect,
     Front,
     Host,

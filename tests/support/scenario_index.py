@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.scenario.load import load_scenario
-from lab.scenario.model import Scenario
+from proxylab.scenario.load import load_scenario
+from proxylab.scenario.model import Scenario
 
 __all__ = ["CHAPTERS", "SCENARIOS", "places", "scenarios_page"]
 

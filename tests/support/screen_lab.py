@@ -12,15 +12,15 @@ from typing import Any
 from fake_lab import FakeLab, FakeSession
 from recorded import SVC, World
 
-from lab.codec import dumps
-from lab.ip import IPAddress
-from lab.plan.errand import Errand
-from lab.plan.model import Plan
-from lab.report.bundle import CASE, PLAN, Circumstances, Recorded
-from lab.scenario.model import Probe, Scenario, SourceExpectation
-from lab.verdict.evidence import Evidence, Packet, TraceStep
-from lab.verdict.judge import judge
-from lab.verdict.model import ProbeVerdict
+from proxylab.codec import dumps
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import Errand
+from proxylab.plan.model import Plan
+from proxylab.report.bundle import CASE, PLAN, Circumstances, Recorded
+from proxylab.scenario.model import Probe, Scenario, SourceExpectation
+from proxylab.evidence.evidence import Evidence, Packet, TraceStep
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import ProbeVerdict
 
 __all__ = ["ScreenSession", "record"]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 from rule_cases import HERE, Addresses
 
-from lab.cluster.objects import ClusterEvent, Key, KubeObject, Namespace, Node
-from lab.cluster.store import Store
-from lab.control.apiserver import ApiServer
-from lab.engines.barrier import Barrier, is_barrier
-from lab.engines.catalogue import make_engine
-from lab.engines.ground import Cluster, Place
-from lab.engines.protocol import Engine, EngineChoice, Upstream
-from lab.ip import Family
-from lab.kernel.launcher import Launcher
-from lab.kernel.netns import make_netns
-from lab.kernel.rules import IptablesTool, choose_iptables
-from lab.timing import Deadline
+from proxylab.cluster.objects import ClusterEvent, Key, KubeObject, Namespace, Node
+from proxylab.cluster.store import Store
+from proxylab.control.apiserver import ApiServer
+from proxylab.engines.barrier import Barrier, is_barrier
+from proxylab.engines.catalogue import make_engine
+from proxylab.engines.context import Cluster, Place
+from proxylab.engines.protocol import Engine, EngineChoice, Upstream
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import make_netns
+from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.timing import Deadline
 
 __all__ = ["Stage", "staged"]
 

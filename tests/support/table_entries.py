@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from lab.ip import Family
-from lab.kernel.xtables import Snapshot
+from proxylab.addresses import Family
+from proxylab.kernel.netfilter.xtables import Snapshot
 
 HEAD = {Family.IPV4: 112, Family.IPV6: 168}  # sizeof struct ipt_entry and ip6t_entry
 OFFSETS = {Family.IPV4: 88, Family.IPV6: 140}

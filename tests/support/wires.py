@@ -7,7 +7,7 @@ from typing import Any
 
 from scenario_cases import DUAL, HTTP, IPV6, at, host, node, pods, scenario, two_nodes
 
-from lab.scenario.model import Daemon, LoadBalancer, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
+from proxylab.scenario.model import Daemon, LoadBalancer, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
 
 STORAGE = Segment(
     name="storage", cidrs=(ip_network("192.168.7.0/24"), ip_network("fd00:192:168:7::/64")), position=at(1)

@@ -6,10 +6,10 @@ from ipaddress import IPv4Address
 import pytest
 from scenario_cases import ECHO, at, front, probe, two_nodes
 
-from lab.assembly import assemble
-from lab.cluster.objects import EndpointSlice, Namespace, Node, Pod, Service, ServiceCIDR
-from lab.errors import ScenarioError
-from lab.scenario.model import NodeDevice, Preserved, SourceExpectation
+from proxylab.plan.assembly import assemble
+from proxylab.cluster.objects import EndpointSlice, Namespace, Node, Pod, Service, ServiceCIDR
+from proxylab.errors import ScenarioError
+from proxylab.scenario.model import NodeDevice, Preserved, SourceExpectation
 
 INSIDE = probe("inside", "sender", front(), source=Preserved())
 OUTSIDE = probe("outside", "client", front(), source=NodeDevice("node-a", "uplink"))

@@ -8,13 +8,13 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 
 import pytest
 
-from lab.cluster.objects import Key, KubeObject, Node, PodPort, Service, ServicePort
-from lab.codec import CodecError, decode, dumps, encode, loads
-from lab.errors import ExitCode
-from lab.ip import IPAddress, IPInterface, IPNetwork, Protocol, Transport
-from lab.plan.model import Address, Plan, Sysctl
-from lab.scenario.model import NodeDevice, Preserved, SourceExpectation
-from lab.verdict.evidence import Direction, Evidence, Observation, Packet
+from proxylab.cluster.objects import Key, KubeObject, Node, PodPort, Service, ServicePort
+from proxylab.codec import CodecError, decode, dumps, encode, loads
+from proxylab.errors import ExitCode
+from proxylab.addresses import IPAddress, IPInterface, IPNetwork, Protocol, Transport
+from proxylab.plan.model import Address, Plan, Sysctl
+from proxylab.scenario.model import NodeDevice, Preserved, SourceExpectation
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 
 
 def observation(flow: int, **changes: object) -> Observation:

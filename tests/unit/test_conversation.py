@@ -10,12 +10,12 @@ from typing import get_args
 
 import pytest
 
-from lab.channel import AsyncChannel
-from lab.conversation import converse, receive_visitors
-from lab.errors import InternalError
-from lab.faults import fault_of
-from lab.messages import Answer, Dump, Dumped, Failed, Request
-from lab.visits import Asked, Ended, Feed, Lines, Log, Signal, Told
+from proxylab.protocol.channel import AsyncChannel
+from proxylab.server.conversation import converse, receive_visitors
+from proxylab.errors import InternalError
+from proxylab.protocol.faults import fault_of
+from proxylab.protocol.messages import Answer, Dump, Dumped, Failed, Request
+from proxylab.protocol.standing_labs import Asked, Ended, Feed, Lines, Log, Signal, Told
 
 
 class Desk:
@@ -110,8 +110,8 @@ def test_a_mistake_of_ours_is_told_to_whom_it_meets_and_ends_nothing(tmp_path: P
 def test_a_stream_ends_with_its_visitor_or_by_a_signal(tmp_path: Path, *, goes: bool) -> None:
     async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
         connection = connect()
-        from lab.channel import Channel
-        from lab.timing import Deadline
+        from proxylab.protocol.channel import Channel
+        from proxylab.timing import Deadline
 
         with open(os.devnull) as nothing:
             Channel(connection).send(Log("node-a"), Asked, Deadline.after(5), (nothing.fileno(), nothing.fileno()))

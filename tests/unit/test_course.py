@@ -2,11 +2,11 @@
 
 import pytest
 
-from lab.assembly import Assembly, assemble
-from lab.cluster.objects import EndpointSlice, Key, Node, Service
-from lab.errors import ScenarioError
-from lab.scenario.cases import cases
-from lab.scenario.load import parse_scenario
+from proxylab.plan.assembly import Assembly, assemble
+from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
+from proxylab.errors import ScenarioError
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import parse_scenario
 
 HEAD = """\
 apiVersion: proxylab/v1

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.doors import Door, Doors, NameTakenError, NoSuchLabError, is_name
-from lab.errors import CapabilityError
-from lab.kernel.sandbox import Door as KeptDoor
+from proxylab.client.control_sockets import Door, Doors, NameTakenError, NoSuchLabError, is_name
+from proxylab.errors import CapabilityError
+from proxylab.kernel.sandbox.sandbox import Door as KeptDoor
 
 
 @pytest.fixture

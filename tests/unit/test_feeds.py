@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.feeds import news
+from proxylab.server.streams import news
 
 
 @pytest.mark.parametrize(

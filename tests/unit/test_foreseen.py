@@ -2,11 +2,11 @@
 
 import pytest
 
-from lab.errors import CapabilityError, EngineError
-from lab.foreseen import open_or_foresee
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import Scenario
-from lab.verdict.model import Foreseen
+from proxylab.errors import CapabilityError, EngineError
+from proxylab.client.known_failures import open_or_foresee
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import Scenario
+from proxylab.verdict.model import Foreseen
 
 TEXT = """\
 apiVersion: proxylab/v1

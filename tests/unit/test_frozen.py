@@ -1,4 +1,4 @@
-"""``lab.frozen``: the same class by the standard library and by ours, side by side."""
+"""``proxylab.frozen``: the same class by the standard library and by ours, side by side."""
 
 import copy
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.frozen import dataclass
+from proxylab.frozen import dataclass
 
 PLAIN = {"frozen": True, "slots": True}
 BY_KEYWORD = {**PLAIN, "kw_only": True}

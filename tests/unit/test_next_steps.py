@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from broken_scenarios import broken_scenarios
 
-import lab
-from lab.errors import EngineError
+import proxylab
+from proxylab.errors import EngineError
 
-ROOT = Path(lab.__file__).parent
+ROOT = Path(proxylab.__file__).parent
 STEP = re.compile(
     r"; \S|: (say|name) |\b(must|needs?|needed|only|at most|allowed|expected|stands alone|not yet|did you mean|"
     r"there are|not both|one of them|as in|a lab that is made of)\b"

@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 from scenario_index import CHAPTERS, SCENARIOS, places
 
-from lab.ip import Family
-from lab.scenario.cases import cases
-from lab.scenario.load import load_scenario
-from lab.scenario.model import AddressTarget, Outcome, Probe, Scenario, ServiceTarget, Stream
+from proxylab.addresses import Family
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+from proxylab.scenario.model import AddressTarget, Outcome, Probe, Scenario, ServiceTarget, Stream
 
 PLACES = places()
 BOTH = frozenset(Family)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.spread import flows_needed, spread_p_value
+from proxylab.statistics import flows_needed, spread_p_value
 
 
 @pytest.mark.parametrize(

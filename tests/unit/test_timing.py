@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lab.timing import Deadline, DeadlineExceededError, together, wait_until, wait_while_fewer
+from proxylab.timing import Deadline, DeadlineExceededError, together, wait_until, wait_while_fewer
 
 
 def test_results_come_in_order() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from kube_proxies import program
 
-from lab.binaries.binary import inspect
-from lab.errors import CapabilityError
-from lab.timing import Deadline, wait_until
+from proxylab.binaries.binary import inspect
+from proxylab.errors import CapabilityError
+from proxylab.timing import Deadline, wait_until
 
 HANGS = "#!/bin/sh\nsleep 60 &\necho $! > {child}\nwait\n"
 

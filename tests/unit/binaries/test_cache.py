@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from kube_proxies import program
 
-from lab.binaries.cache import Cache
-from lab.errors import CapabilityError
+from proxylab.binaries.cache import Cache
+from proxylab.errors import CapabilityError
 
 
 def test_it_lies_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_those_who_want_the_same_wait_for_each_other_and_others_do_not(tmp_path:
 
 def test_who_is_killed_at_work_leaves_no_binary_and_no_lock(tmp_path: Path) -> None:
     code = (
-        "import pathlib, sys, time; from lab.binaries.cache import Cache\n"
+        "import pathlib, sys, time; from proxylab.binaries.cache import Cache\n"
         "with Cache(pathlib.Path(sys.argv[1])).workspace('same') as folder:\n"
         "    (folder / 'kube-proxy').write_text('half'); print('there', flush=True); time.sleep(60)\n"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.binaries.cache import Cache
-from lab.binaries.checkout import CheckoutSource, is_checkout
-from lab.errors import CapabilityError
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.checkout import CheckoutSource, is_checkout
+from proxylab.errors import CapabilityError
 
 GO = """\
 #!/bin/sh

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from kube_proxies import Shelf, program
 
-from lab.binaries.binary import order
-from lab.binaries.cache import Cache
-from lab.binaries.choose import Sources, UnobtainableError, newest, obtain
-from lab.binaries.upstream import read_gates, upstream_for
-from lab.engines.names import read_engine
-from lab.errors import CapabilityError
+from proxylab.binaries.binary import order
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources, UnobtainableError, newest, obtain
+from proxylab.binaries.upstream import read_gates, upstream_for
+from proxylab.engines.names import read_engine
+from proxylab.errors import CapabilityError
 
 Make = Callable[..., Sources]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from site_of_pages import Site, served
 
-from lab.binaries.cache import Cache
-from lab.binaries.module import ModuleSource
-from lab.errors import CapabilityError
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.module import ModuleSource
+from proxylab.errors import CapabilityError
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
 

@@ -8,10 +8,10 @@ import pytest
 from kube_proxies import PROGRAM
 from site_of_pages import Site, served
 
-from lab.binaries import release
-from lab.binaries.cache import Cache
-from lab.binaries.release import ReleaseSource
-from lab.errors import CapabilityError
+from proxylab.binaries import release
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.release import ReleaseSource
+from proxylab.errors import CapabilityError
 
 CONTENT = PROGRAM.format(version="v1.34.2").encode()
 PATH = "/release/v1.34.2/bin/linux/amd64/kube-proxy"

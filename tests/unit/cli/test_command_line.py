@@ -12,9 +12,9 @@ import pytest
 from caller import Caller
 from scenario_text import scenario_text
 
-from lab.cli import _VERBS
-from lab.errors import ExitCode
-from lab.scenario.model import Scenario
+from proxylab.cli import _VERBS
+from proxylab.errors import ExitCode
+from proxylab.scenario.model import Scenario
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_check_lays_a_scenario_out_once_unless_its_modes_differ(
     caller: Caller, mode: str, laid_out: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases: list[Scenario] = []
-    monkeypatch.setattr("lab.cli.check.assemble", cases.append)
+    monkeypatch.setattr("proxylab.cli.check.assemble", cases.append)
     exception = f"except: [{{when: {{mode: {mode}}}, expect: {{outcome: dropped}}, because: of it}}]"
     text = scenario_text("one")
     assert text.count("expect: {") == 1
@@ -310,10 +310,10 @@ def test_what_was_judged_is_told_even_if_something_is_left_in_the_end(caller: Ca
 
 def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
     (tmp_path / "x.lab.yaml").write_text(scenario_text("one"))
-    heavy = {"asyncio", "docker", "lab.session", "pyroute2", "pytest", "scapy"}
+    heavy = {"asyncio", "docker", "proxylab.client.session", "pyroute2", "pytest", "scapy"}
     code = (
         "import sys\n"
-        "from lab.cli import _VERBS, main\n"
+        "from proxylab.cli import _VERBS, main\n"
         "try: main(['check', 'x.lab.yaml'])\n"
         f"finally: print(sorted({heavy} & set(sys.modules)))\n"
     )

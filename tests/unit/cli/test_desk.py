@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from lab.cli import main
-from lab.cli.files import complete_scenarios
-from lab.cli.words import Span, age
+from proxylab.cli import main
+from proxylab.cli.files import complete_scenarios
+from proxylab.cli.words import Span, age
 
 ROOT = Path(__file__).resolve().parents[3]
 FROM_A_POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")

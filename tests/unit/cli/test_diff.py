@@ -3,7 +3,7 @@
 import pytest
 from caller import Caller
 
-from lab.errors import ExitCode
+from proxylab.errors import ExitCode
 
 BOTH = "embedded/iptables,embedded@v1.34/iptables"
 STEPS = """  steps:

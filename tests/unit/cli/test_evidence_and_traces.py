@@ -3,7 +3,7 @@
 import pytest
 from caller import Caller
 
-from lab.errors import ExitCode
+from proxylab.errors import ExitCode
 
 
 @pytest.mark.parametrize(

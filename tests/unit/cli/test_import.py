@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kubectl_clusters import k3s
 
-from lab.cli import main
-from lab.errors import ExitCode
-from lab.scenario.source import MOST_BYTES
+from proxylab.cli import main
+from proxylab.errors import ExitCode
+from proxylab.scenario.source import MOST_BYTES
 
 
 def type_in(*arguments: str) -> int:

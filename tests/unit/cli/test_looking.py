@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from recorded import World
 
-from lab.cli import main
-from lab.cli.init import TEXT
-from lab.errors import ExitCode
-from lab.plan.model import Namespace, Plan, Role
-from lab.report.bundle import CASE, PLAN, Circumstances, bundle
-from lab.scenario.load import parse_scenario
-from lab.verdict.evidence import Capture
-from lab.verdict.judge import judge
+from proxylab.cli import main
+from proxylab.cli.init import TEXT
+from proxylab.errors import ExitCode
+from proxylab.plan.model import Namespace, Plan, Role
+from proxylab.report.bundle import CASE, PLAN, Circumstances, bundle
+from proxylab.scenario.load import parse_scenario
+from proxylab.evidence.evidence import Capture
+from proxylab.verdict.judge import judge
 
 ROOT = Path(__file__).resolve().parents[3]
 WHOLE = ROOT / "tests" / "golden" / "scenario" / "whole.lab.yaml"

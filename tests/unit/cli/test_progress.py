@@ -16,7 +16,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from fake_lab import FakeSession
-from lab.cli import main
+from proxylab.cli import main
 main(sys.argv[1:], make_session=partial(FakeSession, Path("journal")))
 """
 

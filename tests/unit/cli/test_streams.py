@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import ExitCode
+from proxylab.errors import ExitCode
 
 ROOT = Path(__file__).parents[3]
 SCENARIO = "scenarios/clusterip/from-a-pod.lab.yaml"

@@ -3,8 +3,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from lab.cluster.objects import Key, Node, Service
-from lab.cluster.store import CompactedError, Event, EventType, Store
+from proxylab.cluster.objects import Key, Node, Service
+from proxylab.cluster.store import CompactedError, Event, EventType, Store
 
 ECHO = Service(name="echo")
 CHANGED = replace(ECHO, external_ips=(ip_address("198.51.100.9"),))

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from lab.cluster.objects import Service, ServicePort
-from lab.cluster.store import Store
-from lab.control import apiserver
-from lab.control.apiserver import ApiServer
-from lab.ip import Family
-from lab.kernel.limits import raise_descriptor_limit
-from lab.kernel.netns import NetNs
+from proxylab.cluster.objects import Service, ServicePort
+from proxylab.cluster.store import Store
+from proxylab.control import apiserver
+from proxylab.control.apiserver import ApiServer
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.limits import raise_descriptor_limit
+from proxylab.kernel.sandbox.netns import NetNs
 
 ECHO = Service(
     name="echo",
@@ -152,7 +152,7 @@ def test_five_hundred_watches_hear_everything(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_client_that_does_not_read_costs_nothing_and_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab.control import http
+    from proxylab.control import http
 
     monkeypatch.setattr(http, "_STALLED", 0.5)
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from lab.cluster.store import Store
-from lab.control.balancers import HealthChecks
-from lab.kernel.netns import NetNs
+from proxylab.cluster.store import Store
+from proxylab.control.balancers import HealthChecks
+from proxylab.kernel.sandbox.netns import NetNs
 
 
 class Routes:

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.cluster.names import Names
-from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType
-from lab.control.dns import LARGEST, SMALLEST, answer
-from lab.ip import Family
+from proxylab.cluster.names import Names
+from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType
+from proxylab.control.dns import LARGEST, SMALLEST, answer
+from proxylab.addresses import Family
 
 WEB = Service(
     name="web",

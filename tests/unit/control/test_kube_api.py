@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.cluster.objects import (
+from proxylab.cluster.objects import (
     ClusterEvent,
     Endpoint,
     EndpointPort,
@@ -28,13 +28,13 @@ from lab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
-from lab.cluster.store import Store
-from lab.control.kubeapi.api import KubeApi, Reply, WatchReply
-from lab.control.kubeapi.following import Following
-from lab.control.kubeapi.manifest import manifest
-from lab.control.kubeapi.refusal import Refusal
-from lab.control.kubeapi.selectors import Selection
-from lab.ip import Family
+from proxylab.cluster.store import Store
+from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
+from proxylab.control.kubeapi.following import Following
+from proxylab.control.kubeapi.manifest import manifest
+from proxylab.control.kubeapi.refusal import Refusal
+from proxylab.control.kubeapi.selectors import Selection
+from proxylab.addresses import Family
 
 SINCE = "2026-01-02T03:04:05Z"
 ECHO = Service(

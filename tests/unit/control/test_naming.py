@@ -6,10 +6,10 @@ import dns.edns
 import dns.message
 import dns.rcode
 
-from lab.cluster.kube_dns import kube_dns
-from lab.cluster.objects import Service
-from lab.cluster.store import Store
-from lab.control.naming import NameService
+from proxylab.cluster.kube_dns import kube_dns
+from proxylab.cluster.objects import Service
+from proxylab.cluster.store import Store
+from proxylab.control.naming import NameService
 
 NAME = "kube-dns.kube-system.svc.cluster.local."
 OWN = Service(namespace="proxylab", name="barrier", cluster_ips=(IPv4Network("192.0.0.8").network_address,))

@@ -5,12 +5,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from lab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort
-from lab.diagnosis.checked import Checked, due_on, judge_health
-from lab.diagnosis.model import Standing
-from lab.diagnosis.subject import Subject
-from lab.diagnosis.walks import Kind, Terms, Walker, askers, nodes_at
-from lab.ip import Family
+from proxylab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort
+from proxylab.diagnosis.checked import Checked, due_on, judge_health
+from proxylab.diagnosis.model import Standing
+from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.path_tests import Kind, Terms, Walker, askers, nodes_at
+from proxylab.addresses import Family
 
 A, B = ip_address("172.18.0.2"), ip_address("172.18.0.3")
 PORTS = (PodPort(name="web", port=8080), PodPort(name="admin", port=9090))

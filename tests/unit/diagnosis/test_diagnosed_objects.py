@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from lab.cluster.objects import (
+from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
     EndpointSlice,
@@ -18,16 +18,16 @@ from lab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
-from lab.cluster.slices import derive_slices
-from lab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
-from lab.diagnosis.model import Finding, Standing, Station
-from lab.diagnosis.nameserver import judge_name_server
-from lab.diagnosis.naming import judge_name, missing_service
-from lab.diagnosis.proxies import judge_engines
-from lab.diagnosis.subject import Subject
-from lab.ip import Family
-from lab.verdict.evidence import Lookup, NamedRecord
-from lab.verdict.progress import Progress, ProxyRecord
+from proxylab.cluster.slices import derive_slices
+from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
+from proxylab.diagnosis.model import Finding, Standing, Station
+from proxylab.diagnosis.nameserver import judge_name_server
+from proxylab.diagnosis.naming import judge_name, missing_service
+from proxylab.diagnosis.proxies import judge_engines
+from proxylab.diagnosis.subject import Subject
+from proxylab.addresses import Family
+from proxylab.evidence.evidence import Lookup, NamedRecord
+from proxylab.evidence.engine_progress import Progress, ProxyRecord
 
 NODES = (Node(name="node-a", addresses=(ip_address("172.18.0.2"),)), Node(name="node-b"))
 ECHO = Service(

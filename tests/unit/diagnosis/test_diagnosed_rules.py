@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from rule_cases import CASES, ELSEWHERE, HERE, Addresses, Case, echo, here_and_there, slice_of
 
-from lab.cluster.objects import Node
-from lab.diagnosis.iptables import read_iptables
-from lab.diagnosis.model import Finding, Standing, Station
-from lab.diagnosis.nftables import read_nftables
-from lab.diagnosis.programmed import Way, by_family
-from lab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
-from lab.diagnosis.subject import Subject
-from lab.ip import Family
+from proxylab.cluster.objects import Node
+from proxylab.diagnosis.iptables import read_iptables
+from proxylab.diagnosis.model import Finding, Standing, Station
+from proxylab.diagnosis.nftables import read_nftables
+from proxylab.diagnosis.programmed import Way, by_family
+from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
+from proxylab.diagnosis.subject import Subject
+from proxylab.addresses import Family
 
 SAVED = Path(__file__).parents[2] / "golden" / "kube-proxy-v1.36.3"
 NODES = (HERE,)

@@ -6,16 +6,16 @@ from ipaddress import ip_address
 import probed
 import pytest
 
-from lab.cluster.objects import Node, Service, ServicePort
-from lab.diagnosis.model import Finding, Standing
-from lab.diagnosis.programmed import Hook, Programmed
-from lab.diagnosis.ruling import Rules
-from lab.diagnosis.subject import FrontAt, Subject
-from lab.diagnosis.walked import Walked, judge_hairpin, judge_masquerade, judge_translation
-from lab.diagnosis.walks import Kind, Walk, Walker
-from lab.ip import Family
-from lab.scenario.model import Front
-from lab.verdict.model import ProbeVerdict
+from proxylab.cluster.objects import Node, Service, ServicePort
+from proxylab.diagnosis.model import Finding, Standing
+from proxylab.diagnosis.programmed import Hook, Programmed
+from proxylab.diagnosis.ruling import Rules
+from proxylab.diagnosis.subject import FrontAt, Subject
+from proxylab.diagnosis.path_test_results import Walked, judge_hairpin, judge_masquerade, judge_translation
+from proxylab.diagnosis.path_tests import Kind, Walk, Walker
+from proxylab.addresses import Family
+from proxylab.scenario.model import Front
+from proxylab.verdict.model import ProbeVerdict
 
 PORT = ServicePort(port=80, target_port=8080)
 SERVICE = Service(name="echo", cluster_ips=(ip_address("10.96.0.10"),), ip_families=(Family.IPV4,), ports=(PORT,))

@@ -7,13 +7,13 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from lab.assembly import assemble
-from lab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
-from lab.cluster.objects import LoadBalancerIngress, Service
-from lab.diagnosis.subject import Subject
-from lab.diagnosis.walks import Terms, Walker, loops, walkers, walks
-from lab.scenario.load import load_scenario
-from lab.scenario.model import Scenario
+from proxylab.plan.assembly import assemble
+from proxylab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
+from proxylab.cluster.objects import LoadBalancerIngress, Service
+from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.path_tests import Terms, Walker, loops, walkers, walks
+from proxylab.scenario.load import load_scenario
+from proxylab.scenario.model import Scenario
 
 TEXT = """\
 apiVersion: proxylab/v1

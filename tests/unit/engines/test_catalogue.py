@@ -2,10 +2,10 @@
 
 import pytest
 
-from lab.engines import catalogue
-from lab.engines.names import ENGINES
-from lab.engines.protocol import EngineChoice
-from lab.errors import InternalError
+from proxylab.engines import catalogue
+from proxylab.engines.names import ENGINES
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import InternalError
 
 
 def test_names_and_engines_are_the_same() -> None:

@@ -4,11 +4,11 @@ from ipaddress import ip_address
 
 import pytest
 
-from lab.cluster.objects import Key
-from lab.engines.embedded.categories import Refusal, categorize_endpoints
-from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.ports import EndpointInfo, ServicePortInfo
-from lab.ip import Protocol
+from proxylab.cluster.objects import Key
+from proxylab.engines.embedded.categories import Refusal, categorize_endpoints
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
+from proxylab.addresses import Protocol
 
 NODE = NodeFacts(name="node-a", zone="blue")
 PORT = ServicePortInfo(

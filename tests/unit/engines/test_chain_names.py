@@ -1,6 +1,6 @@
 import pytest
 
-from lab.engines.embedded.iptables.names import endpoint_chain, port_chains
+from proxylab.engines.embedded.iptables.names import endpoint_chain, port_chains
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 from memory_loader import MemoryLoader, fresh
 from rule_cases import CASES, Addresses
 
-from lab.engines.embedded.iptables.cleanup import cleanup, cleanup_text
-from lab.engines.embedded.iptables.held import Held
-from lab.engines.embedded.iptables.render import render
-from lab.engines.embedded.iptables.restore import restore
-from lab.ip import Family
+from proxylab.engines.embedded.iptables.cleanup import cleanup, cleanup_text
+from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.render import render
+from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.addresses import Family
 
 FOREIGN = """*nat
 :KUBE-NODE-PORT - [0:0]

@@ -9,16 +9,16 @@ import pytest
 from memory_loader import MemoryLoader
 from rule_cases import HERE, Addresses, echo, endpoint, node_port, slice_of
 
-from lab.cluster.objects import Node, Pod
-from lab.cluster.store import Store
-from lab.engines.embedded.pace import Periods
-from lab.engines.embedded.settings import ProxySettings
-from lab.engines.embedded.surroundings import NoSurroundings, Served
-from lab.engines.embedded.sync import EmbeddedEngine
-from lab.engines.protocol import Engine
-from lab.errors import EngineError, InternalError
-from lab.ip import Family
-from lab.timing import Deadline
+from proxylab.cluster.objects import Node, Pod
+from proxylab.cluster.store import Store
+from proxylab.engines.embedded.pace import Periods
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.surroundings import NoSurroundings, Served
+from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.engines.protocol import Engine
+from proxylab.errors import EngineError, InternalError
+from proxylab.addresses import Family
+from proxylab.timing import Deadline
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)

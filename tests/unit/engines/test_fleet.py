@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from lab.engines.fleet import Fleet
-from lab.errors import InternalError
-from lab.scenario.model import EngineAction
-from lab.timing import Deadline
+from proxylab.engines.fleet import Fleet
+from proxylab.errors import InternalError
+from proxylab.scenario.model import EngineAction
+from proxylab.timing import Deadline
 
 Journal = list[tuple[str, str]]
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lab.cluster.objects import Service
-from lab.cluster.store import Store
-from lab.engines.barrier import Barrier, reached
-from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
-from lab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
-from lab.errors import EngineError
-from lab.ip import Family
-from lab.kernel.running import Running
-from lab.timing import Deadline, wait_until
+from proxylab.cluster.objects import Service
+from proxylab.cluster.store import Store
+from proxylab.engines.barrier import Barrier, reached
+from proxylab.engines.kubeproxy.engine import KubeProxyEngine, Station
+from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
+from proxylab.errors import EngineError
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.running import Running
+from proxylab.timing import Deadline, wait_until
 
 PAGE = b"""\
 # TYPE kubeproxy_sync_full_proxy_rules_duration_seconds histogram
@@ -203,7 +203,7 @@ def test_one_that_tells_of_no_error_is_asked_for_none() -> None:
 
 
 def test_only_a_failure_since_it_is_waited_for_is_one_to_load_these_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.engines.kubeproxy.engine._ASK_SECONDS", 0.001)
+    monkeypatch.setattr("proxylab.engines.kubeproxy.engine._ASK_SECONDS", 0.001)
 
     async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
         proxy.failures = 1

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lab.engines.catalogue import _MAKERS
-from lab.engines.names import ABOUT, ENGINES, version_of, where_of
-from lab.engines.protocol import EngineChoice, Upstream
+from proxylab.engines.catalogue import _MAKERS
+from proxylab.engines.names import ABOUT, ENGINES, version_of, where_of
+from proxylab.engines.protocol import EngineChoice, Upstream
 
 
 def test_every_name_has_its_maker_and_every_maker_its_name() -> None:

@@ -9,17 +9,17 @@ import pytest
 from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, slice_of
 from whole_ports import service_ports
 
-from lab.cluster.configuration import ConntrackTimeouts
-from lab.cluster.objects import Endpoint, ServicePort, ServiceType
-from lab.engines.embedded.answers import healthz, local_endpoints, service_health
-from lab.engines.embedded.around import proxy_sysctls
-from lab.engines.embedded.health import Health
-from lab.engines.embedded.node import NodeFacts
-from lab.engines.embedded.node_ports import node_port_addresses
-from lab.engines.embedded.ports import ClusterView, ServicePortInfo
-from lab.engines.embedded.settings import ProxySettings
-from lab.engines.embedded.udp import End, UdpReconciler
-from lab.ip import Family, IPAddress, Protocol
+from proxylab.cluster.configuration import ConntrackTimeouts
+from proxylab.cluster.objects import Endpoint, ServicePort, ServiceType
+from proxylab.engines.embedded.answers import healthz, local_endpoints, service_health
+from proxylab.engines.embedded.around import proxy_sysctls
+from proxylab.engines.embedded.health import Health
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.node_ports import node_port_addresses
+from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.udp import End, UdpReconciler
+from proxylab.addresses import Family, IPAddress, Protocol
 
 A = Addresses(Family.IPV4)
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)

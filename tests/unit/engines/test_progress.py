@@ -6,18 +6,18 @@ from collections.abc import Callable
 from memory_loader import MemoryLoader
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 
-from lab.cluster.objects import Node
-from lab.cluster.store import Store
-from lab.engines.barrier import Barrier
-from lab.engines.embedded.pace import Periods
-from lab.engines.embedded.settings import ProxySettings
-from lab.engines.embedded.sync import EmbeddedEngine
-from lab.engines.kubeproxy.engine import KubeProxyEngine, Station
-from lab.engines.kubeproxy.metrics import SyncState
-from lab.ip import Family
-from lab.kernel.running import Running
-from lab.timing import Deadline
-from lab.verdict.progress import Progress
+from proxylab.cluster.objects import Node
+from proxylab.cluster.store import Store
+from proxylab.engines.barrier import Barrier
+from proxylab.engines.embedded.pace import Periods
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.engines.kubeproxy.engine import KubeProxyEngine, Station
+from proxylab.engines.kubeproxy.metrics import SyncState
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.running import Running
+from proxylab.timing import Deadline
+from proxylab.evidence.engine_progress import Progress
 
 A = Addresses(Family.IPV4)
 

@@ -9,14 +9,14 @@ from memory_loader import MemoryLoader
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from virtual_clock import VirtualClock
 
-from lab.cluster.objects import Endpoint, Key, Node
-from lab.cluster.store import Store
-from lab.engines.embedded.iptables.sift import MOST_LOADS
-from lab.engines.embedded.pace import Periods
-from lab.engines.embedded.settings import ProxySettings
-from lab.engines.embedded.sync import EmbeddedEngine
-from lab.errors import EngineError
-from lab.ip import Family
+from proxylab.cluster.objects import Endpoint, Key, Node
+from proxylab.cluster.store import Store
+from proxylab.engines.embedded.iptables.fault_isolation import MOST_LOADS
+from proxylab.engines.embedded.pace import Periods
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.errors import EngineError
+from proxylab.addresses import Family
 
 A = Addresses(Family.IPV4)
 PERIODS = Periods(least=0, sync=30, full=3600)

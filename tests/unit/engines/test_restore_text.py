@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 from rule_cases import CASES, Addresses, case, echo, endpoint, here_and_there, load_balancer
 
-from lab.engines.embedded.iptables import bodies, fixed, matches
-from lab.engines.embedded.iptables.held import Held, read_held
-from lab.engines.embedded.iptables.names import FIREWALL, Chain, Table
-from lab.engines.embedded.iptables.render import LARGE_CLUSTER_ENDPOINTS, render
-from lab.engines.embedded.iptables.restore import RestoreText, restore
-from lab.engines.embedded.iptables.rules import Ruleset
-from lab.ip import Family
+from proxylab.engines.embedded.iptables import service_chains as bodies
+from proxylab.engines.embedded.iptables import fixed
+from proxylab.engines.embedded.iptables import matches
+from proxylab.engines.embedded.iptables.kernel_state import Held, read_held
+from proxylab.engines.embedded.iptables.names import FIREWALL, Chain, Table
+from proxylab.engines.embedded.iptables.render import LARGE_CLUSTER_ENDPOINTS, render
+from proxylab.engines.embedded.iptables.restore import RestoreText, restore
+from proxylab.engines.embedded.iptables.rules import Ruleset
+from proxylab.addresses import Family
 
 A = Addresses(Family.IPV4)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.engines.embedded.iptables.meaning import Chains, differences, read_rules
+from proxylab.engines.embedded.iptables.meaning import Chains, differences, read_rules
 
 
 def rules(*lines: str, chain: str = "C") -> dict[tuple[str, str], list[frozenset[tuple[str, ...]]]]:

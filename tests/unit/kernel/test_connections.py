@@ -1,6 +1,6 @@
 """What a namespace's statistics say is left in it."""
 
-from lab.kernel.connections import Left
+from proxylab.kernel.netlink.connections import Left
 
 SOCKSTAT = b"""sockets: used 9
 TCP: inuse 2 orphan 1 tw 3 alloc 4 mem 0

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from lab.kernel.framing import attributes, messages, nested
+from proxylab.kernel.netlink.framing import attributes, messages, nested
 
 
 def test_messages_are_told_apart_at_their_padding() -> None:

@@ -5,12 +5,12 @@ import re
 import pytest
 from rule_cases import CASES, Addresses
 
-from lab.engines.embedded.iptables.held import Held
-from lab.engines.embedded.iptables.names import Table
-from lab.engines.embedded.iptables.render import render
-from lab.engines.embedded.iptables.restore import restore
-from lab.ip import Family
-from lab.kernel.rules import _TABLES, _TRIAL
+from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.names import Table
+from proxylab.engines.embedded.iptables.render import render
+from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.addresses import Family
+from proxylab.kernel.netfilter.rules import _TABLES, _TRIAL
 
 # A kernel may do without: few clusters have Services over SCTP, and rules name only counters that could be made.
 OPTIONAL = {"nfacct", "sctp"}

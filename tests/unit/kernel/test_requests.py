@@ -11,11 +11,11 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from lab.ip import Family
-from lab.kernel import requests
-from lab.kernel.netns import NetNs
-from lab.kernel.requests import Request
-from lab.plan.model import (
+from proxylab.addresses import Family
+from proxylab.kernel.netlink import requests
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netlink.requests import Request
+from proxylab.plan.model import (
     Address,
     Bridge,
     ForwardingEntry,

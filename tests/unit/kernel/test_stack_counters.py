@@ -1,6 +1,6 @@
 """The kernel's counters, as its files print them."""
 
-from lab.kernel.stack_counters import _one_line_each, _per_cpu, _two_lines
+from proxylab.kernel.capture.stack_counters import _one_line_each, _per_cpu, _two_lines
 
 
 def test_snmp_has_names_above_and_numbers_below() -> None:

@@ -1,8 +1,8 @@
 """What belongs to one packet's way through a node, of lines and reports that come mixed."""
 
-from lab.kernel.nflog import Logged
-from lab.kernel.nftrace import NftEvent, _event
-from lab.kernel.trace import _passages
+from proxylab.kernel.netfilter.nflog import Logged
+from proxylab.kernel.netfilter.nftrace import NftEvent, _event
+from proxylab.kernel.netfilter.trace import _passages
 
 
 def line(prefix: str = "proxylab entry", mark: int = 0) -> Logged:

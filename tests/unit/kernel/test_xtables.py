@@ -5,8 +5,8 @@ import struct
 import pytest
 from table_entries import ACCEPT, BOTH, DROP, RETURN, entry, error, snapshot, verdict
 
-from lab.ip import Family
-from lab.kernel.xtables import Entry, Kind, Snapshot, counters, walk
+from proxylab.addresses import Family
+from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, counters, walk
 
 
 def table(family: Family) -> tuple[Snapshot, bytes]:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from scenario_cases import front, probe, two_nodes
 
-from lab.assembly import assemble
-from lab.plan.reach import Absences, Links
-from lab.report.reproduction.network import absent
+from proxylab.plan.assembly import assemble
+from proxylab.plan.reach import Absences, Links
+from proxylab.report.reproduction.network import absent
 
 PLAN = assemble(two_nodes(probe("p", "sender", front()))).plan
 

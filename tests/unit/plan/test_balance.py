@@ -4,9 +4,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType, TrafficPolicy
-from lab.plan.balance import Followed, follow, followed_route, shared_route
-from lab.plan.model import Balancer, NextHop, Route
+from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType, TrafficPolicy
+from proxylab.plan.balance import Followed, follow, followed_route, shared_route
+from proxylab.plan.model import Balancer, NextHop, Route
 
 NODES = {
     "node-a": (ip_address("172.18.0.2"), ip_address("fd00:172:18::2")),

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lab.assembly import Assembly, assemble
-from lab.ip import IPAddress
-from lab.plan.errand import Errand
-from lab.scenario.load import parse_scenario
+from proxylab.plan.assembly import Assembly, assemble
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import Errand
+from proxylab.scenario.load import parse_scenario
 
 TEXT = """
 apiVersion: proxylab/v1

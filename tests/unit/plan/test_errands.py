@@ -8,15 +8,15 @@ from scenario_cases import ECHO, at, front, host, node, pods, probe, scenario, t
 from wires import BASIC as WIRES
 from wires import crowded
 
-from lab.assembly import assemble
-from lab.cluster.objects import LoadBalancerIngress, Service, ServiceType
-from lab.errors import ScenarioError
-from lab.ip import Family, Transport
-from lab.plan.errand import STACK, Detour, Errand
-from lab.plan.errands import resolve
-from lab.plan.topology import draw
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import (
+from proxylab.plan.assembly import assemble
+from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, Transport
+from proxylab.plan.resolved import STACK, Detour, Errand
+from proxylab.plan.resolve import resolve
+from proxylab.plan.topology import draw
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import (
     AddressTarget,
     Front,
     HostTarget,

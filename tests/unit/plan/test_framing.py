@@ -6,12 +6,12 @@ from ipaddress import ip_address
 import pytest
 from scenario_cases import host, node, pods, probe, scenario
 
-from lab.errors import ScenarioError
-from lab.plan.errand import Errand
-from lab.plan.errands import resolve
-from lab.plan.model import Plan
-from lab.plan.topology import draw
-from lab.scenario.model import AddressTarget, Manner, Send
+from proxylab.errors import ScenarioError
+from proxylab.plan.resolved import Errand
+from proxylab.plan.resolve import resolve
+from proxylab.plan.model import Plan
+from proxylab.plan.topology import draw
+from proxylab.scenario.model import AddressTarget, Manner, Send
 
 LOOPBACK = AddressTarget(address=ip_address("127.0.0.1"), port=9)
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lab.assembly import Assembly, assemble
-from lab.errors import ScenarioError
-from lab.ip import Family, Protocol
-from lab.plan.naming import has_own_server, home_of_names, name_servers, own_addresses, resolv_confs
-from lab.plan.questions import candidates
-from lab.report.overview import overview
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import Scenario
+from proxylab.plan.assembly import Assembly, assemble
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, Protocol
+from proxylab.plan.naming import has_own_server, home_of_names, name_servers, own_addresses, resolv_confs
+from proxylab.plan.questions import candidates
+from proxylab.report.overview import overview
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import Scenario
 
 HEAD = """
 apiVersion: proxylab/v1
@@ -75,7 +75,7 @@ def test_the_labs_own_server_is_wired_as_a_pod_and_listed_by_nobody() -> None:
 
 
 def layout_of(assembly: Assembly) -> Any:
-    from lab.assembly import lay_out
+    from proxylab.plan.assembly import lay_out
 
     return lay_out(assembly.scenario)
 

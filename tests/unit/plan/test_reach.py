@@ -1,10 +1,10 @@
 """Who is parted by links that are cut."""
 
-from lab.assembly import assemble
-from lab.plan.reach import Links
-from lab.scenario.cases import cases
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import LinkChange
+from proxylab.plan.assembly import assemble
+from proxylab.plan.reach import Links
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import LinkChange
 
 TEXT = """\
 apiVersion: proxylab/v1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lab.assembly import assemble
-from lab.errors import ScenarioError
-from lab.scenario.cases import cases
-from lab.scenario.load import parse_scenario
+from proxylab.plan.assembly import assemble
+from proxylab.errors import ScenarioError
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import parse_scenario
 
 TEXT = """\
 apiVersion: proxylab/v1

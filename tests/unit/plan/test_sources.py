@@ -7,10 +7,10 @@ import pytest
 from scenario_cases import node, pods, scenario, two_nodes
 from wires import BASIC, DUAL, TUNNELLED, wire
 
-from lab.ip import Family
-from lab.plan.sources import snat_source
-from lab.plan.topology import draw
-from lab.scenario.model import NodeAddress
+from proxylab.addresses import Family
+from proxylab.plan.sources import snat_source
+from proxylab.plan.topology import draw
+from proxylab.scenario.model import NodeAddress
 
 
 @pytest.mark.parametrize(

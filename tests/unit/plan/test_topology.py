@@ -7,12 +7,12 @@ import pytest
 from scenario_cases import HTTP, at, front, host, node, pods, probe, scenario, two_nodes
 from wires import BASIC, TUNNELLED, crowded
 
-from lab.errors import ScenarioError
-from lab.ip import Family, Protocol, Transport
-from lab.plan.model import Listener, Namespace, Role, Sysctl
-from lab.plan.print import plan_lines
-from lab.plan.topology import draw
-from lab.scenario.model import HostTarget, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Send, Uplink
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, Protocol, Transport
+from proxylab.plan.model import Listener, Namespace, Role, Sysctl
+from proxylab.plan.print import plan_lines
+from proxylab.plan.topology import draw
+from proxylab.scenario.model import HostTarget, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Send, Uplink
 
 GOLDEN = Path(__file__).parents[2] / "golden/plan"
 

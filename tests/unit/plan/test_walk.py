@@ -7,9 +7,9 @@ import pytest
 from scenario_cases import two_nodes
 from wires import BASIC, TUNNELLED
 
-from lab.plan.model import Plan, Route
-from lab.plan.topology import draw
-from lab.plan.walk import UnreachableError, next_hop, route_to, way
+from proxylab.plan.model import Plan, Route
+from proxylab.plan.topology import draw
+from proxylab.plan.forwarding import UnreachableError, next_hop, route_to, way
 
 WIRES = {**BASIC, **TUNNELLED}
 

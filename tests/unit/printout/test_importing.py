@@ -7,12 +7,12 @@ import pytest
 from growing_cluster import Cluster
 from kubectl_clusters import cloud, k3s, kind, vpc
 
-from lab.assembly import assemble
-from lab.errors import ScenarioError
-from lab.printout.importing import Imported, import_printout
-from lab.printout.reading import read_printout
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import Scenario
+from proxylab.plan.assembly import assemble
+from proxylab.errors import ScenarioError
+from proxylab.importer.importing import Imported, import_printout
+from proxylab.importer.reading import read_printout
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import Scenario
 
 SHAPES = {"kind": kind, "k3s": k3s, "cloud": cloud, "vpc": vpc}
 

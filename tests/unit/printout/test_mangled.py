@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kubectl_clusters import cloud
 
-from lab.errors import ScenarioError
-from lab.printout.importing import import_printout
-from lab.printout.reading import read_printout
-from lab.scenario.load import parse_scenario
+from proxylab.errors import ScenarioError
+from proxylab.importer.importing import import_printout
+from proxylab.importer.reading import read_printout
+from proxylab.scenario.load import parse_scenario
 
 ODD = [None, "", 0, -1, True, [], {}, "x", [None], {"a": 1}, "fd00::1", "10.0.0.1", 99_999, "None", ["x"], 3.5]
 WHOLE = json.loads(cloud().json())

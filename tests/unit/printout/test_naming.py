@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.printout.naming import Names
-from lab.scenario.schema.syntax import is_label
+from proxylab.importer.naming import Names
+from proxylab.scenario.schema.syntax import is_label
 
 
 def test_the_first_that_is_free_and_fits() -> None:

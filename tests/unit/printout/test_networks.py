@@ -5,8 +5,8 @@ from ipaddress import ip_address, ip_network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.ip import Family
-from lab.printout.networks import Networks, find_networks
+from proxylab.addresses import Family
+from proxylab.importer.networks import Networks, find_networks
 
 FOUR = [Family.IPV4]
 

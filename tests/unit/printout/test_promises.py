@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
-from lab.ip import Family, Protocol
-from lab.printout.promises import Caller, Promise, by_cluster_ip, by_other_front
+from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
+from proxylab.addresses import Family, Protocol
+from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_front
 
 LOCAL = TrafficPolicy.LOCAL
 PORT = ServicePort(name="http", port=80, target_port=8080, node_port=30080)

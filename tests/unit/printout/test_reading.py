@@ -5,8 +5,8 @@ import json
 import pytest
 from kubectl_clusters import k3s
 
-from lab.errors import ScenarioError
-from lab.printout.reading import read_printout
+from proxylab.errors import ScenarioError
+from proxylab.importer.reading import read_printout
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}}

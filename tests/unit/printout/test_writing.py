@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.printout.writing import flow
-from lab.scenario.problems import Problems
-from lab.scenario.source import read_documents
+from proxylab.importer.writing import flow
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.source import read_documents
 
 AWKWARD = ["on", "No", "null", "None", "1e3", "0x1F", ".5", "-1", "10.0.0.1", "10.0.0.0/16", "fd00::1", "2026-01-01"]
 WORDS = st.sampled_from([*AWKWARD, "a: b", "- x", "x #y", "", *"~-?:,[]{}&*!|>%@`"]) | st.text(

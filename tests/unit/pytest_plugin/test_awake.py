@@ -1,6 +1,6 @@
 """Labs of many engines never stand all at once."""
 
-from lab.pytest_plugin.awake import Awake
+from proxylab.pytest_plugin.live_labs import Awake
 
 
 class Slept:

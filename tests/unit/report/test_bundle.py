@@ -9,15 +9,15 @@ import pytest
 from recorded import World
 from scenario_cases import front, probe, two_nodes
 
-from lab.errors import ScenarioError
-from lab.plan.model import Namespace, Role
-from lab.plan.topology import draw
-from lab.report.bundle import CASE, Circumstances, NodeState, bundle, read_case
-from lab.report.pcapng import pcapng
-from lab.scenario.model import Outcome
-from lab.verdict.evidence import Capture, Direction, Packet, SeenFrame, TrackedFlow
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement, ProbeVerdict
+from proxylab.errors import ScenarioError
+from proxylab.plan.model import Namespace, Role
+from proxylab.plan.topology import draw
+from proxylab.report.bundle import CASE, Circumstances, NodeState, bundle, read_case
+from proxylab.report.pcapng import pcapng
+from proxylab.scenario.model import Outcome
+from proxylab.evidence.evidence import Capture, Direction, Packet, SeenFrame, TrackedFlow
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, ProbeVerdict
 
 HERE = Circumstances(
     proxylab="1",

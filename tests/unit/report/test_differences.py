@@ -5,9 +5,9 @@ from dataclasses import replace
 from made_steps import all_well, entry_remains
 from probed import CASES
 
-from lab.report.differences import differing, told
-from lab.verdict.model import Judgement, StepVerdict, Verdict
-from lab.verdict.timeline import timeline
+from proxylab.report.differences import differing, told
+from proxylab.verdict.model import Judgement, StepVerdict, Verdict
+from proxylab.verdict.timeline import timeline
 
 
 def seen_otherwise(verdict: StepVerdict, judgement: Judgement) -> StepVerdict:

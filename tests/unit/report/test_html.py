@@ -12,14 +12,16 @@ from made_steps import torn_connection
 from probed import CASES, ECHOES, RUN
 from recorded import World
 
-from lab.errors import ExitCode
-from lab.report.html import Entry, Heading, entries_of, entry, message, page
-from lab.report.html.ladder import MOST_PLACES
-from lab.report.html.markup import Markup, tag
-from lab.scenario.model import Preserved
-from lab.verdict.evidence import Direction, RuleCount
-from lab.verdict.judge import judge
-from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult
+from proxylab.errors import ExitCode
+from proxylab.report.html import entry
+from proxylab.report.html import page
+from proxylab.report.html import Entry, Heading, entries_of, message
+from proxylab.report.html.ladder import MOST_PLACES
+from proxylab.report.html.markup import Markup, tag
+from proxylab.scenario.model import Preserved
+from proxylab.evidence.evidence import Direction, RuleCount
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult
 
 HOSTILE = "</script></style><img src=x onerror=alert(1)>\"'<svg onload=alert(2)>"
 VOID = {"meta", "input"}

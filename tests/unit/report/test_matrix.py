@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from lab.report.matrix import glance, slowest
-from lab.report.terminal import run_lines
-from lab.verdict.model import Fault, ScenarioResult, Skip
+from proxylab.report.matrix import glance, slowest
+from proxylab.report.terminal import run_lines
+from proxylab.verdict.model import Fault, ScenarioResult, Skip
 
 OURS, THEIRS = "embedded/iptables", "kube-proxy/nftables"
 BROKEN = Fault(1, "the engine ended")

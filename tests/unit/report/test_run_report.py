@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pytest
 from recorded import FILE, World
 
-from lab.errors import ExitCode
-from lab.report.document import to_json
-from lab.report.exits import exit_code
-from lab.report.terminal import run_lines
-from lab.scenario.model import Outcome, Preserved
-from lab.verdict.judge import judge
-from lab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
+from proxylab.errors import ExitCode
+from proxylab.report.document import to_json
+from proxylab.report.exits import exit_code
+from proxylab.report.terminal import run_lines
+from proxylab.scenario.model import Outcome, Preserved
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
 
 GOOD = World(source=Preserved())
 SILENT = World(outcome=Outcome.DROPPED, name="it's dropped")

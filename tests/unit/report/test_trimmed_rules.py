@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 from recorded import World
 
-from lab.report.reproduction.rules import rulesets
+from proxylab.report.reproduction.rules import rulesets
 
 DIALLED = replace(World().errand, destination=ip_address("10.96.0.10"), port=80)
 

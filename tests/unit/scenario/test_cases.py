@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
-from lab.assembly import assemble
-from lab.ip import Family
-from lab.scenario.cases import cases
-from lab.scenario.load import load_scenario, parse_scenario
-from lab.scenario.model import Case, Outcome, Scenario
+from proxylab.plan.assembly import assemble
+from proxylab.addresses import Family
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario, parse_scenario
+from proxylab.scenario.model import Case, Outcome, Scenario
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 

@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_network
 import pytest
 from broken_scenarios import BASE
 
-from lab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, ProxyConfiguration, SocketAddress
-from lab.codec import decode, encode
-from lab.engines.embedded.settings import (
+from proxylab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, ProxyConfiguration, SocketAddress
+from proxylab.codec import decode, encode
+from proxylab.engines.embedded.settings import (
     BridgeInterface,
     ClusterCIDR,
     DetectLocal,
@@ -15,9 +15,9 @@ from lab.engines.embedded.settings import (
     NodeCIDR,
     ProxySettings,
 )
-from lab.engines.protocol import EngineChoice
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import Scenario
+from proxylab.engines.protocol import EngineChoice
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import Scenario
 
 HEAD = "---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 PODS = (ip_network("10.42.0.0/16"),)

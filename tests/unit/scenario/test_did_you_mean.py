@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lab.scenario.document import Document, Place
-from lab.scenario.model import Position
-from lab.scenario.problems import Problems
-from lab.scenario.schema.base import Shape
-from lab.scenario.schema.kubeproxy import KubeProxyShape
-from lab.scenario.schema.service import ServiceShape
-from lab.scenario.schema.whole import ScenarioDocument
-from lab.scenario.schema.workload import EndpointSliceShape
-from lab.scenario.validation import validated
+from proxylab.scenario.document import Document, Place
+from proxylab.scenario.model import Position
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.schema.base import Shape
+from proxylab.scenario.schema.kubeproxy import KubeProxyShape
+from proxylab.scenario.schema.service import ServiceShape
+from proxylab.scenario.schema.whole import ScenarioDocument
+from proxylab.scenario.schema.workload import EndpointSliceShape
+from proxylab.scenario.validation import validated
 
 
 def shapes(shape: type[Shape]) -> set[type[Shape]]:

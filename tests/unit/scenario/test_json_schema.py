@@ -9,8 +9,8 @@ import pytest
 from broken_scenarios import BASE, broken_scenarios
 from ruamel.yaml import YAML
 
-from lab.scenario.json_schema import DRAFT, json_schema
-from lab.scenario.reference import reference_page
+from proxylab.scenario.json_schema import DRAFT, json_schema
+from proxylab.scenario.reference import reference_page
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = ROOT / "lab" / "scenario" / "schema.json"
@@ -35,7 +35,7 @@ def parts(schema: Any) -> Any:
 
 
 def test_the_kept_schema_is_that_of_the_models() -> None:
-    assert json.loads(KEPT.read_text()) == SCHEMA, "proxylab schema > lab/scenario/schema.json"
+    assert json.loads(KEPT.read_text()) == SCHEMA, "proxylab schema > lab/proxylab/scenario/schema.json"
 
 
 def test_the_reference_page_is_that_of_the_models() -> None:

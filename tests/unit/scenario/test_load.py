@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
-from lab.errors import ScenarioError
-from lab.ip import Family, Protocol, Transport
-from lab.scenario.load import load_scenario, parse_scenario
-from lab.scenario.model import (
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, Protocol, Transport
+from proxylab.scenario.load import load_scenario, parse_scenario
+from proxylab.scenario.model import (
     AddressTarget,
     Front,
     HostTarget,
@@ -25,7 +25,7 @@ from lab.scenario.model import (
     Source,
     Spread,
 )
-from lab.scenario.source import MOST_BYTES
+from proxylab.scenario.source import MOST_BYTES
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 

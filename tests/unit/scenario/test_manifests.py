@@ -5,10 +5,10 @@ from ipaddress import ip_address, ip_network
 import pytest
 from broken_scenarios import BASE
 
-from lab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from lab.ip import Family, Protocol
-from lab.scenario.load import parse_scenario
-from lab.scenario.model import Scenario
+from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
+from proxylab.addresses import Family, Protocol
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.model import Scenario
 
 EXPORTED = """\
 apiVersion: v1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lab.errors import ScenarioError
-from lab.scenario.document import Spot, path_text
-from lab.scenario.model import Position
-from lab.scenario.problems import Problems, describe, listed, nearest, shown
+from proxylab.errors import ScenarioError
+from proxylab.scenario.document import Spot, path_text
+from proxylab.scenario.model import Position
+from proxylab.scenario.problems import Problems, describe, listed, nearest, shown
 
 
 def told(problems: Problems) -> tuple[str, ...]:

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE, Broken, broken_scenarios
 
-import lab.scenario
-from lab.errors import ScenarioError
-from lab.scenario import problems as problems_module
-from lab.scenario import source, validation
-from lab.scenario.load import parse_scenario
-from lab.scenario.schema import base as schema_base
+import proxylab.scenario
+from proxylab.errors import ScenarioError
+from proxylab.scenario import problems as problems_module
+from proxylab.scenario import source
+from proxylab.scenario import validation
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.schema import base as schema_base
 
-ROOM = Path(lab.scenario.__file__).parent
+ROOM = Path(proxylab.scenario.__file__).parent
 CASES = broken_scenarios()
 
 OUTSIDE_THE_TABLE = {

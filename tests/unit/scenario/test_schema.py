@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.scenario.schema.base import Shape
-from lab.scenario.schema.service import ServiceShape
-from lab.scenario.schema.whole import ScenarioDocument
+from proxylab.scenario.schema.base import Shape
+from proxylab.scenario.schema.service import ServiceShape
+from proxylab.scenario.schema.whole import ScenarioDocument
 
 
 def shapes(shape: type[Shape] = Shape) -> Iterator[type[Shape]]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
-from lab.cli import main
-from lab.errors import CapabilityError, ExitCode, ScenarioError
-from lab.scenario import strict
-from lab.scenario.load import parse_scenario
+from proxylab.cli import main
+from proxylab.errors import CapabilityError, ExitCode, ScenarioError
+from proxylab.scenario import strict
+from proxylab.scenario.load import parse_scenario
 
 ROOT = Path(__file__).resolve().parents[3]
 POD = """\

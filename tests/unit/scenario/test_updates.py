@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from lab.scenario.document import Document, Place
-from lab.scenario.model import Position
-from lab.scenario.problems import Problems
-from lab.scenario.source import read_documents
-from lab.scenario.updates import merge_patch, patched, patched_service
+from proxylab.scenario.document import Document, Place
+from proxylab.scenario.model import Position
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.source import read_documents
+from proxylab.scenario.updates import merge_patch, patched, patched_service
 
 
 def place(value: object) -> Place:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.scenario.versions import read_range, read_version
+from proxylab.scenario.versions import read_range, read_version
 
 
 @pytest.mark.parametrize("text", ["1.34", "v1.34", "v1.34.0"])

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.cluster.objects import ServiceType, TrafficPolicy
-from lab.ip import Family, Transport
-from lab.scenario.cases import cases
-from lab.scenario.json_schema import json_schema
-from lab.scenario.load import parse_scenario
-from lab.scenario.missing import MISSING
-from lab.scenario.model import (
+from proxylab.cluster.objects import ServiceType, TrafficPolicy
+from proxylab.addresses import Family, Transport
+from proxylab.scenario.cases import cases
+from proxylab.scenario.json_schema import json_schema
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.missing import MISSING
+from proxylab.scenario.model import (
     Axis,
     Change,
     ConntrackExpect,

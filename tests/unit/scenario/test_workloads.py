@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
-from lab.assembly import assemble, lay_out
-from lab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Node
-from lab.errors import ScenarioError
-from lab.ip import Family, Protocol
-from lab.scenario.load import load_scenario, parse_scenario
-from lab.scenario.model import Scenario
+from proxylab.plan.assembly import assemble, lay_out
+from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Node
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, Protocol
+from proxylab.scenario.load import load_scenario, parse_scenario
+from proxylab.scenario.model import Scenario
 
 SLICE = """\
 apiVersion: discovery.k8s.io/v1

@@ -5,8 +5,8 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from lab.traffic.answer import Answer, Voice, read_answer, request_line
-from lab.traffic.identity import Identity, Kind
+from proxylab.traffic.answer import Answer, Voice, read_answer, request_line
+from proxylab.traffic.identity import Identity, Kind
 
 IDENTITY = Identity(bytes(8), 0, 4, 10)
 TOKEN = IDENTITY.token(Kind.PROBE, 7)

@@ -13,17 +13,17 @@ import pytest
 from fake_lab import verdict_on
 from scenario_cases import front, probe
 
-from lab.errors import CapabilityError
-from lab.ip import Transport
-from lab.kernel.netns import NetNs
-from lab.plan.errand import Errand
-from lab.plan.model import Listener, Namespace, Plan, Role
-from lab.scenario.model import Manner
-from lab.traffic.connect import Dialogues
-from lab.traffic.identity import Identity
-from lab.traffic.responder import Responders
-from lab.traffic.runner import Runner
-from lab.verdict.evidence import ConnectReport
+from proxylab.errors import CapabilityError
+from proxylab.addresses import Transport
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.plan.resolved import Errand
+from proxylab.plan.model import Listener, Namespace, Plan, Role
+from proxylab.scenario.model import Manner
+from proxylab.traffic.connect import Dialogues
+from proxylab.traffic.identity import Identity
+from proxylab.traffic.responder import Responders
+from proxylab.traffic.runner import Runner
+from proxylab.evidence.evidence import ConnectReport
 
 SCTP = 132
 MADE: list["LooksLikeSctp"] = []
@@ -119,7 +119,7 @@ def test_an_association_that_is_turned_away_says_so(
 
 
 def test_a_listener_for_associations_listens_as_one_for_connections(sockets: list[LooksLikeSctp]) -> None:
-    from lab.ip import Protocol
+    from proxylab.addresses import Protocol
 
     listener = Listener("echo", Protocol.SCTP, 7777, ip_address("10.244.0.3"))
     pod = Namespace(name="echo", role=Role.POD, listeners=(listener,))
@@ -131,7 +131,7 @@ def test_a_listener_for_associations_listens_as_one_for_connections(sockets: lis
 
 
 def test_where_the_kernel_has_none_the_lack_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.traffic.runner.has_sctp", lambda: False)
+    monkeypatch.setattr("proxylab.traffic.runner.has_sctp", lambda: False)
     runner = Runner({}, Plan(namespaces=(), links=(), pods=()), {})
     anything: Any = object()
     runner._watch = runner._responders = anything

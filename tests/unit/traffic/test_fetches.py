@@ -7,8 +7,8 @@ import pytest
 from fake_lab import verdict_on
 from scenario_cases import front, probe
 
-from lab.kernel.netns import NetNs
-from lab.traffic.http import Fetches
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.traffic.http import Fetches
 
 FLOWS = 40
 
@@ -32,7 +32,7 @@ def test_whoever_hears_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
                 others_answered.set()
             return ("timeout", 0, b"") if port < 5 else ("", 200, b"{}")
 
-        monkeypatch.setattr("lab.traffic.http._asked", asked)
+        monkeypatch.setattr("proxylab.traffic.http._asked", asked)
         errand = verdict_on(probe("p", "c", front())).errand
         fetches = Fetches(NetNs("c", -1), errand, range(FLOWS))
         async with asyncio.timeout(5):
@@ -65,7 +65,7 @@ def test_an_answer_that_only_looks_like_a_responders_is_somebody_elses(
             await asyncio.sleep(0)
         return fetches
 
-    monkeypatch.setattr("lab.traffic.http._asked", asked)
+    monkeypatch.setattr("proxylab.traffic.http._asked", asked)
     fetches = asyncio.run(scenario())
     assert [each.status for each in fetches.answers] == [200]
     assert [(each.error, each.backend) for each in fetches.reports] == [("", "")]

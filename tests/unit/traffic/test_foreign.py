@@ -1,7 +1,7 @@
 """Listings of nft and iptables-save, read rule by rule."""
 
-from lab.traffic.foreign import legacy_rules, nft_rules
-from lab.verdict.evidence import ForeignRule
+from proxylab.traffic.foreign import legacy_rules, nft_rules
+from proxylab.evidence.evidence import ForeignRule
 
 LISTING = """\
 table inet guard { # handle 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, Kind, answer_to
+from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, Kind, answer_to
 
 NONCE = bytes(range(8))
 

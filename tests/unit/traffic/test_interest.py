@@ -7,9 +7,9 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from lab.kernel.capture import attach_filter
-from lab.traffic.identity import Identity, Kind
-from lab.traffic.interest import INTEREST
+from proxylab.kernel.capture.taps import attach_filter
+from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.interest import INTEREST
 
 A, B = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
 IDENTITY = Identity(bytes(8), 0, 1000, 5)

@@ -1,9 +1,9 @@
 """What becomes of each pulse of a stream."""
 
-from lab.traffic.answer import Voice, request_line
-from lab.traffic.identity import Identity
-from lab.traffic.ledger import Ledger
-from lab.verdict.pulses import BreakKind, PulseFate
+from proxylab.traffic.answer import Voice, request_line
+from proxylab.traffic.identity import Identity
+from proxylab.traffic.ledger import Ledger
+from proxylab.evidence.streams import BreakKind, PulseFate
 
 ANSWERED, LOST, REJECTED = PulseFate.ANSWERED, PulseFate.LOST, PulseFate.REJECTED
 

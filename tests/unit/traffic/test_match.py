@@ -5,11 +5,11 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from lab.ip import Transport
-from lab.kernel.batches import Frame
-from lab.traffic.identity import Identity, Kind
-from lab.traffic.match import FenceSighting, Matcher, Vantage
-from lab.verdict.evidence import Direction, Observation, Packet
+from proxylab.addresses import Transport
+from proxylab.kernel.capture.batches import Frame
+from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.match import FenceSighting, Matcher, Vantage
+from proxylab.evidence.evidence import Direction, Observation, Packet
 
 SENDER = Vantage("client", "eth0", is_sender=True)
 POD = Vantage("echo", "eth0")

@@ -5,10 +5,10 @@ from ipaddress import ip_address
 from types import SimpleNamespace
 from typing import Any
 
-from lab.ip import Family, IPAddress
-from lab.kernel.netns import NetNs
-from lab.kernel.nftrace import NftEvent
-from lab.traffic.nftmeter import ListedRule, TraceMeter, counted_reports
+from proxylab.addresses import Family, IPAddress
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netfilter.nftrace import NftEvent
+from proxylab.traffic.nftmeter import ListedRule, TraceMeter, counted_reports
 
 TABLE = "kube-proxy"
 SERVICE, MASQUERADE, REJECT = 11, 12, 13

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lab.ip import Family, Transport
-from lab.scenario.model import MOST_FLOWS
-from lab.traffic.ports import PortDealer
+from proxylab.addresses import Family, Transport
+from proxylab.scenario.model import MOST_FLOWS
+from proxylab.traffic.ports import PortDealer
 
 A, B = ("a", Family.IPV4), ("b", Family.IPV4)
 

@@ -6,9 +6,9 @@ from struct import Struct
 
 from table_entries import ACCEPT, DROP, entry, error, verdict
 
-from lab.ip import Family
-from lab.kernel.xtables import Entry, Snapshot, counters, walk
-from lab.traffic.meters import TableMeter
+from proxylab.addresses import Family
+from proxylab.kernel.netfilter.xtables import Entry, Snapshot, counters, walk
+from proxylab.traffic.meters import TableMeter
 
 V4 = Family.IPV4
 

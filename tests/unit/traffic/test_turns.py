@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from lab.ip import Transport
-from lab.kernel.batches import Frame
-from lab.plan.errand import Errand, Sender
-from lab.scenario.model import Manner
-from lab.timing import Deadline
-from lab.traffic.identity import Identity
-from lab.traffic.turns import Turns
-from lab.verdict.evidence import ConnectReport
+from proxylab.addresses import Transport
+from proxylab.kernel.capture.batches import Frame
+from proxylab.plan.resolved import Errand, Sender
+from proxylab.scenario.model import Manner
+from proxylab.timing import Deadline
+from proxylab.traffic.identity import Identity
+from proxylab.traffic.turns import Turns
+from proxylab.evidence.evidence import ConnectReport
 
 A = IPv4Address("10.0.0.1")
 

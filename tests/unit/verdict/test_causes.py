@@ -6,14 +6,14 @@ from ipaddress import ip_address
 import pytest
 from recorded import World
 
-from lab.ip import IPAddress
-from lab.scenario.model import Preserved
-from lab.verdict.case import open_case
-from lab.verdict.causes import cause
-from lab.verdict.deeds import why_masqueraded
-from lab.verdict.evidence import Evidence, RuleCount, TrackedFlow
-from lab.verdict.judge import judge
-from lab.verdict.rules import read
+from proxylab.addresses import IPAddress
+from proxylab.scenario.model import Preserved
+from proxylab.verdict.case import open_case
+from proxylab.verdict.causes import cause
+from proxylab.verdict.rule_actions import why_masqueraded
+from proxylab.evidence.evidence import Evidence, RuleCount, TrackedFlow
+from proxylab.verdict.judge import judge
+from proxylab.verdict.rules import read
 
 WORLD = World(backends=("echo-2",), source=Preserved())
 NODE_A = ip_address("172.18.0.2")

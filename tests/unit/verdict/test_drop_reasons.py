@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from recorded import World
 
-from lab.scenario.model import Outcome
-from lab.verdict.case import open_case
-from lab.verdict.causes import cause
-from lab.verdict.drop_reasons import drop_told, reason_words
-from lab.verdict.evidence import DropReason, Evidence
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.case import open_case
+from proxylab.verdict.causes import cause
+from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.evidence.evidence import DropReason, Evidence
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement
 
 WORLD = World()
 LEFT = 1_000_000

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from recorded import World
 
-from lab.scenario.model import Manner, Outcome
-from lab.verdict.evidence import Direction, Evidence, KernelCount
-from lab.verdict.explain import explain
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement, Verdict
+from proxylab.scenario.model import Manner, Outcome
+from proxylab.evidence.evidence import Direction, Evidence, KernelCount
+from proxylab.verdict.explain import explain
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, Verdict
 
 FAIL, INCONCLUSIVE, PASS = Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS
 ENDS = World(flows=2, outcome=Outcome.DROPPED, at="echo-1")

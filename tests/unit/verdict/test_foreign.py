@@ -6,10 +6,10 @@ import pytest
 from judging import DROPPED, FAIL, INCONCLUSIVE, PASS, judged, one
 from recorded import World
 
-from lab.scenario.model import Outcome
-from lab.verdict.case import open_case
-from lab.verdict.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
-from lab.verdict.explain import why
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.case import open_case
+from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
+from proxylab.verdict.explain import why
 
 WORLD = World()
 ROUTED = (KernelCount("node-a", "IpInReceives", 1),)

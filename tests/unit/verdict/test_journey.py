@@ -7,10 +7,10 @@ from typing import Any
 from fake_lab import verdict_on
 from scenario_cases import front, probe
 
-from lab.ip import Transport
-from lab.plan.errand import STACK
-from lab.verdict.evidence import Direction, Evidence, Observation, Packet, TraceStep
-from lab.verdict.journey import journey
+from proxylab.addresses import Transport
+from proxylab.plan.resolved import STACK
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, TraceStep
+from proxylab.verdict.journey import journey
 
 CLIENT, VIP, GATEWAY = ip_address("10.244.0.2"), ip_address("10.96.0.1"), ip_address("10.244.0.1")
 ERRAND = verdict_on(probe("p", "c", front())).errand

@@ -26,20 +26,20 @@ from judging import (
 )
 from recorded import World
 
-from lab.ip import Transport
-from lab.scenario.model import (
+from proxylab.addresses import Transport
+from proxylab.scenario.model import (
     Manner,
     NodeDevice,
     Outcome,
 )
-from lab.verdict.evidence import (
+from proxylab.evidence.evidence import (
     Direction,
     FenceReport,
     Packet,
     RuleCount,
     TapLoss,
 )
-from lab.verdict.model import Judgement
+from proxylab.verdict.model import Judgement
 
 # What is proven passes.
 

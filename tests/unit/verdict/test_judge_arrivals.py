@@ -6,10 +6,10 @@ import pytest
 from judging import CONNECTED, DELIVERED, DROPPED, FAIL, INCONCLUSIVE, NODE, PASS, SPREAD, dropped_evidence, judged, one
 from recorded import World
 
-from lab.codec import dumps, loads
-from lab.errors import InternalError
-from lab.ip import Transport
-from lab.scenario.model import (
+from proxylab.codec import dumps, loads
+from proxylab.errors import InternalError
+from proxylab.addresses import Transport
+from proxylab.scenario.model import (
     ConntrackExpect,
     Entries,
     HttpExpect,
@@ -21,14 +21,14 @@ from lab.scenario.model import (
     Shares,
     Spread,
 )
-from lab.verdict.evidence import (
+from proxylab.evidence.evidence import (
     Evidence,
     HttpReport,
     TableEntry,
     TapLoss,
 )
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement, ProbeVerdict, Verdict
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
 
 def test_expectations_about_pods_where_no_pod_is_reached_are_an_error() -> None:

@@ -8,11 +8,11 @@ from judging import FAIL, INCONCLUSIVE, PASS, one
 from packed_passages import packed
 from recorded import World
 
-from lab.plan.errand import STACK, Receiver
-from lab.plan.names import POD_BRIDGE
-from lab.verdict.evidence import Direction, Observation, Packet, TapLoss
-from lab.verdict.judge import judge
-from lab.verdict.model import Verdict
+from proxylab.plan.resolved import STACK, Receiver
+from proxylab.plan.names import POD_BRIDGE
+from proxylab.evidence.evidence import Direction, Observation, Packet, TapLoss
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Verdict
 
 WORLD = World(backends=("echo-1",))
 MANY = World(flows=2_000, backends=("echo-1",))

@@ -7,11 +7,11 @@ from ipaddress import ip_address
 import pytest
 from recorded import World
 
-from lab.plan.errand import Errand
-from lab.scenario.model import Preserved, Spread
-from lab.verdict.evidence import Evidence, Observation
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement, Verdict
+from proxylab.plan.resolved import Errand
+from proxylab.scenario.model import Preserved, Spread
+from proxylab.evidence.evidence import Evidence, Observation
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, Verdict
 
 PASS, FAIL, INCONCLUSIVE = Judgement.PASS, Judgement.FAIL, Judgement.INCONCLUSIVE
 CLIENTS = 10

@@ -6,16 +6,16 @@ import pytest
 from judging import FAIL, INCONCLUSIVE, PASS, judged, one
 from recorded import World
 
-from lab.scenario.model import (
+from proxylab.scenario.model import (
     Outcome,
 )
-from lab.verdict.evidence import (
+from proxylab.evidence.evidence import (
     Direction,
     KernelCount,
     Observation,
     RuleCount,
 )
-from lab.verdict.model import Judgement
+from proxylab.verdict.model import Judgement
 
 # What devices of nodes see.
 

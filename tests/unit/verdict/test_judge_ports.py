@@ -6,12 +6,12 @@ from ipaddress import ip_address
 from judging import FAIL, INCONCLUSIVE, PASS, REFUSED
 from recorded import World
 
-from lab.plan.errand import Destination, Errand
-from lab.scenario.model import Outcome
-from lab.verdict.evidence import Evidence, Observation, RuleCount, TapLoss
-from lab.verdict.explain import explain
-from lab.verdict.judge import judge
-from lab.verdict.model import ProbeVerdict, Verdict
+from proxylab.plan.resolved import Destination, Errand
+from proxylab.scenario.model import Outcome
+from proxylab.evidence.evidence import Evidence, Observation, RuleCount, TapLoss
+from proxylab.verdict.explain import explain
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import ProbeVerdict, Verdict
 
 WORLD = World(backends=("echo-1", "echo-2"))
 NAMED = {"echo-1": 8080, "echo-2": 8081}

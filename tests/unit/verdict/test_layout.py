@@ -5,9 +5,9 @@ from ipaddress import ip_address
 
 from scenario_cases import front, probe, two_nodes
 
-from lab.plan.model import Plan, Sysctl
-from lab.plan.topology import draw
-from lab.verdict.layout import bridge_of, calls_iptables, filtered, is_hairpin, port_of
+from proxylab.plan.model import Plan, Sysctl
+from proxylab.plan.topology import draw
+from proxylab.verdict.layout import bridge_of, calls_iptables, filtered, is_hairpin, port_of
 
 ON_A_BRIDGE = {"pod_network": "bridge"}
 NODE_B = ip_address("172.18.0.3")

@@ -6,15 +6,15 @@ from typing import Any
 
 from recorded import World
 
-from lab.codec import dumps, loads
-from lab.ip import Family, Transport
-from lab.plan.errand import Errand, Fence, Query, Question
-from lab.scenario.model import Preserved, Probe
-from lab.verdict.evidence import Evidence, Lookup, NamedRecord
-from lab.verdict.explain import explain
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement, ProbeVerdict, Verdict
-from lab.verdict.naming import address_of, questions
+from proxylab.codec import dumps, loads
+from proxylab.addresses import Family, Transport
+from proxylab.plan.resolved import Errand, Fence, Query, Question
+from proxylab.scenario.model import Preserved, Probe
+from proxylab.evidence.evidence import Evidence, Lookup, NamedRecord
+from proxylab.verdict.explain import explain
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
+from proxylab.verdict.naming import address_of, questions
 
 PASS, FAIL, INCONCLUSIVE = Judgement.PASS, Judgement.FAIL, Judgement.INCONCLUSIVE
 RESOLVER, SERVER = ip_address("10.96.0.10"), ip_address("10.244.0.2")

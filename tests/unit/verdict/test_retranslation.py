@@ -6,11 +6,11 @@ import pytest
 from judging import FAIL, INCONCLUSIVE, PASS, judged, one
 from recorded import World
 
-from lab.ip import IPAddress
-from lab.scenario.model import Preserved
-from lab.verdict.case import open_case
-from lab.verdict.evidence import Direction, Evidence, ForeignRule, Observation, Packet, TrackedFlow
-from lab.verdict.explain import why
+from proxylab.addresses import IPAddress
+from proxylab.scenario.model import Preserved
+from proxylab.verdict.case import open_case
+from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet, TrackedFlow
+from proxylab.verdict.explain import why
 
 WORLD = World(backends=("echo-1",), source=Preserved())
 NODE_B = WORLD.address("node-b")

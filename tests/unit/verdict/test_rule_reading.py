@@ -6,11 +6,11 @@ from ipaddress import ip_address
 import pytest
 from recorded import World
 
-from lab.ip import Transport
-from lab.verdict.deeds import deed, short
-from lab.verdict.evidence import RuleCount
-from lab.verdict.phrases import the_rule
-from lab.verdict.rules import ending, read, translations
+from proxylab.addresses import Transport
+from proxylab.verdict.rule_actions import deed, short
+from proxylab.evidence.evidence import RuleCount
+from proxylab.verdict.cause_clauses import the_rule
+from proxylab.verdict.rules import ending, read, translations
 
 WORLD = World()
 

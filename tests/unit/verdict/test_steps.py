@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from made_steps import CLIENT, NEW, OLD, ZERO, answered, entry, judged, lost, record, rejected, step
 
-from lab.errors import InternalError
-from lab.scenario.model import Count
-from lab.verdict.model import Judgement, StepVerdict
-from lab.verdict.pulses import Pulse
+from proxylab.errors import InternalError
+from proxylab.scenario.model import Count
+from proxylab.verdict.model import Judgement, StepVerdict
+from proxylab.evidence.streams import Pulse
 
 BEFORE = answered(9, 0.2, "old")
 TRANSITION = answered(10, 10, "old")

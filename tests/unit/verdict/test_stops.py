@@ -5,10 +5,10 @@ from ipaddress import ip_address
 
 from recorded import World
 
-from lab.plan.errand import STACK
-from lab.verdict.evidence import Direction, Observation, Packet
-from lab.verdict.flows import gather
-from lab.verdict.stops import Ends, Stop, stops
+from proxylab.plan.resolved import STACK
+from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.verdict.flows import gather
+from proxylab.verdict.stops import Ends, Stop, stops
 
 WORLD = World()
 NODE = ip_address("172.18.0.2")

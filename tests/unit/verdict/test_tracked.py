@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from recorded import World
 
-from lab.scenario.model import Preserved
-from lab.verdict.evidence import Evidence, TrackedFlow
-from lab.verdict.explain import explain
-from lab.verdict.judge import judge
-from lab.verdict.model import Judgement, ProbeVerdict
+from proxylab.scenario.model import Preserved
+from proxylab.evidence.evidence import Evidence, TrackedFlow
+from proxylab.verdict.explain import explain
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, ProbeVerdict
 
 WORLD = World(backends=("echo-1", "echo-2", "echo-3"), source=Preserved())
 

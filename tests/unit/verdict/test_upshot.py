@@ -6,9 +6,9 @@ from ipaddress import ip_address
 import pytest
 from recorded import World
 
-from lab.scenario.model import Outcome
-from lab.verdict.evidence import Evidence
-from lab.verdict.upshot import upshot
+from proxylab.scenario.model import Outcome
+from proxylab.evidence.evidence import Evidence
+from proxylab.verdict.trace_summary import upshot
 
 WORLD = World(outcome=Outcome.REJECTED)  # what was expected does not matter
 OUTSIDE = replace(WORLD, addresses={"debug": ip_address("203.0.113.10")})

@@ -1,6 +1,0 @@
-"""``python -m lab``: the same as the ``proxylab`` command."""
-
-from lab.cli import main
-
-if __name__ == "__main__":
-    main()

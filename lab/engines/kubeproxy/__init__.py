@@ -1,5 +1,0 @@
-"""The real kube-proxy, as Kubernetes builds it, in every node.
-
-Owns: how it is configured, started, waited for and stopped.
-Must not: obtain its binary (``lab.binaries`` does, outside the sandbox), or look into it.
-"""

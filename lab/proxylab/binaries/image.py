@@ -1,0 +1,122 @@
+"""kube-proxy out of a container image.
+
+Owns: ``ImageSource``.
+Must not: run a container. One is created, a file is copied out of it, and it is removed.
+
+The image of upstream has kube-proxy in ``/usr/local/bin`` (build/server-image in kubernetes); others have it elsewhere,
+and say so by their entry point.
+"""
+
+import tarfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from proxylab.binaries.binary import Binary
+from proxylab.binaries.cache import Cache
+from proxylab.errors import CapabilityError
+from proxylab.frozen import dataclass
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+    from docker.models.images import Image
+
+__all__ = ["ImageSource"]
+
+_PLACES: Final = ("/usr/local/bin/kube-proxy", "/usr/bin/kube-proxy", "/kube-proxy", "/hyperkube")
+_SECONDS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    """Asks the Docker engine that the environment names (``DOCKER_HOST`` and the rest, or its usual socket)."""
+
+    reference: str
+
+    def obtain(self, cache: Cache) -> Binary:
+        """Copy kube-proxy out of the image, which is pulled unless the engine has it.
+
+        Raises:
+            CapabilityError: no engine answers, there is no such image, or it has no kube-proxy.
+        """
+        import docker  # noqa: PLC0415 - half a second, for those who name an image
+        from docker.errors import DockerException  # noqa: PLC0415
+
+        try:
+            client = docker.from_env(timeout=_SECONDS)
+        except DockerException as error:
+            cure = "start one, or let DOCKER_HOST name it"
+            raise CapabilityError(f"a Docker engine that answers ({error})", cure) from error
+        try:
+            with cache.workspace(f"image {self.reference}") as folder:
+                return self._copy(client, folder, cache)
+        except (DockerException, OSError) as error:  # the latter is what requests raises when the engine goes away
+            cure = "see that its name is right, and that its registry can be reached"
+            raise CapabilityError(f"the image {self.reference} ({error})", cure) from error
+        finally:
+            client.close()
+
+    def _copy(self, client: "DockerClient", folder: Path, cache: Cache) -> Binary:
+        from docker.errors import NotFound  # noqa: PLC0415
+
+        image = self._image(client)
+        container = client.containers.create(image, command=["kube-proxy"])
+        try:
+            for path in (*_PLACES, *_entry_point(image)):
+                with suppress(NotFound):
+                    candidate = folder / "kube-proxy"
+                    if _extract(container, path, folder, candidate):
+                        return cache.keep(candidate, f"{path} of image {self.reference}")
+        finally:
+            container.remove(force=True, v=True)  # with the volumes that the image asks for
+        places = ", ".join(_PLACES)
+        raise CapabilityError(
+            f"a kube-proxy in image {self.reference}: none of {places} is there", "name another image"
+        )
+
+    def _image(self, client: "DockerClient") -> "Image":
+        from docker.errors import ImageNotFound  # noqa: PLC0415
+
+        try:
+            return client.images.get(self.reference)
+        except ImageNotFound:
+            return client.images.pull(*_name_and_tag(self.reference))
+
+
+def _name_and_tag(reference: str) -> tuple[str, str | None]:
+    """A digest or a tag is what to pull; without one Docker's SDK would take every tag there is."""
+    if "@" in reference:
+        return reference, None
+    name, colon, tag = reference.rpartition(":")
+    return (name, tag) if colon and "/" not in tag else (reference, "latest")
+
+
+def _entry_point(image: "Image") -> tuple[str, ...]:
+    first = ((image.attrs.get("Config") or {}).get("Entrypoint") or [""])[0]
+    return (first,) if first.startswith("/") and first.rpartition("/")[2] == "kube-proxy" else ()
+
+
+def _extract(container: "Container", path: str, folder: Path, target: Path) -> bool:
+    """Copy one file out of a container that was never started; a link is followed to where it leads."""
+    pieces, described = container.get_archive(path)
+    if described.get("linkTarget"):
+        pieces, _ = container.get_archive(described["linkTarget"])
+    archive = folder / "archive.tar"
+    with archive.open("wb") as file:
+        _write(pieces, file)
+    with tarfile.open(archive) as members:
+        for member in members:
+            content = members.extractfile(member) if member.isfile() else None
+            if content is not None:
+                with content, target.open("wb") as file:
+                    while piece := content.read(1 << 20):
+                        file.write(piece)
+                return True
+    return False
+
+
+def _write(pieces: Iterator[bytes], file: IO[bytes]) -> None:
+    for piece in pieces:
+        file.write(piece)

@@ -1,0 +1,99 @@
+"""kube-proxy built from Go modules.
+
+Owns: ``ModuleSource``: which versions a Go module proxy has, and building one of them.
+Must not: install Go.
+
+k8s.io/kubernetes is made to be built in its own checkout: its go.mod replaces some thirty modules by folders beside it,
+and a module that depends on it does not inherit that. So the main package here replaces each of them by the version
+that was published with it (v0.34.2 for v1.34.2).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from proxylab.binaries.binary import Binary, order
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.go import BUILD_SECONDS, linker_flags, run_go
+from proxylab.frozen import dataclass
+
+__all__ = ["ModuleSource"]
+
+_MODULE: Final = "k8s.io/kubernetes"
+_NAME: Final = "proxylab.invalid/kube-proxy"
+_MAIN: Final = """\
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	"k8s.io/kubernetes/cmd/kube-proxy/app"
+)
+
+func main() { os.Exit(cli.Run(app.NewProxyCommand())) }
+"""
+_ASK_SECONDS: Final = 60.0
+_RELEASE: Final = re.compile(r"v1\.\d+\.\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSource:
+    """Builds by a ``go`` command, whose environment (``GOPROXY`` and the rest) is the user's."""
+
+    go: str = "go"
+
+    def versions(self) -> list[str]:
+        """The releases that the module proxy lists, oldest first; it may have more.
+
+        Raises:
+            CapabilityError: there is no Go, or no module proxy answers.
+        """
+        said = json.loads(run_go(self.go, Path("/"), ("list", "-m", "-versions", "-json", _MODULE), _ASK_SECONDS))
+        return sorted((each for each in said.get("Versions", ()) if _RELEASE.fullmatch(each)), key=order)
+
+    def obtain(self, version: str, cache: Cache) -> Binary:
+        """Build one version, which takes minutes. Raises ``CapabilityError``."""
+        with cache.workspace(f"module {version}") as folder:
+            known = [each for each in cache.binaries() if each.version == version]
+            if known:  # somebody else has built it while we waited
+                return known[-1]
+            self._write(folder, version)
+            built = folder / "kube-proxy"
+            flags = ("-mod=mod", "-trimpath", "-ldflags", linker_flags(version), "-o", str(built), ".")
+            run_go(self.go, folder, ("build", *flags), BUILD_SECONDS)
+            return cache.keep(built, f"built from {_MODULE}@{version}")
+
+    def _write(self, folder: Path, version: str) -> None:
+        go_mod = folder / "go.mod"
+        go_mod.write_text(f"module {_NAME}\n", encoding="utf-8")
+        wanted = f"{_MODULE}@{version}"
+        loaded = json.loads(run_go(self.go, folder, ("mod", "download", "-json", wanted), BUILD_SECONDS))
+        described = json.loads(run_go(self.go, folder, ("mod", "edit", "-json", loaded["GoMod"]), _ASK_SECONDS))
+        go_mod.write_text(_go_mod(described, version), encoding="utf-8")
+        (folder / "main.go").write_text(_MAIN, encoding="utf-8")
+
+
+def _go_mod(kubernetes: Mapping[str, Any], version: str) -> str:
+    """The go.mod of the main package, from that of kubernetes as ``go mod edit -json`` prints it."""
+    published = "v0" + version.removeprefix("v1")
+    replaced = {each["Old"]["Path"]: each["New"] for each in kubernetes.get("Replace") or ()}
+    lines = [
+        f"module {_NAME}",
+        f"go {kubernetes['Go']}",
+        f"require {_MODULE} {version}",
+        f"require k8s.io/component-base {published}",
+        *(
+            f"replace {path} => {path} {published}"
+            if new["Path"].startswith("./")
+            # Until v1.23 kubernetes also pins every other module this way.
+            else f"replace {path} => {new['Path']} {new['Version']}"
+            for path, new in replaced.items()
+        ),
+    ]
+    return "\n".join(lines) + "\n"

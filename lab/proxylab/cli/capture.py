@@ -1,0 +1,165 @@
+"""``proxylab capture``: what crosses a device.
+
+Owns: the verb's options, and where the frames go: lines, a file, Wireshark.
+Must not: make a device promiscuous. A tap sees what the device takes; more would cure what somebody is looking for.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import click
+
+from proxylab.cli.interrupt import ending_on_interrupt
+from proxylab.cli.netns import check_place, complete_places
+from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.words import Span
+from proxylab.errors import CapabilityError, ExitCode, ScenarioError
+from proxylab.client.connection import Line
+from proxylab.report.frame_line import frame_line
+from proxylab.report.pcapng import beginning, packet
+from proxylab.timing import Deadline
+from proxylab.evidence.evidence import Direction
+from proxylab.protocol.standing_labs import Frames, Heard, Listen
+
+__all__ = ["command", "frame_shown"]
+
+_BEGIN_SECONDS: Final = 30.0
+_A_DAY: Final = 86400.0
+_DEVICE: Final = "eth0"
+
+Taker = Callable[[Heard], None]
+
+
+@click.command("capture", short_help="Show what crosses a device, as lines, as a file or in Wireshark.")
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] PLACE[:DEVICE]", shell_complete=complete_places)
+@click.option("-w", "--write", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+              help="Write pcapng, to standard output for -.")  # fmt: skip
+@click.option("--wireshark", is_flag=True, help="Show it in Wireshark, as it comes.")
+@click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after so many frames.")
+@click.option("--seconds", type=Span(), metavar="TIME", help="End after this time: 5s, 2m.")
+@lab_options
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    words: tuple[str, ...],
+    write: Path | None,
+    wireshark: bool,
+    count: int | None,
+    seconds: float | None,
+    name: str | None,
+    **of_lab: Any,
+) -> ExitCode:
+    """Show what crosses a device of a node, pod or host in the lab that stands, until Ctrl-C.
+
+    DEVICE is eth0 unless another is named. No device is made promiscuous: what is seen is what the place sees.
+
+    Example: proxylab capture client:eth0 --seconds 1s
+    """
+    file, rest = with_file(words)
+    if len(rest) != 1:
+        raise click.UsageError("PLACE: name one, with its device behind a colon, as in node-a:eth0")
+    if write is not None and wireshark:
+        raise click.UsageError("-w or --wireshark, not both")
+    place, _, device = rest[0].partition(":")
+    device = device or _DEVICE
+    with the_lab(make_session, file, name, **of_lab) as lab, _taker(place, device, write, wireshark) as take:
+        check_place(lab.scenario, place)
+        request = Listen(place=place, device=device, seconds=seconds, count=count)
+        try:
+            frames, lost = _listen(lab.line, request, take)
+        except ScenarioError as error:
+            raise click.UsageError(f"DEVICE: {error}") from None
+    click.echo(f"{frames} frames{f', and {lost} lost for want of room' if lost else ''}", err=True)
+    return ExitCode.OK
+
+
+def _listen(line: Line, request: Listen, take: Taker) -> tuple[int, int]:
+    """Hand every frame on, and count those that came and those that were lost."""
+    frames = lost = 0
+    line.begin(request, Deadline.after(_BEGIN_SECONDS))
+    with ending_on_interrupt(line):
+        first = line.heard(Deadline.after(_BEGIN_SECONDS))
+        if isinstance(first, Frames):
+            click.echo(f"listening on {request.place}:{request.device}", err=True)
+        while isinstance(heard := line.heard(Deadline.after(_A_DAY)), Frames):
+            for each in heard.frames:
+                try:
+                    take(each)
+                except BrokenPipeError:  # Wireshark was closed, or whoever reads the file
+                    return frames, lost
+                frames += 1
+            lost += heard.lost
+    return frames, lost
+
+
+@contextmanager
+def _taker(place: str, device: str, write: Path | None, wireshark: bool) -> Iterator[Taker]:
+    """What takes a frame."""
+    if wireshark:
+        with _wireshark() as stream:
+            yield _writer(stream, place, device)
+    elif write is None:
+        yield _print
+    elif str(write) == "-":
+        yield _writer(sys.stdout.buffer, place, device)
+    else:
+        try:
+            stream = write.open("wb")
+        except OSError as error:
+            raise click.UsageError(f"--write: {write} cannot be written: {error.strerror}; name another file") from None
+        with stream:
+            yield _writer(stream, place, device)
+
+
+def _print(frame: Heard) -> None:
+    click.echo(frame_shown(frame))
+
+
+def frame_shown(frame: Heard) -> str:
+    """A frame in one line: when, which way, and what."""
+    at = datetime.fromtimestamp(frame.at // 1_000_000_000).astimezone()
+    way = "out" if frame.outgoing else "in "
+    micros = frame.at // 1000 % 1_000_000
+    return f"{at:%H:%M:%S}.{micros:06} {way} {frame_line(bytes.fromhex(frame.data))}"
+
+
+def _writer(stream: BinaryIO, place: str, device: str) -> Taker:
+    def write(data: bytes) -> None:
+        try:
+            stream.write(data)
+            stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise click.UsageError(f"frames cannot be written: {error.strerror}; name another file") from None
+
+    def take(frame: Heard) -> None:
+        write(packet(bytes.fromhex(frame.data), frame.at, Direction.OUT if frame.outgoing else Direction.IN))
+
+    with suppress(BrokenPipeError):  # the first frame finds out
+        write(beginning([(place, device)]))
+    return take
+
+
+@contextmanager
+def _wireshark() -> Iterator[BinaryIO]:
+    program = shutil.which("wireshark")
+    if program is None:
+        raise CapabilityError("wireshark", "install it, or write a file with -w and open that where it is")
+    shown = subprocess.Popen([program, "-k", "-i", "-"], stdin=subprocess.PIPE)
+    if shown.stdin is None:
+        raise CapabilityError("a pipe to wireshark", "write a file with -w")
+    try:
+        yield shown.stdin  # type: ignore[misc]  # IO[bytes] is the BinaryIO that is meant
+    finally:
+        with suppress(BrokenPipeError):
+            shown.stdin.close()
+        shown.wait()

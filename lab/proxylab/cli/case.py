@@ -1,0 +1,49 @@
+"""FILE with ``--case`` on the command line: one case of one scenario, to look at.
+
+Owns: the argument and option, and the choice.
+Must not: run anything; what cannot be run yet can be looked at.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from proxylab.cli.files import complete_scenarios, load_all
+from proxylab.cli.width import terminal_width
+from proxylab.scenario.cases import cases
+from proxylab.scenario.model import Scenario
+from proxylab.text import wrapped
+
+__all__ = ["CASE", "FILE", "one_case", "tell_cases"]
+
+FILE: Final = click.argument(
+    "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
+)
+CASE: Final = click.option("--case", "case_id", metavar="ID", help="A case of the matrix; without it, the first.")
+
+
+def one_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenario:
+    """The case of that id, or the first, whose brothers are named on standard error.
+
+    Raises:
+        ScenarioError: the scenario has mistakes.
+        click.UsageError: it has no such case.
+    """
+    (scenario,) = load_all((file,), to_run=False)
+    found = cases(scenario, mode)
+    ids = [case.case.id for case in found]
+    if case_id is not None and case_id not in ids:
+        raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
+    if not found:
+        raise click.UsageError(f"FILE: the scenario has no case for {mode}; choose an engine of another mode")
+    if case_id is None and len(found) > 1:
+        tell_cases(scenario.file, ids)
+    return found[0] if case_id is None else found[ids.index(case_id)]
+
+
+def tell_cases(file: str, ids: Sequence[str]) -> None:
+    """Say on standard error that the first of several cases is taken, and what the others are called."""
+    note = f"{file}: the first of {len(ids)} cases; --case may be {', '.join(ids)}"
+    click.echo("\n".join(wrapped(note, rest="  ", width=terminal_width())), err=True)

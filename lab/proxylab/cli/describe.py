@@ -1,0 +1,50 @@
+"""``proxylab describe``: one thing of a lab, with all that belongs to it.
+
+Owns: the verb's options.
+Must not: know what is said of a thing (``proxylab.report.description`` does).
+"""
+
+import click
+
+from proxylab.cli.case import CASE
+from proxylab.cli.get import complete_kinds, kind_of, the_cluster
+from proxylab.cli.which import NAME
+from proxylab.errors import ExitCode
+from proxylab.plan.model import Plan
+from proxylab.report.description import describe, describe_host
+from proxylab.report.listing import of_kind
+
+__all__ = ["command"]
+
+
+@click.command("describe", short_help="Describe a node, pod, Service or outside host of a lab.")
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] KIND NAME", shell_complete=complete_kinds)
+@NAME
+@CASE
+def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) -> ExitCode:
+    """Describe a node, pod, service or host of the lab that stands: what it has, where it is on the wire, who uses it.
+
+    With FILE, as the lab of that scenario would begin; none is made.
+
+    Example: proxylab describe scenarios/clusterip/from-a-pod.lab.yaml service echo
+    """
+    with the_cluster(words, name, case_id) as cluster:
+        rest = cluster.words
+        if rest and rest[0] in ("host", "hosts"):
+            click.echo("\n".join(_host(rest, [host.name for host in cluster.scenario.hosts], cluster.plan)))
+            return ExitCode.OK
+        kind, wanted = kind_of(rest)
+        found = of_kind(kind, cluster.objects, wanted)
+        if wanted is None or not found:
+            known = ", ".join(each.name for each in of_kind(kind, cluster.objects))
+            raise click.UsageError(f"NAME: name one of {kind.plural}: {known or 'there are none'}")
+        families = cluster.scenario.network.families
+        pages = [describe(each, cluster.objects, cluster.plan, families) for each in found]
+    click.echo("\n\n".join("\n".join(page) for page in pages))
+    return ExitCode.OK
+
+
+def _host(words: tuple[str, ...], hosts: list[str], plan: Plan) -> list[str]:
+    if len(words) != 2 or words[1] not in hosts:
+        raise click.UsageError(f"NAME: name one of hosts: {', '.join(hosts) or 'there are none'}")
+    return describe_host(words[1], plan)

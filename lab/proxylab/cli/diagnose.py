@@ -1,0 +1,121 @@
+"""``proxylab diagnose``: the stations of a Service one after the other, and where it breaks.
+
+Owns: the verb's options, and how the commands to look with name the lab.
+Must not: judge.
+"""
+
+import json
+import shlex
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proxylab.cli.color import COLOR, wants_color
+from proxylab.cli.netns import check_place, complete_services
+from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.client.diagnosis import Round
+from proxylab.diagnosis.model import Diagnosis, Standing
+from proxylab.diagnosis.text import document_of, lines_of
+from proxylab.client.control_sockets import Doors
+from proxylab.errors import ExitCode
+from proxylab.client.connection import Visit
+from proxylab.client.open_lab import OpenLab
+from proxylab.scenario.model import Scenario
+
+__all__ = ["command", "painted"]
+
+_COLORS = {Standing.HOLDS: "green", Standing.BREAKS: "red", Standing.UNCLEAR: "yellow"}
+
+
+@click.command("diagnose", short_help="Look at every station of a Service, and say where it breaks.")
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] SERVICE", shell_complete=complete_services)
+@click.option("--from", "sender", metavar="PLACE", help="Who dials; without it, whoever is the likeliest to.")
+@click.option("--node", metavar="NAME", help="Look at what this node does; without it, at all nodes.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@lab_options
+@COLOR
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    words: tuple[str, ...],
+    sender: str | None,
+    node: str | None,
+    output: str,
+    name: str | None,
+    color: str,
+    **of_lab: Any,
+) -> ExitCode:
+    """Look at every station of SERVICE, or NAMESPACE/SERVICE, in the lab that stands, and say where it breaks.
+
+    The stations are its name, its endpoints, the engines, the rules that recognise its fronts, those that choose an
+    endpoint, translation, masquerading, an endpoint that reaches itself, and what nodes tell load balancers. What lies
+    behind a station that breaks is not looked at. With FILE, the lab of that scenario is made for it, and closed. The
+    exit code is 1 if one breaks.
+
+    Example: proxylab diagnose scenarios/clusterip/from-a-pod.lab.yaml echo
+    """
+    file, rest = with_file(words)
+    if len(rest) != 1:
+        raise click.UsageError("SERVICE: name one Service, as in `proxylab diagnose echo`")
+    namespace, _, service = rest[0].removeprefix("service/").removeprefix("svc/").rpartition("/")
+
+    def alone(scenario: Scenario) -> Scenario:
+        return replace(scenario, probes=(), steps=(), streams=())
+
+    with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
+        if sender is not None:
+            check_place(lab.scenario, sender, "--from")
+        if node is not None:
+            check_place(lab.scenario, node, "NODE")
+        click.echo(f"{lab.scenario.file}: {namespace or 'default'}/{service}", err=True)
+        diagnosis = Round(lab, namespace or "default", service, sender, node).go()
+        commands = _commands(diagnosis, lab, file, of_lab)
+    if output == "json":
+        click.echo(json.dumps(document_of(diagnosis, commands), indent=4))
+    else:
+        width = shutil.get_terminal_size((80, 24)).columns
+        colored = wants_color(sys.stdout, color)
+        click.echo("\n".join(painted(line) for line in lines_of(diagnosis, commands, width)), color=colored)
+    return _exit_code(diagnosis)
+
+
+def painted(line: str) -> str:
+    """A row of the table with its standing in colour."""
+    for standing, colour in _COLORS.items():
+        before, word, after = line.partition(f"  {standing.value}  ")
+        if word and len(before) <= len("  entry rules"):
+            return f"{before}  {click.style(standing.value, fg=colour)}  {after}"
+    return line
+
+
+def _exit_code(diagnosis: Diagnosis) -> ExitCode:
+    broken = diagnosis.broken
+    if broken is None:
+        return ExitCode.OK
+    return ExitCode.FAILED if broken.standing is Standing.BREAKS else ExitCode.INCONCLUSIVE
+
+
+def _commands(diagnosis: Diagnosis, lab: OpenLab, file: Path | None, of_lab: dict[str, Any]) -> list[str]:
+    """What to type: in the lab that stands, named if there are others; of FILE, in one that must be made first."""
+    broken = diagnosis.broken
+    if broken is None:
+        return []
+    named = ""
+    if isinstance(lab.line, Visit) and Doors.of_user().names() != [lab.line.name]:
+        named = f" --name {lab.line.name}"
+    typed = []
+    for each in broken.look_at:
+        command, bar, rest = each.partition(" | ")
+        command, dashes, inside = command.partition(" -- ")
+        typed.append(f"proxylab {command}{named}{dashes}{inside}{bar}{rest}")
+    if file is None:
+        return typed
+    engine = f" --engine {lab.engine.name}" if lab.engine.options else ""
+    case = f" --case {shlex.quote(of_lab['case_id'])}" if of_lab.get("case_id") else ""
+    return [f"proxylab up {shlex.quote(str(file))}{case}{engine}", *typed]

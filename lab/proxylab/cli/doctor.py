@@ -1,0 +1,117 @@
+"""``proxylab doctor``: what this machine can do for a lab.
+
+Owns: the verb's options and words, and the lines that let a CI system run a lab.
+Must not: try anything itself; a lab process does, where labs are built.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final
+
+import click
+
+from proxylab.capability import Capability
+from proxylab.cli.color import COLOR, wants_color
+from proxylab.cli.width import terminal_width
+from proxylab.client.lab_process import LabProcess
+from proxylab.errors import CapabilityError, ExitCode
+from proxylab.protocol.messages import Examine, Examined, Ready
+from proxylab.timing import Deadline
+from proxylab.text import WIDTH, wrapped
+
+__all__ = ["command", "doctor_lines"]
+
+_SECONDS: Final = 120.0
+
+_CI: Final = """\
+# GitHub Actions, on ubuntu-24.04: steps before the one that runs the lab
+- run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0
+- run: sudo modprobe -a br_netfilter ip_tables iptable_nat iptable_filter ip6table_nat ip6table_filter
+- run: sudo modprobe -a vxlan dummy ip_vs sctp
+- run: ./dev lab
+
+# GitLab CI: the runner's config.toml ...
+[runners.docker]
+  privileged = true
+# ... and the job in .gitlab-ci.yml
+lab:
+  image: debian:12
+  script:
+    - ./dev lab
+
+# docker run, with no more than a lab needs; a container loads no kernel module, so its host must have them loaded
+docker run --rm --cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined \\
+  --security-opt apparmor=unconfined --security-opt systempaths=unconfined \\
+  --volume "$PWD:/proxylab" --workdir /proxylab debian:12 ./dev lab
+"""
+
+
+@click.command("doctor", short_help="Say what this machine can do for a lab, and what would cure the rest.")
+@click.option("--ci", is_flag=True, help="Print the lines that let GitHub Actions, GitLab and docker run a lab.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@COLOR
+def command(*, ci: bool, output: str, color: str) -> ExitCode:
+    """Try everything a lab may need of this machine; say what is there, what each lack costs, and its cure.
+
+    Exits with 0 where labs can be built, whatever else is missing, and with 4 where they cannot.
+
+    Example: proxylab doctor
+    """
+    if ci:
+        click.echo(_CI, nl=False)
+        return ExitCode.OK
+    ready, capabilities = _examined()
+    lacking = any(each.required and not each.works for each in capabilities)
+    if output == "json":
+        document = {
+            "apiVersion": "proxylab/v1",
+            "kind": "Examination",
+            "kernel": None if ready is None else ready.kernel,
+            "rootless": None if ready is None else ready.rootless,
+            "labs": not lacking,
+            "capabilities": [asdict(each) for each in capabilities],
+        }
+        click.echo(json.dumps(document, indent=2))
+    else:
+        click.echo("\n".join(doctor_lines(ready, capabilities, terminal_width())), color=wants_color(sys.stdout, color))
+    return ExitCode.CAPABILITY if lacking else ExitCode.OK
+
+
+def _examined() -> tuple[Ready | None, tuple[Capability, ...]]:
+    """What a lab process found; where none can be started, that is the one finding."""
+    with LabProcess() as process:
+        try:
+            ready = process.ready()
+        except CapabilityError as error:
+            return None, (
+                Capability(
+                    name="a sandbox", found=error.missing, works=False, cost="no lab", cure=error.cure, required=True
+                ),
+            )
+        found = process.request(Examine(), Examined, Deadline.after(_SECONDS)).capabilities
+    way = "in a user namespace" if ready.rootless else "as root"
+    sandbox = Capability(name="a sandbox", found=way, works=True, cost="no lab", cure="", required=True)
+    return ready, (sandbox, *found)
+
+
+def doctor_lines(ready: Ready | None, capabilities: Sequence[Capability], width: int = WIDTH) -> list[str]:
+    """What was found, and below what is missing the cost and the cure."""
+    room = max(len(each.name) for each in capabilities)
+    lines = [] if ready is None else [f"kernel {ready.kernel}, {'an ordinary user' if ready.rootless else 'root'}", ""]
+    for each in capabilities:
+        word = click.style("ok     ", fg="green") if each.works else click.style("missing", fg="red")
+        blank = " " * (len("missing") + 2 + room + 2)
+        told = [each.found, *([] if each.works else [f"without it: {each.cost}", f"cure: {each.cure}"])]
+        first, *rest = (part for clause in told for part in wrapped(clause, blank, f"{blank}  ", width))
+        lines += [f"{word}  {each.name:{room}}  {first.strip()}", *rest]
+    missing = sum(not each.works for each in capabilities)
+    needed = [each.name for each in capabilities if each.required and not each.works]
+    if needed:
+        verdict = f"no lab can be built here: {', '.join(needed)} missing"
+    elif missing:
+        verdict = f"labs can be built here; {missing} of {len(capabilities)} things are missing"
+    else:
+        verdict = "labs can be built here, and nothing is missing"
+    return [*lines, "", verdict]

@@ -1,0 +1,77 @@
+"""``proxylab down``: the end of a standing lab.
+
+Owns: the verb's options, and the way from asking to force.
+Must not: leave before nothing of the lab is left.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import click
+
+from proxylab.cli.which import complete_names
+from proxylab.client.control_sockets import Doors, NoSuchLabError
+from proxylab.errors import ExitCode, InternalError, LabError
+from proxylab.client.connection import Visit
+from proxylab.timing import Deadline
+from proxylab.protocol.standing_labs import End, Ended
+
+__all__ = ["command"]
+
+_ASK_SECONDS: Final = 5.0
+_LEAVE_SECONDS: Final = 60.0
+"""A lab of 1,000 pods, the most that a scenario may have, is gone 2 s after it has said that it ends."""
+_KILLED_SECONDS: Final = 300.0
+"""The kernel closes the packet sockets of a killed process one after another: 27 s for 1,000 pods."""
+_PAUSE: Final = 0.005
+
+
+@click.command("down", short_help="End standing labs.")
+@click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=complete_names)
+@click.option("--all", "every", is_flag=True, help="End every lab that stands.")
+def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
+    """End the labs of these NAMEs, or the only one, and wait until nothing of them is left.
+
+    Example: proxylab down --all
+    """
+    doors = Doors.of_user()
+    there = doors.names()
+    if every and names:
+        raise click.UsageError("NAME or --all, not both")
+    unknown = [name for name in names if name not in there]
+    if unknown:
+        known = f"there are {', '.join(there)}" if there else "none stands"
+        raise click.UsageError(f"NAME: no lab {unknown[0]!r} stands; {known}")
+    if not every and not names and len(there) > 1:
+        raise click.UsageError(f"{len(there)} labs stand; name those that shall end, or say --all: {', '.join(there)}")
+    for name in dict.fromkeys(names) if names else there:
+        _end(doors, name)
+        click.echo(f"{name} is gone")
+    if not there:
+        click.echo("no lab stands", err=True)
+    return ExitCode.OK
+
+
+def _end(doors: Doors, name: str) -> None:
+    """Ask the lab to end; if it does not answer, have its keeper end it by force."""
+    seconds = _ASK_SECONDS
+    with suppress(NoSuchLabError, LabError, TimeoutError), Visit(doors.connect(name, _ASK_SECONDS), name) as line:
+        line.request(End(), Ended, Deadline.after(_ASK_SECONDS))
+        seconds = _LEAVE_SECONDS
+    if _wait(lambda: not doors.is_taken(name), seconds):
+        return
+    doors.kill(name)
+    if not _wait(lambda: name not in doors.names(), _KILLED_SECONDS):
+        raise InternalError(f"the lab {name} does not end; its keeper's pid is in {doors.keeper_file(name)}")
+
+
+def _wait(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether the condition came true in time."""
+    deadline = Deadline.after(seconds)
+    while not condition():
+        if deadline.passed:
+            return False
+        time.sleep(_PAUSE)
+    return True

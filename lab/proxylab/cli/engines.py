@@ -1,0 +1,119 @@
+"""``proxylab engines``: what can be run, and where a kube-proxy comes from.
+
+Owns: the verb's options, and how what there is is told.
+Must not: know a source.
+"""
+
+import json
+from collections.abc import Iterator
+
+import click
+
+from proxylab.binaries.binary import Binary
+from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers
+from proxylab.cli.width import terminal_width
+from proxylab.engines.names import EMBEDDED, ENGINES, read_engine
+from proxylab.errors import ExitCode
+from proxylab.text import WIDTH, wrapped
+
+__all__ = ["command", "engines_lines"]
+
+_NEWEST = "newest"
+_SHOWN = 5
+_BY_HAND = (
+    ("a file", "--kube-proxy FILE"),
+    ("a kubernetes checkout", "--kube-proxy DIRECTORY builds it, with what is not committed"),
+    ("a container image", "--kube-proxy image:registry.k8s.io/kube-proxy:v1.34.2, by a Docker engine"),
+)
+
+
+@click.command("engines", short_help="List what can be run, and where a kube-proxy can be had.")
+@click.option(
+    "--obtain",
+    "wanted",
+    is_flag=False,
+    flag_value=_NEWEST,
+    metavar="[VERSION]",
+    help="Put a kube-proxy into the cache: the newest that can be had, or that version (v1.34, v1.34.2).",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_obj
+def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
+    """List the engines, the kube-proxies that are in the cache, and where others can be had.
+
+    With --obtain, print the path of the kube-proxy. The exit code is 4 if no source answers, 1 if one does and fails.
+
+    Example: proxylab engines --obtain v1.34
+    """
+    known = sources if isinstance(sources, Sources) else Sources.of_user()
+    if wanted is not None:
+        return _obtain(wanted, known)
+    cached, offered = known.cache.binaries(), offers(known)
+    if output == "json":
+        click.echo(json.dumps(_document(cached, offered), indent=2))
+    else:
+        click.echo("\n".join(engines_lines(cached, offered, terminal_width())))
+    return ExitCode.OK
+
+
+def _obtain(wanted: str, sources: Sources) -> ExitCode:
+    def tell(line: str) -> None:
+        click.echo(line, err=True)
+
+    try:
+        if wanted == _NEWEST:
+            binary = newest("", sources, tell)
+        else:
+            binary = obtain(read_engine(f"kube-proxy@{wanted}/iptables"), "", sources, tell)
+    except ValueError as error:
+        raise click.UsageError(f"--obtain: {error}") from None
+    except UnobtainableError as error:
+        if not error.answered:
+            raise
+        click.echo(str(error), err=True)
+        return ExitCode.FAILED
+    click.echo(str(binary.path))
+    return ExitCode.OK
+
+
+def engines_lines(cached: list[Binary], offered: tuple[Offer, ...], width: int = WIDTH) -> list[str]:
+    """What can be run, and where more can be had."""
+    return [*_engine_lines(cached), "", *_source_lines(offered, width)]
+
+
+def _engine_lines(cached: list[Binary]) -> Iterator[str]:
+    width = max(map(len, ENGINES))
+    for name in EMBEDDED:
+        yield f"{name:<{width}}  here, a part of proxylab"
+    for name in ENGINES:
+        if name not in EMBEDDED:
+            here = f"here, {cached[-1].version} ({cached[-1].origin})" if cached else "not here yet"
+            yield f"{name:<{width}}  {here}"
+    for binary in cached[:-1]:
+        yield f"{'kube-proxy@' + binary.version + '/…':<{width}}  here ({binary.origin})"
+
+
+def _source_lines(offered: tuple[Offer, ...], width: int) -> Iterator[str]:
+    yield "where a kube-proxy can be had:"
+    for what, how in (*_offered(offered), *_BY_HAND):
+        yield from wrapped(f"{what}: {how}", "  ", "    ", width)
+
+
+def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
+    for offer in offered:
+        if offer.silence:
+            yield offer.word, f"needs {offer.silence}"
+            continue
+        shown = ", ".join(reversed(offer.versions[-_SHOWN:]))
+        more = len(offer.versions) - _SHOWN
+        yield offer.word, f"--kube-proxy {offer.word}:VERSION, of {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+def _document(cached: list[Binary], offered: tuple[Offer, ...]) -> dict[str, object]:
+    return {
+        "engines": list(ENGINES),
+        "binaries": [{"version": each.version, "path": str(each.path), "origin": each.origin} for each in cached],
+        "sources": [
+            {"name": each.word, "versions": list(each.versions), "missing": each.silence or None} for each in offered
+        ],
+    }

@@ -1,0 +1,142 @@
+"""``proxylab get``: the objects of a lab's cluster.
+
+Owns: the verb's options, and documents of several objects.
+Must not: know the columns of a kind (``proxylab.report.listing`` does).
+"""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from proxylab.plan.assembly import lay_out
+from proxylab.cli.case import CASE, one_case
+from proxylab.cli.which import NAME, standing, with_file
+from proxylab.cluster.objects import KubeObject
+from proxylab.control.kubeapi.manifest import manifest
+from proxylab.errors import ExitCode
+from proxylab.plan.model import Plan
+from proxylab.plan.topology import draw
+from proxylab.report.listing import KINDS, Kind, kind_named, listing, of_kind
+from proxylab.scenario.model import Scenario
+from proxylab.timing import Deadline
+from proxylab.protocol.standing_labs import Listed, Listing, Memory, Remember
+
+__all__ = ["command", "complete_kinds", "kind_of", "the_cluster"]
+
+_SECONDS: Final = 30.0
+
+
+def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Kinds, for a shell."""
+    return [CompletionItem(kind.plural) for kind in KINDS if kind.plural.startswith(incomplete)]
+
+
+@click.command("get", short_help="List nodes, pods, Services or endpoints of a lab.")
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] KIND [NAME]", shell_complete=complete_kinds)
+@click.option("-o", "--output", type=click.Choice(["text", "wide", "yaml", "json", "name"]), default="text",
+              show_default=True)  # fmt: skip
+@NAME
+@CASE
+def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: str | None) -> ExitCode:
+    """List the nodes, pods, services, endpoints or endpointslices of the lab that stands, as kubectl does.
+
+    With FILE, those that the lab of that scenario would begin with; none is made.
+
+    Example: proxylab get scenarios/clusterip/from-a-pod.lab.yaml pods -o wide
+    """
+    with the_cluster(words, name, case_id) as cluster:
+        kind, wanted = kind_of(cluster.words)
+        found = of_kind(kind, cluster.objects, wanted)
+    if wanted is not None and not found:
+        known = ", ".join(each.name for each in of_kind(kind, cluster.objects))
+        raise click.UsageError(f"NAME: no {wanted!r} among {kind.plural}; there are {known or 'none'}")
+    match output:
+        case "name":
+            click.echo("".join(f"{kind.plural[:-1]}/{each.name}\n" for each in found), nl=False)
+        case "yaml" | "json":
+            _print(_document(kind, found, cluster, single=wanted is not None), output)
+        case _:
+            click.echo("\n".join(listing(kind, found, cluster.objects, wide=output == "wide")))
+    return ExitCode.OK
+
+
+class _Cluster:
+    """The objects of a lab, of the one that stands or of the one that FILE would begin with."""
+
+    def __init__(
+        self, words: tuple[str, ...], scenario: Scenario, objects: Sequence[KubeObject], listed: Listed, began: float
+    ) -> None:
+        self.words = words
+        self.scenario = scenario
+        self.objects = objects
+        self.began = began
+        self._revisions = dict(zip((each.key for each in listed.objects), listed.revisions, strict=True))
+
+    @property
+    def plan(self) -> Plan:
+        """How the lab is laid out."""
+        return draw(self.scenario)
+
+    def manifest(self, thing: KubeObject) -> dict[str, Any]:
+        """The document of an object, as the lab's API server shows it."""
+        since = datetime.fromtimestamp(self.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return manifest(thing, self._revisions.get(thing.key, 1), since)
+
+
+@contextmanager
+def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -> Iterator[_Cluster]:
+    """The cluster that the words are about, and the words without FILE."""
+    file, rest = with_file(words)
+    if file is not None:
+        scenario = one_case(file, case_id)
+        objects = lay_out(scenario).objects
+        yield _Cluster(rest, scenario, objects, Listed((), ()), 0.0)
+        return
+    with standing(name) as line:
+        memory = line.request(Remember(), Memory, Deadline.after(_SECONDS))
+        listed = line.request(Listing(), Listed, Deadline.after(_SECONDS))
+    yield _Cluster(rest, memory.scenario, listed.objects, listed, memory.began)
+
+
+def kind_of(words: tuple[str, ...]) -> tuple[Kind, str | None]:
+    """KIND and NAME, which may be written ``KIND/NAME``. Raises ``click.UsageError``."""
+    if len(words) == 1 and "/" in words[0]:
+        words = tuple(words[0].split("/", 1))
+    if not words or len(words) > 2:
+        raise click.UsageError(f"KIND and NAME: say one of {', '.join(kind.plural for kind in KINDS)}, then a name")
+    kind = kind_named(words[0])
+    if kind is None:
+        raise click.UsageError(f"KIND: no {words[0]!r}; there are {', '.join(kind.plural for kind in KINDS)}")
+    return kind, words[1] if words[1:] else None
+
+
+def _document(kind: Kind, found: Sequence[KubeObject], cluster: _Cluster, *, single: bool) -> dict[str, Any]:
+    """One object, or a List of them. Endpoints are shown by their slices: the API has no others."""
+    shown = found
+    if kind.plural == "endpoints":
+        names = {(each.key.namespace, each.name) for each in found}
+        slices = of_kind(KINDS[-1], cluster.objects)
+        shown = [each for each in slices if (each.key.namespace, getattr(each, "service", "")) in names]
+    items = [cluster.manifest(each) for each in shown]
+    if single and len(items) == 1:
+        return items[0]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _print(document: dict[str, Any], output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(document, indent=4))
+        return
+    from ruamel.yaml import YAML  # noqa: PLC0415 - 20 ms of a short verb, for those who ask for YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    text = io.StringIO()
+    yaml.dump(document, text)
+    click.echo(text.getvalue(), nl=False)

@@ -1,0 +1,97 @@
+"""``proxylab import``: a live cluster becomes a scenario.
+
+Owns: the verb's options, and where the text goes.
+Must not: know what of a cluster matters.
+"""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from proxylab.plan.assembly import assemble
+from proxylab.cli.width import terminal_width
+from proxylab.errors import ExitCode
+from proxylab.importer.importing import import_printout
+from proxylab.importer.reading import COMMAND, read_printout
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.source import decode
+from proxylab.scenario.words import RUNNING_MODES
+from proxylab.text import wrapped
+
+__all__ = ["command"]
+
+_STDIN: Final = "-"
+
+
+@click.command("import", short_help="Write a scenario of what kubectl prints of a live cluster.")
+@click.argument("files", nargs=-1, metavar="[FILE…]", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this new file.")
+@click.option("--name", default="imported", show_default=True, help="The scenario's name.")
+def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitCode:
+    """Write a scenario with the Services, endpoints and node addresses of a live cluster.
+
+    Its objects are read from FILE…, or from standard input: YAML or JSON, as `kubectl get
+    svc,endpointslices,pods,nodes -A -o yaml` prints them. Each front that a pod in the cluster can dial gets a probe,
+    with the outcome that the objects promise. What could not be carried over stands at the head of the scenario, and is
+    told on standard error.
+
+    Example: proxylab import cluster.yaml -o mine.lab.yaml
+    """
+    imported = import_printout(read_printout((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
+    _check_size(imported.text, str(output or "standard output"))
+    if output is None:
+        click.echo(imported.text, nl=False)
+    else:
+        _write(output, imported.text)
+    click.echo("not carried over:", err=True)
+    for line in imported.left:
+        click.echo("\n".join(wrapped(line, "  ", "    ", terminal_width())), err=True)
+    _check(imported.text, str(output or "standard output"))
+    if output is not None:
+        probes = f"{imported.probes} {'probe' if imported.probes == 1 else 'probes'}"
+        click.echo(f"{output}: {probes}; try `proxylab run {output}`", err=True)
+    return ExitCode.OK
+
+
+def _text(file: Path) -> str:
+    if str(file) == _STDIN:
+        if sys.stdin.isatty():
+            raise click.UsageError(f"nothing is piped in; try `{COMMAND} | proxylab import`, or name a file")
+        data = sys.stdin.buffer.read()
+    else:
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise click.UsageError(f"{file} cannot be read: {error.strerror}; name another file") from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{file} is not UTF-8 text; give it what `{COMMAND}` prints") from None
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        with output.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise click.UsageError(f"{output} is there already; choose another name") from None
+    except OSError as error:
+        raise click.UsageError(f"{output} cannot be written: {error.strerror}; name another file") from None
+
+
+def _check_size(text: str, file: str) -> None:
+    problems = Problems()
+    decode(text.encode(), file, problems)
+    problems.raise_any()
+
+
+def _check(text: str, file: str) -> None:
+    """What ``check`` would say of the scenario: a cluster may hold what a lab cannot be made of."""
+    scenario = parse_scenario(text, file)
+    for mode in RUNNING_MODES:
+        for case in cases(scenario, mode):
+            assemble(case)

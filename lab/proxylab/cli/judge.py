@@ -1,0 +1,111 @@
+"""``proxylab judge``: recorded probes and steps, judged again from their evidence.
+
+Owns: the verb's options, and which bundles its arguments mean.
+Must not: run anything; a bundle from somebody's CI is judged on a laptop.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from proxylab.cli.color import COLOR, wants_color
+from proxylab.cli.run import paint
+from proxylab.cli.width import terminal_width
+from proxylab.errors import ExitCode
+from proxylab.plan.model import Plan
+from proxylab.report.bundle import CASE, PLAN, read_case, read_plan
+from proxylab.report.exits import exit_code
+from proxylab.report.step_bundle import STEP, read_step
+from proxylab.report.terminal import run_lines
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import ScenarioResult, Verdict
+from proxylab.verdict.steps import judge_step
+
+__all__ = ["command"]
+
+
+@click.command("judge", short_help="Judge recorded probes and steps again, from their evidence alone.")
+@click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE…", type=click.Path(path_type=Path, exists=True))
+@click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
+@click.option("--trace", is_flag=True, help="Show the way of each packet that was traced.")
+@COLOR
+def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, color: str) -> ExitCode:
+    """Judge the probes and steps in BUNDLE… again, from their evidence alone.
+
+    A directory stands for every bundle below it. `proxylab run` and pytest record them.
+
+    Example: proxylab judge .proxylab/bundles
+    """
+    files = list(_cases(bundles))
+    if not files:
+        click.echo(f"nothing to judge: no {CASE} and no {STEP} there", err=True)
+        return ExitCode.NOTHING_SELECTED
+    results = [_of_step(file) if file.name == STEP else _of_probe(file) for file in files]
+    lines = run_lines(results, verbosity=int(verbose), traces=trace, paint=paint, width=terminal_width())
+    click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
+    return exit_code(results)
+
+
+def _cases(bundles: Iterable[Path]) -> Iterator[Path]:
+    for path in bundles:
+        if path.is_dir():
+            yield from sorted((*path.rglob(CASE), *path.rglob(STEP)))
+        else:
+            yield path
+
+
+def _of_probe(file: Path) -> ScenarioResult:
+    recorded = read_case(str(file), file.read_bytes())
+    verdict = judge(recorded.probe, recorded.errand, recorded.source, recorded.evidence)
+    _compare(file, recorded.verdicts, verdict.verdicts)
+    verdict = replace(
+        verdict, traced=recorded.traced, plan=_plan(file), options=recorded.options, bundle=str(file.parent)
+    )
+    return ScenarioResult(
+        file=recorded.probe.position.file,
+        name=recorded.probe.name,
+        engine=recorded.circumstances.engine,
+        probes=(verdict,),
+        seconds=recorded.evidence.seconds,
+    )
+
+
+def _of_step(file: Path) -> ScenarioResult:
+    recorded = read_step(str(file), file.read_bytes())
+    evidence = recorded.evidence
+    verdict = judge_step(
+        recorded.step,
+        recorded.number,
+        recorded.streams,
+        recorded.sources,
+        recorded.nodes,
+        recorded.addresses,
+        evidence,
+    )
+    _compare(file, recorded.verdicts, verdict.verdicts)
+    verdict = replace(verdict, plan=_plan(file), options=recorded.options, bundle=str(file.parent))
+    return ScenarioResult(
+        file=recorded.step.position.file,
+        name=recorded.step.name,
+        engine=recorded.circumstances.engine,
+        steps=(verdict,),
+        seconds=(evidence.ended - evidence.began) / 1e9,
+    )
+
+
+def _plan(file: Path) -> Plan | None:
+    """All that an explanation may draw on beside the evidence."""
+    plan = file.with_name(PLAN)
+    return read_plan(str(plan), plan.read_bytes()) if plan.is_file() else None
+
+
+def _compare(file: Path, recorded: Iterable[Verdict], judged: Iterable[Verdict]) -> None:
+    """Tell of verdicts that are no longer what the run said: the judge has changed since."""
+    before = {each.expectation: each.judgement for each in recorded}
+    for each in judged:
+        then = before.get(each.expectation)
+        if then is not each.judgement:
+            click.echo(f"{file}: {each.expectation}: the run said {then or 'nothing'}, now {each.judgement}", err=True)

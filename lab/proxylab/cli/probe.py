@@ -1,0 +1,109 @@
+"""``proxylab probe``: one probe, and what became of it in the words of a verdict.
+
+Owns: the verb's options.
+Must not: judge, or find words; those of a run are used.
+"""
+
+import shlex
+import sys
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+
+from proxylab.cli.color import COLOR, wants_color
+from proxylab.cli.dialled import dial_options, probe_of
+from proxylab.cli.netns import complete_places_and_services
+from proxylab.cli.run import paint
+from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.width import terminal_width
+from proxylab.errors import ExitCode
+from proxylab.addresses import Transport
+from proxylab.report.exits import exit_code
+from proxylab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
+from proxylab.text import wrapped
+from proxylab.verdict.explain import briefly, explain
+from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
+
+__all__ = ["command"]
+
+_BLANK: Final = " " * len("pass  ")
+_NO_WORDS: Final = "nothing was seen of it"
+
+
+@click.command("probe", short_help="Send one probe through a lab and say what became of it.")
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_places_and_services)
+@dial_options
+@click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="How many flows.")
+@click.option(
+    "--as",
+    "manner",
+    type=click.Choice([each.value for each in Manner]),
+    help="By sockets of the kernel, or by crafted packets; without it, by sockets, and an echo request by packet.",
+)
+@click.option(
+    "--expect",
+    type=click.Choice([each.value for each in Outcome]),
+    default=Outcome.DELIVERED.value,
+    show_default=True,
+    help="What must become of it; else the exit code is 1.",
+)
+@lab_options
+@COLOR
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    words: tuple[str, ...],
+    via: str,
+    node: str | None,
+    sent: str | None,
+    flows: int,
+    manner: str | None,
+    expect: str,
+    name: str | None,
+    color: str,
+    **of_lab: Any,
+) -> ExitCode:
+    """Send one probe FROM a pod, host or node of the lab that stands, and say what became of it, and why.
+
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, each with :PORT
+    behind it where it has several ports or none. With FILE, the lab of that scenario is made for it, and closed.
+
+    Example: proxylab probe scenarios/clusterip/from-a-pod.lab.yaml client echo --flows 10
+    """
+    file, rest = with_file(words)
+    if sent == Transport.ICMP and manner == Manner.CONNECT:
+        raise click.UsageError("--as connect: no socket of the kernel's connects by ICMP; leave it away")
+
+    def asked(scenario: Scenario) -> Probe:
+        crafted = Manner.PACKET if sent == Transport.ICMP else Manner.CONNECT
+        send = Send(manner=Manner(manner) if manner else crafted, flows=flows)
+        return probe_of(scenario, "probe", rest, via=via, node=node, sent=sent, send=send, outcome=Outcome(expect))
+
+    def alone(scenario: Scenario) -> Scenario:
+        return replace(scenario, probes=(asked(scenario),), steps=(), streams=())
+
+    with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
+        probe = asked(lab.scenario)
+        click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
+        lab.add(probe)
+        verdict = replace(lab.probe(probe), again=f"proxylab {shlex.join(sys.argv[1:])}")
+    click.echo("\n".join(_told(verdict, terminal_width())), color=wants_color(sys.stdout, color))
+    return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])
+
+
+def _told(verdict: ProbeVerdict, width: int) -> list[str]:
+    """The judgement and what was seen; of what did not go as expected, the whole explanation."""
+    word = paint(str(verdict.overall), verdict.overall)
+    if verdict.overall is Judgement.PASS:
+        lines = [part for line in briefly(verdict) or (_NO_WORDS,) for part in _below(line, width)]
+        return [lines[0].replace(_BLANK, f"{word}  ", 1), *lines[1:]]
+    first, *rest = explain(verdict, width)
+    return [word + first.removeprefix(f"{verdict.probe.position}: {verdict.overall.upper()}"), *rest]
+
+
+def _below(line: str, width: int) -> list[str]:
+    """A line of what passed, behind the judgement; its rest stands further in."""
+    return wrapped(line, _BLANK, f"{_BLANK}  ", width)

@@ -1,0 +1,84 @@
+"""``proxylab rules``: what an engine programs into a node.
+
+Owns: the verb's options, and the choice between what would be and what is.
+Must not: load rules, or interpret them.
+"""
+
+from typing import Any
+
+import click
+
+from proxylab.plan.assembly import lay_out
+from proxylab.cli.case import one_case
+from proxylab.cli.netns import check_place, complete_nodes
+from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.objects import EndpointSlice, Node
+from proxylab.engines.embedded.iptables.generations import shape_of
+from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.render import Renderer
+from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.names import EMBEDDED, mode_of, version_of
+from proxylab.scenario.model import Scenario
+
+__all__ = ["command"]
+
+
+@click.command("rules", short_help="Print the rules of a node: as they stand, or as an engine would program them.")
+@click.argument("words", nargs=-1, metavar="NODE | FILE", shell_complete=complete_nodes)
+@click.option("--node", metavar="NAME", help="The node; without it, the scenario's first.")
+@lab_options
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    words: tuple[str, ...],
+    node: str | None,
+    name: str | None,
+    engine: str,
+    case_id: str | None,
+    **of_engine: Any,
+) -> None:
+    """Print the rules of NODE in the lab that stands, with their counters, as the kernel has them.
+
+    With FILE, print what the embedded engine would load into a node of that scenario, as iptables-restore(8) reads it;
+    no privilege is needed for that, and no kernel is asked.
+
+    Example: proxylab rules scenarios/clusterip/from-a-pod.lab.yaml --node node-a
+    """
+    file, rest = with_file(words)
+    if len(rest) > 1 or (file is not None and rest):
+        raise click.UsageError("NODE or FILE: one of them; a node of FILE is named by --node")
+    if file is not None:
+        if engine not in EMBEDDED:
+            known = ", ".join(EMBEDDED)
+            raise click.UsageError(f"--engine: of FILE, the rules of {known} can be printed; `proxylab up` runs others")
+        _render(one_case(file, case_id, mode_of(engine)), engine, node)
+        return
+    chosen = rest[0] if rest else node
+    with the_lab(make_session, None, name, engine=engine, case_id=case_id, **of_engine) as lab:
+        if chosen is not None:
+            check_place(lab.scenario, chosen, "NODE")
+        click.echo(lab.rules_of(chosen or lab.scenario.nodes[0].name), nl=False)
+
+
+def _render(scenario: Scenario, engine: str, node: str | None) -> None:
+    layout = lay_out(scenario)
+    nodes = {each.name: each for each in layout.objects if isinstance(each, Node)}
+    chosen = next(iter(nodes)) if node is None else node
+    if chosen not in nodes:
+        raise click.UsageError(f"--node: there is no {chosen!r}; there are {', '.join(nodes)}")
+    settings = ProxySettings.of(scenario.proxy or ProxyConfiguration(), scenario.network.pod_cidrs)
+    view = ClusterView(
+        services=layout.services,
+        slices=tuple(each for each in layout.objects if isinstance(each, EndpointSlice)),
+    )
+    shape = shape_of(version_of(engine))
+    for family in scenario.network.families:
+        ruleset = Renderer(family, settings, shape).render(view, NodeFacts.of(chosen, nodes[chosen]))
+        click.echo(f"# {family} on {chosen}")
+        click.echo(restore(ruleset, Held()).text, nl=False)

@@ -1,0 +1,293 @@
+"""``proxylab run``: scenarios become labs, probes and verdicts.
+
+Owns: the verb's options, the choice of probes, and the order in which results are shown.
+Must not: judge, or know how a lab is made; ``proxylab.client.open_lab`` and ``proxylab.client.session`` do, for pytest too.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from proxylab.client.bundles import Shelf
+from proxylab.cli.color import COLOR
+from proxylab.cli.engine import choices_of, engines_options
+from proxylab.cli.files import FILES, load_all
+from proxylab.cli.progress import Progress
+from proxylab.client.control_sockets import Door
+from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import CapabilityError, ExitCode, LabError
+from proxylab.client.known_failures import open_or_foresee
+from proxylab.frozen import dataclass
+from proxylab.client.kept_labs import Keeping
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.pages import Begun, write_page
+from proxylab.report.document import to_json
+from proxylab.report.exits import exit_code
+from proxylab.report.html import entries_of
+from proxylab.report.terminal import closing_lines
+from proxylab.scenario.cases import cases
+from proxylab.scenario.model import Probe, Scenario, Step
+from proxylab.scenario.versions import Version
+from proxylab.client.session import Session
+from proxylab.verdict.model import UNRESOLVED, Fault, Foreseen, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
+
+__all__ = ["command", "paint"]
+
+_Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
+SessionMaker = Callable[..., Session]
+
+_COLOURS: Final = {
+    Judgement.PASS: "green",
+    Judgement.FAIL: "red",
+    Judgement.INCONCLUSIVE: "yellow",
+    Judgement.SKIP: "cyan",
+}
+
+
+@click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
+@FILES
+@engines_options
+@click.option(
+    "--probe", "names", metavar="NAME", multiple=True, help="Only probes and steps so named; may be repeated."
+)
+@click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Orders source ports and payloads; the same seed sends the same packets.",
+)
+@click.option(
+    "--bundle-dir",
+    metavar="DIRECTORY",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".proxylab/bundles"),
+    show_default=True,
+    help="Where the evidence of each probe that did not pass is kept; `proxylab judge` reads it.",
+)
+@click.option("--no-bundles", is_flag=True, help="Keep no evidence.")
+@click.option("--keep", is_flag=True, help="Let the lab of a probe that did not pass stay; `proxylab ps` lists it.")
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the run as a page for a browser, too: one HTML file, with the way of every probe's packet.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
+@click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@COLOR
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    files: tuple[Path, ...],
+    engines: tuple[str, ...],
+    names: tuple[str, ...],
+    trace: bool,
+    seed: int,
+    bundle_dir: Path,
+    no_bundles: bool,
+    keep: bool,
+    report: Path | None,
+    verbose: bool,
+    quiet: bool,
+    output: str,
+    color: str,
+    **of_engine: Any,
+) -> ExitCode:
+    """Run the scenarios in FILE… on this machine's kernel and judge every probe.
+
+    A directory stands for every *.lab.yaml below it. `pytest FILE…` is the same run, with an item for each probe.
+
+    Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
+    """
+    begun, written = Begun.now(seed), load_all(files)
+    runs = _runs(written, {engine: version_of(engine) for engine in engines})
+    if not list(_choose(runs, names)):
+        click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
+        return ExitCode.NOTHING_SELECTED
+    choices = choices_of(engines, **of_engine)
+    chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
+    verbosity = verbose - quiet
+    progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
+    shelf, keeping = None if no_bundles else Shelf(bundle_dir), Keeping() if keep else None
+    results = []
+    with ExitStack() as stack:
+        opened = _opened(choices, make_session or Session, (seed, keeping.door if keeping else None), stack)
+        for run, probes in chosen:
+            _announce(progress, run.scenario, probes)
+            results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf, keeping=keeping))
+            progress.over(results[-1])
+        # Before sessions are closed, which may find something left: no reason to keep what was judged to oneself.
+        if output == "json":
+            progress.tell([to_json(results)])
+        else:
+            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=progress.width))
+        _write(report, results, begun, progress)
+    return exit_code(results)
+
+
+def _opened(
+    choices: Mapping[str, EngineChoice],
+    make_session: SessionMaker,
+    given: tuple[int, Callable[[], Door] | None],
+    stack: ExitStack,
+) -> Callable[[str], Session]:
+    """The session on an engine, opened when it is first asked for, and closed with the stack."""
+    sessions: dict[str, Session] = {}
+
+    def on(engine: str) -> Session:
+        if engine not in sessions:
+            sessions[engine] = stack.enter_context(make_session(choices[engine], *given))
+        return sessions[engine]
+
+    return on
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One lab: a scenario, or a case of one, on an engine."""
+
+    engine: str
+    scenario: Scenario
+
+
+def _runs(written: Iterable[Scenario], engines: Mapping[str, Version]) -> list[_Run]:
+    """Every case of every scenario on every engine, by the engine's version: what `except` and the matrix go by."""
+    return [
+        _Run(engine, case)
+        for scenario in written
+        for engine, version in engines.items()
+        for case in cases(scenario, mode_of(engine), version)
+    ]
+
+
+def _announce(progress: Progress, scenario: Scenario, chosen: Sequence[Probe | Step]) -> None:
+    """What whoever waits should know of a scenario before it runs."""
+    progress.at(scenario.file)
+    if len(chosen) < len(scenario.judged):
+        what = "probes and steps" if len(scenario.judged) > len(scenario.all_probes) else "probes"
+        progress.note(f"{scenario.file}: {len(chosen)} of {len(scenario.judged)} {what}")
+    for note in scenario.notes:
+        progress.note(f"{scenario.file}: {note}")
+
+
+def _write(file: Path | None, results: Sequence[ScenarioResult], begun: Begun, progress: Progress) -> None:
+    """The run as a page, if somebody wants one."""
+    if file is None:
+        return
+    entries = [entry for result in results for entry in entries_of(result)]
+    progress.note(write_page(file, entries, begun) or f"report: {file}")
+
+
+def paint(word: str, judgement: Judgement) -> str:
+    """A word in the colour of what it says."""
+    return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
+
+
+def _choose(runs: Iterable[_Run], names: Sequence[str]) -> Iterable[tuple[_Run, tuple[Probe | Step, ...]]]:
+    """The runs of scenarios that have probes or steps of these names, with those; without names, everything."""
+    for run in runs:
+        scenario = run.scenario
+        chosen = tuple(each for each in scenario.judged if not names or _is_called(each, scenario, names))
+        if chosen:
+            yield run, chosen
+
+
+def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -> bool:
+    """Whether it has one of the names: as it stands in the file, a probe with its step, or with its case too."""
+    whole = scenario.case.words(judged.name)
+    in_step = isinstance(judged, Probe) and scenario.steps_before(judged) > 0
+    return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
+
+
+def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
+    if not scenarios:
+        return "nothing to run: no *.lab.yaml there"
+    if not names:
+        return f"nothing to run: {', '.join(each.file for each in scenarios)}: no probe or step is judged there"
+    known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
+    return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
+
+
+def _run(
+    session: Session,
+    run: _Run,
+    chosen: Iterable[Probe | Step],
+    progress: Progress,
+    *,
+    trace: bool,
+    shelf: Shelf | None,
+    keeping: Keeping | None,
+) -> ScenarioResult:
+    """One scenario from its first namespace to its last, whatever happens in it."""
+    scenario = run.scenario
+    begin = time.monotonic()
+    probes: list[ProbeVerdict] = []
+    steps: list[StepVerdict] = []
+    skipped, fault, foreseen = None, None, None
+    try:
+        with ExitStack() as stack:
+            lab: OpenLab | None = None
+            for each in chosen:
+                progress.at(f"{scenario.file} [{run.engine}] {each.name}")
+                if lab is None or not lab.stands:
+                    opened = open_or_foresee(session.open, scenario)
+                    if isinstance(opened, Foreseen):
+                        foreseen = opened
+                        break
+                    lab = stack.enter_context(closing(opened))
+                if isinstance(each, Step):
+                    steps.append(_settled(lab, lab.conclude(each), run, shelf, progress))
+                else:
+                    probes.append(_settled(lab, lab.probe(each, trace=trace), run, shelf, progress))
+                last = steps[-1] if isinstance(each, Step) else probes[-1]
+                if keeping is not None and last.overall in UNRESOLVED:
+                    probe = None if isinstance(each, Step) else each
+                    progress.note("\n".join([f"{each.name}:", *keeping.keep(lab, probe)]))
+    except CapabilityError as error:
+        skipped = Skip(error.missing, error.cure)
+    except LabError as error:
+        fault = Fault(error.exit_code, str(error))
+    return _result(run, begin, tuple(probes), tuple(steps), skipped, fault, foreseen)
+
+
+def _result(
+    run: _Run,
+    begin: float,
+    probes: tuple[ProbeVerdict, ...],
+    steps: tuple[StepVerdict, ...],
+    skipped: Skip | None,
+    fault: Fault | None,
+    foreseen: Foreseen | None,
+) -> ScenarioResult:
+    scenario = run.scenario
+    return ScenarioResult(
+        file=scenario.file,
+        name=scenario.name,
+        engine=run.engine,
+        probes=probes,
+        steps=steps,
+        seconds=time.monotonic() - begin,
+        skipped=skipped,
+        fault=fault,
+        foreseen=foreseen,
+        case=scenario.case.id,
+        tags=scenario.tags,
+        description=scenario.description,
+    )
+
+
+def _settled(lab: OpenLab, verdict: _Verdict, run: _Run, shelf: Shelf | None, progress: Progress) -> _Verdict:
+    if shelf is None:
+        return verdict
+    return shelf.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)

@@ -1,0 +1,27 @@
+"""``proxylab schema``: the format, for editors and for readers.
+
+Owns: the verb's options.
+Must not: know any key of the format.
+"""
+
+import json
+
+import click
+
+from proxylab.scenario.json_schema import json_schema
+from proxylab.scenario.reference import reference_page
+
+__all__ = ["command"]
+
+
+@click.command("schema", short_help="Print the format of scenarios as JSON Schema.")
+@click.option("--reference", is_flag=True, help="Print the reference page, as Markdown, instead.")
+def command(*, reference: bool) -> None:
+    """Print the format of scenarios as JSON Schema (draft-07), for editors with yaml-language-server.
+
+    Example: proxylab schema
+    """
+    if reference:
+        click.echo(reference_page(), nl=False)
+    else:
+        click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))

@@ -1,0 +1,74 @@
+"""``proxylab trace``: one packet through a lab, and its whole way in words.
+
+Owns: the verb's options.
+Must not: judge; nothing is expected of the packet.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from proxylab.cli.dialled import dial_options, probe_of
+from proxylab.cli.netns import complete_places_and_services
+from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.width import terminal_width
+from proxylab.errors import ExitCode
+from proxylab.plan.resolved import Errand
+from proxylab.plan.model import Plan
+from proxylab.scenario.model import Manner, Probe, Scenario, Send
+from proxylab.text import WIDTH, wrapped
+from proxylab.evidence.evidence import Evidence
+from proxylab.verdict.journey import journey
+from proxylab.verdict.trace_summary import upshot
+
+__all__ = ["command", "trace_lines"]
+
+
+@click.command("trace", short_help="Send one packet through a lab and tell its way, rule by rule.")
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_places_and_services)
+@dial_options
+@lab_options
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    words: tuple[str, ...],
+    via: str,
+    node: str | None,
+    sent: str | None,
+    name: str | None,
+    **of_lab: Any,
+) -> ExitCode:
+    """Send one packet FROM a pod, host or node of the lab that stands, and tell its way there and back.
+
+    Its last words name in one sentence the rule, or the reason of the kernel's, by which it was stopped, or by which
+    its source was changed.
+
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, each with :PORT
+    behind it where it has several ports or none. With FILE, the lab of that scenario is made for it, and closed.
+
+    Example: proxylab trace scenarios/clusterip/from-a-pod.lab.yaml client echo
+    """
+    file, rest = with_file(words)
+    send = Send(manner=Manner.PACKET)
+
+    def alone(scenario: Scenario) -> Scenario:
+        probe = probe_of(scenario, "trace", rest, via=via, node=node, sent=sent, send=send)
+        return replace(scenario, probes=(probe,), steps=(), streams=())
+
+    with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
+        probe = probe_of(lab.scenario, "trace", rest, via=via, node=node, sent=sent, send=send)
+        click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
+        lab.add(probe)
+        errand, evidence = lab.trace(probe)
+        plan = lab.plan_as_found()
+    click.echo("\n".join(trace_lines(probe, errand, evidence, plan, terminal_width())))
+    return ExitCode.OK
+
+
+def trace_lines(probe: Probe, errand: Errand, evidence: Evidence, plan: Plan, width: int = WIDTH) -> list[str]:
+    """The way of a traced packet, and what it comes to."""
+    way = journey(errand, evidence, width) or ("no rule of any node saw the packet",)
+    return [*way, "", *wrapped(upshot(probe, errand, evidence, plan), "in short: ", width=width)]

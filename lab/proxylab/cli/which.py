@@ -1,0 +1,166 @@
+"""Which lab a verb is about: one that stands, or one that is made of FILE and closed again.
+
+Owns: the options by which a user says so, and the words where there is none or more than one.
+Must not: know what is done with it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from proxylab.cli.case import CASE, tell_cases
+from proxylab.cli.engine import choice_of, engine_options
+from proxylab.cli.files import load_all
+from proxylab.client.control_sockets import Doors, NoSuchLabError
+from proxylab.engines.names import mode_of, version_of
+from proxylab.client.connection import Visit
+from proxylab.client.open_lab import OpenLab
+from proxylab.scenario.cases import cases
+from proxylab.scenario.model import Scenario
+from proxylab.client.session import Session
+from proxylab.client.standing_lab import visit
+
+__all__ = ["NAME", "case_of", "complete_names", "lab_options", "standing", "the_lab", "with_file"]
+
+SessionMaker = Callable[..., Session]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OF_FILES: Final = ("engine", "kube_proxy", "feature_gates", "flags", "iptables", "case_id")
+
+
+def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The labs that stand, for a shell."""
+    return [CompletionItem(name) for name in Doors.of_user().names() if name.startswith(incomplete)]
+
+
+NAME: Final = click.option(
+    "-n",
+    "--name",
+    metavar="NAME",
+    envvar="LAB_NAME",
+    shell_complete=complete_names,
+    help="The standing lab; by default the only one.",
+)
+
+
+def lab_options(command: Command) -> Command:
+    """Give a command the options that say which lab: ``--name``, and for one that is made, case and engine."""
+    return NAME(CASE(engine_options(command)))
+
+
+def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
+    """FILE, where the first word is one, and the other words. No node, pod, host or Service is called ``*.yaml``."""
+    if words and words[0].endswith((".yaml", ".yml")):
+        path = Path(words[0])
+        if not path.is_file():
+            raise click.UsageError(
+                f"FILE: {words[0]!r} is not there; name one that is, or write one with `proxylab init {words[0]}`"
+            )
+        return path, tuple(words[1:])
+    return None, tuple(words)
+
+
+def case_of(file: Path, engine: str, case_id: str | None) -> Scenario:
+    """The case of FILE that is meant: the only one, that of the id, or the first, whose brothers are named.
+
+    Raises:
+        ScenarioError: the file has mistakes.
+        click.UsageError: it has no such case.
+    """
+    (written,) = load_all((file,))
+    found = cases(written, mode_of(engine), version_of(engine))
+    ids = [case.case.id for case in found]
+    if not found:
+        raise click.UsageError(
+            f"FILE: the scenario has no case for {mode_of(engine)}; choose an engine of another mode"
+        )
+    if case_id is None:
+        if len(found) > 1:
+            tell_cases(str(file), ids)
+        return found[0]
+    if case_id not in ids:
+        raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
+    return found[ids.index(case_id)]
+
+
+@contextmanager
+def the_lab(
+    make_session: SessionMaker | None,
+    file: Path | None,
+    name: str | None,
+    *,
+    engine: str,
+    case_id: str | None,
+    adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario,
+    **of_engine: Any,
+) -> Iterator[OpenLab]:
+    """The lab of FILE, which is closed at the end; without FILE, the standing one.
+
+    Args:
+        make_session: what makes the session of FILE's lab.
+        file: the scenario, or ``None``.
+        name: of the standing lab, or ``None`` for the only one.
+        engine: of FILE's lab, as the other options are.
+        case_id: of the matrix.
+        adapt: what is done to FILE's scenario before its lab is made.
+        of_engine: for ``choice_of``.
+    """
+    if file is None:
+        _refuse_options_of_files()
+        with standing(name) as line:
+            yield visit(line)
+        return
+    if name is not None and _is_typed("name"):
+        raise click.UsageError("FILE or --name: a lab that is made of FILE, or one that stands")
+    scenario = adapt(case_of(file, engine, case_id))
+    with (
+        (make_session or Session)(choice_of(engine, **of_engine)) as session,
+        closing(session.open(scenario)) as lab,
+    ):
+        yield lab
+
+
+@contextmanager
+def standing(name: str | None, *, or_file: bool = True) -> Iterator[Visit]:
+    """A line to the standing lab of that name, or to the only one; ``or_file``: a FILE would have done as well."""
+    doors = Doors.of_user()
+    chosen = name or _only(doors, or_file=or_file)
+    try:
+        line = Visit(doors.connect(chosen), chosen)
+    except NoSuchLabError:
+        names = doors.names()
+        there = f"there are {', '.join(names)}" if names else "none stands; make one with `proxylab up FILE`"
+        raise click.UsageError(f"--name: no lab {chosen!r} stands; {there}") from None
+    except TimeoutError:
+        raise click.UsageError(f"the lab {chosen} takes no connection; end it with `proxylab down {chosen}`") from None
+    with line:
+        yield line
+
+
+def _only(doors: Doors, *, or_file: bool) -> str:
+    names = doors.names()
+    if not names:
+        here = ", or name a FILE here" if or_file else ""
+        raise click.UsageError(f"no lab stands; make one with `proxylab up FILE`{here}")
+    if len(names) > 1:
+        raise click.UsageError(f"{len(names)} labs stand; say which with --name: {', '.join(names)}")
+    return names[0]
+
+
+def _refuse_options_of_files() -> None:
+    """A lab that stands has its engine and its case."""
+    for option in _OF_FILES:
+        if _is_typed(option):
+            spelt = {"flags": "--kube-proxy-flag", "case_id": "--case"}.get(option, f"--{option.replace('_', '-')}")
+            raise click.UsageError(
+                f"{spelt} is for a lab that is made of FILE; this one stands already, so leave it out"
+            )
+
+
+def _is_typed(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -1,0 +1,1 @@
+"""The user's end of a lab: sessions, standing labs, control sockets, bundles on disk."""

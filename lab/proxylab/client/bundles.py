@@ -1,0 +1,114 @@
+"""Bundles of evidence on disk.
+
+Owns: where a probe's bundle lies, writing it, and taking away what an earlier run left there.
+Must not: know what is in it (``proxylab.report.bundle`` does).
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path, PurePath
+from typing import Final, TypeVar
+
+from proxylab.report.bundle import CASE
+from proxylab.report.step_bundle import STEP
+from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
+
+__all__ = ["Shelf", "pcap_file"]
+
+_Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
+
+_LONGEST_NAME: Final = 60
+_LONGEST_FILE: Final = 150
+_SUFFIX: Final = ".lab.yaml"
+
+
+class Shelf:
+    """The directory in which a run keeps its bundles; runs with different engines keep theirs side by side."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def settle(
+        self,
+        verdict: _Verdict,
+        engine: str,
+        files: Callable[[], Mapping[str, bytes]],
+        warn: Callable[[str], None],
+        name: str = "",
+    ) -> _Verdict:
+        """Keep the evidence of what did not pass, and take away what an earlier run kept of what did.
+
+        Args:
+            verdict: as judged.
+            engine: that it was judged on.
+            files: gathers the bundle; called only for what is kept.
+            warn: told why nothing could be kept. A disk that is full must not end a run.
+            name: what the run calls the probe, where that is more than its name.
+
+        Returns:
+            The verdict, with the place of its evidence.
+        """
+        own = _name_of(verdict)
+        folder = self._folder(verdict, engine, name or own)
+        try:
+            if (folder / CASE).is_file() or (folder / STEP).is_file():
+                shutil.rmtree(folder)  # an earlier run's, which says nothing of this one
+            if verdict.overall in UNRESOLVED:
+                self._keep(folder, files())
+                return replace(verdict, bundle=str(folder))
+        except OSError as error:
+            warn(f"no evidence is kept of {own!r}: {error}")
+        return verdict
+
+    def _keep(self, folder: Path, files: Mapping[str, bytes]) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        ignored = self._directory / ".gitignore"
+        if not ignored.exists():
+            ignored.write_text("# Evidence of failed probes, kept by proxylab.\n*\n", encoding="ascii")
+        for path, data in files.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+            if data.startswith(b"#!"):
+                file.chmod(0o755)
+
+    def _folder(self, verdict: ProbeVerdict | StepVerdict, engine: str, name: str) -> Path:
+        """A probe's place: engine, file, then number and name, in characters that every file system takes.
+
+        Probes of two cases of a matrix have one number, and names that may differ only behind the cut.
+        """
+        slug = _slug(name)
+        if len(slug) > _LONGEST_NAME:
+            slug = f"{slug[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:6]}"
+        if isinstance(verdict, StepVerdict):
+            position, number = verdict.step.position, f"step-{verdict.number:03d}"
+        else:
+            position, number = verdict.probe.position, f"{verdict.errand.number + 1:03d}"
+        file = PurePath(position.file.removesuffix(_SUFFIX))
+        parts = [part for part in file.parts if part not in (file.anchor, "..")]
+        return self._directory.joinpath(_slug(engine), *parts, f"{number}-{slug}")
+
+
+def _name_of(verdict: ProbeVerdict | StepVerdict) -> str:
+    return verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
+
+
+def pcap_file(directory: Path, name: str, frames: bytes) -> Path:
+    """Leave a capture under a name, which may be a pytest item's id, and return its file. Raises ``OSError``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ignored = directory / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("# Frames of probes, kept by proxylab.\n*\n", encoding="ascii")
+    slug = _slug(name)
+    if len(slug) > _LONGEST_FILE:
+        slug = f"{slug[:_LONGEST_FILE]}-{sha256(name.encode()).hexdigest()[:6]}"
+    file = directory / f"{slug}.pcapng"
+    file.write_bytes(frames)
+    return file
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")

@@ -1,0 +1,318 @@
+"""The round of a diagnosis in a lab that stands: each station is asked for what it needs, until one breaks.
+
+Owns: ``Round``: in which order the lab is asked, and for what.
+Must not: judge (``proxylab.diagnosis`` does), print, or change the lab.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Final
+
+from proxylab.cluster.kube_dns import KUBE_DNS
+from proxylab.cluster.objects import KubeObject, Service
+from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
+from proxylab.diagnosis.checked import judge_health
+from proxylab.diagnosis.iptables import read_iptables
+from proxylab.diagnosis.model import Diagnosis, Finding, Station, nothing
+from proxylab.diagnosis.nameserver import judge_name_server
+from proxylab.diagnosis.naming import judge_name, missing_service, whole_name
+from proxylab.diagnosis.nftables import read_nftables
+from proxylab.diagnosis.programmed import by_family
+from proxylab.diagnosis.proxies import judge_engines
+from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
+from proxylab.diagnosis.subject import Backend, Subject
+from proxylab.diagnosis.path_test_results import Walked, judge_hairpin, judge_masquerade, judge_translation
+from proxylab.diagnosis.path_tests import Kind, Terms, Walk, Walker, loops, walkers, walks
+from proxylab.engines.names import mode_of
+from proxylab.errors import ScenarioError
+from proxylab.client.health import asked_for_health
+from proxylab.addresses import IPAddress, Transport
+from proxylab.client.open_lab import OpenLab
+from proxylab.scenario.model import (
+    AddressTarget,
+    Expect,
+    Front,
+    HttpExpect,
+    Manner,
+    Outcome,
+    Position,
+    Probe,
+    Send,
+    ServiceTarget,
+    Source,
+)
+from proxylab.statistics import flows_to_hit_all
+from proxylab.verdict.case import open_case
+from proxylab.evidence.evidence import Lookup
+from proxylab.verdict.explain import why
+from proxylab.verdict.model import Judgement, ProbeVerdict
+
+__all__ = ["Round"]
+
+_MOST_DIALS: Final = 32
+_MOST_FLOWS: Final = 2000
+_FEW_FLOWS: Final = 4
+"""Where flows stick to an endpoint: none of the others is missed."""
+_READERS: Final = {"iptables": read_iptables, "nftables": read_nftables}
+
+
+class Round:
+    """The stations of one Service.
+
+    Args:
+        lab: that stands.
+        namespace: of the Service.
+        name: of the Service.
+        sender: who shall dial; ``None`` for whoever is the likeliest to.
+        node: whose rules are looked at; ``None`` for those of all nodes.
+    """
+
+    def __init__(self, lab: OpenLab, namespace: str, name: str, sender: str | None, node: str | None) -> None:
+        self._lab = lab
+        self._namespace = namespace
+        self._name = name
+        self._sender = sender
+        self._nodes = tuple(each.name for each in lab.scenario.nodes if node in (None, each.name))
+        self._node = node
+
+    def go(self) -> Diagnosis:
+        """Look at one station after the other, until one breaks or nothing is left to look at."""
+        found: list[Finding] = []
+        for finding in self._stations():
+            found.append(finding)
+            if finding.stops:
+                break
+        return Diagnosis.of(f"{self._namespace}/{self._name}", self._lab.engine.name, tuple(found))
+
+    def _stations(self) -> Iterator[Finding]:
+        if self._service is None:
+            yield missing_service(self._namespace, self._name, self._services)
+            return
+        subject = self._subject
+        yield self._ask_for_name(subject)
+        if subject.no_rules and not subject.service.headless:
+            yield nothing(Station.ENDPOINTS, subject.no_rules)
+            return
+        yield without_backing(subject, self._node, self._home) or judge_endpoints(subject, tuple(self._dials(subject)))
+        yield judge_engines([each for each in self._lab.proxies() if each.node in self._nodes])
+        if subject.no_rules:
+            yield nothing(Station.ENTRY, subject.no_rules)
+            return
+        yield judge_entries(subject, self._rules, self._nodes)
+        yield judge_balancing(subject, self._rules, self._nodes)
+        yield from self._walk(subject)
+
+    def _walk(self, subject: Subject) -> Iterator[Finding]:
+        finding = misled(subject, self._rules, self._nodes)
+        if finding is None and subject.service.key == KUBE_DNS:
+            yield judge_name_server(subject, [(each.name, self._question(each.name)) for each in self._askers()])
+            yield nothing(Station.MASQUERADE, "the lab's own name server answers questions, and no probes")
+            return
+        chosen = walks(subject, self._terms, self._everybody, self._nodes, self._sender)
+        walked = () if finding is not None else self._all_walked(subject, chosen)
+        yield finding or judge_translation(subject, walked)
+        yield judge_masquerade(subject, self._rules, walked, self._addresses)
+        own = loops(subject, self._terms, self._everybody, self._nodes)
+        yield judge_hairpin(subject, self._all_walked(subject, own))
+        asked = asked_for_health(subject, self._terms, self._everybody, self._nodes, self._ask_for_health)
+        yield judge_health(subject, tuple(asked))
+
+    def _all_walked(self, subject: Subject, chosen: Sequence[Walk]) -> tuple[Walked, ...]:
+        """The walks that can be walked on this wire: some fronts are beyond the reach of some places."""
+        walked = []
+        for each in chosen:
+            with suppress(ScenarioError):
+                walked.append(self._walked(subject, each))
+        return tuple(walked)
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms.of(self._lab.scenario, mode_of(self._lab.engine.name))
+
+    @cached_property
+    def _objects(self) -> tuple[KubeObject, ...]:
+        return self._lab.objects()
+
+    @property
+    def _services(self) -> list[Service]:
+        return [each for each in self._objects if isinstance(each, Service)]
+
+    @property
+    def _service(self) -> Service | None:
+        wanted = (self._namespace, self._name)
+        return next((each for each in self._services if (each.namespace, each.name) == wanted), None)
+
+    @cached_property
+    def _subject(self) -> Subject:
+        service = self._service
+        if service is None:
+            raise LookupError(self._name)
+        return Subject.of(service, self._objects, self._lab.scenario.network.families)
+
+    @cached_property
+    def _addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
+        return self._lab.addresses
+
+    @cached_property
+    def _everybody(self) -> tuple[Walker, ...]:
+        return walkers(self._subject, self._lab.scenario, self._addresses)
+
+    @cached_property
+    def _rules(self) -> Rules:
+        mode, families = mode_of(self._lab.engine.name), self._lab.scenario.network.families
+        dumps = {node: by_family(mode, self._lab.rules_of(node), families) for node in self._nodes}
+        return {(node, family): _READERS[mode](text) for node, parts in dumps.items() for family, text in parts.items()}
+
+    @property
+    def _home(self) -> str | None:
+        """The node of the pod that shall dial, if a pod shall."""
+        pods = (each.node for each in self._everybody if each.name == self._sender and each.kind is Kind.POD)
+        return next(pods, None)
+
+    def _asker(self) -> str:
+        """Who asks for names: the sender, if it is of the cluster, or the first pod that can, else a node."""
+        if self._sender is not None and self._sender not in {host.name for host in self._lab.scenario.hosts}:
+            return self._sender
+        pods = [each.name for each in self._everybody if each.kind is Kind.POD]
+        return (pods or [each.name for each in self._everybody if each.kind is Kind.NODE])[0]
+
+    def _askers(self) -> Iterator[Walker]:
+        """Somebody on every node that is looked at: a pod, if there is one."""
+        for node in self._nodes:
+            here = [each for each in self._everybody if each.node == node]
+            yield next((each for each in here if each.kind is Kind.POD), here[-1])
+
+    def _ask_for_name(self, subject: Subject) -> Finding:
+        asker = self._asker()
+        if not any(service.key == KUBE_DNS for service in self._services):
+            return judge_name(subject, asker, None)
+        return judge_name(subject, asker, self._lab.lookups.resolve(asker, whole_name(subject.service)))
+
+    def _question(self, place: str, server: IPAddress | None = None) -> Lookup:
+        return self._lab.lookups.query(place, whole_name(self._subject.service).rstrip("."), "A", server)
+
+    def _dials(self, subject: Subject) -> Iterator[Dial]:
+        """Every endpoint by its own address, until one does not answer; that one from its own node as well."""
+        protocols = {(each.addresses[0], number): port.protocol for each, number, port in subject.endpoints()}
+        homes = {each.addresses[0]: each.node_name for each, _, _ in subject.endpoints()}
+        for backend in ready_endpoints(subject)[:_MOST_DIALS]:
+            senders = self._diallers(backend, homes[backend[0]])
+            if subject.service.key == KUBE_DNS:
+                lookup = self._question(senders[0], backend[0])
+                yield Dial(backend=backend, sender=senders[0], answered=not lookup.error, why=f"{lookup.error}.")
+                continue
+            protocol, home = Transport(protocols[backend]), homes[backend[0]]
+            sender, verdict = self._dialled(senders, backend, protocol)
+            answered = verdict.overall is Judgement.PASS
+            at_home = None
+            if not answered and home in self._all_nodes and home != sender:
+                at_home = self._dialled([home], backend, protocol)[1].overall is Judgement.PASS
+            told = "" if answered else _because(verdict)
+            yield Dial(backend=backend, sender=sender, answered=answered, why=told, at_home=at_home, node=home)
+            if not answered:
+                return
+
+    @property
+    def _all_nodes(self) -> Sequence[str]:
+        return [each.name for each in self._lab.scenario.nodes]
+
+    def _diallers(self, backend: Backend, home: str) -> list[str]:
+        """Who may dial an endpoint past the Service: the sender; or other pods, then nodes that are not its own."""
+        chosen = [each for each in self._everybody if self._sender in (None, each.name)]
+        found = [
+            each.name
+            for each in sorted(chosen, key=lambda walker: (walker.kind is not Kind.POD, walker.backs))
+            if backend[0] not in each.addresses
+            and (each.kind, each.name) != (Kind.NODE, home)
+            and any(own.version == backend[0].version for own in each.addresses)
+        ]
+        return found or [home or self._nodes[0]]
+
+    def _dialled(self, senders: Sequence[str], backend: Backend, protocol: Transport) -> tuple[str, ProbeVerdict]:
+        """The first of the senders who can dial it, and what became of that.
+
+        Raises:
+            ScenarioError: none can.
+        """
+        address, port = backend
+        target = AddressTarget(address=address, port=port)
+        for sender in senders[:-1]:
+            with suppress(ScenarioError):
+                return sender, self._send(f"{sender} to {address}", sender, target, protocol, 1)
+        return senders[-1], self._send(f"{senders[-1]} to {address}", senders[-1], target, protocol, 1)
+
+    def _ask_for_health(self, name: str, sender: str, target: ServiceTarget, wanted: HttpExpect) -> ProbeVerdict:
+        return self._send_again_if_unclear(name, sender, target, Transport.TCP, 1, http=wanted)
+
+    def _walked(self, subject: Subject, walk: Walk) -> Walked:
+        service, due = subject.service, walk.due
+        flows = min(flows_to_hit_all(len(due)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
+        front = walk.front
+        enters = walk.node if walk.walker.kind is Kind.HOST else None
+        target = ServiceTarget(
+            service=service.name,
+            namespace=service.namespace,
+            port=front.port.name or front.port.port,
+            via=front.via,
+            node=walk.node if front.via is Front.NODE_PORT else enters,
+            address=walk.at or front.address,
+        )
+        protocol = Transport(front.port.protocol)
+        names = [self._called(subject, each) for each in due]
+        backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
+        verdict = self._send_again_if_unclear(str(walk), walk.walker.name, target, protocol, flows, backends)
+        return Walked(walk=walk, verdict=verdict)
+
+    def _called(self, subject: Subject, backend: Backend) -> str:
+        """The place of an endpoint, as packets that arrive there are said to be at."""
+        if subject.is_of_node(backend[0]):
+            return ""
+        targets = (each.target for each, _, _ in subject.endpoints() if each.addresses[0] == backend[0] and each.target)
+        by_address = (name for name, own in self._addresses.items() if backend[0] in own)
+        return next(targets, "") or next(by_address, "")
+
+    def _send_again_if_unclear(
+        self,
+        name: str,
+        sender: str,
+        target: ServiceTarget,
+        protocol: Transport,
+        flows: int,
+        backends: tuple[str, ...] | None = None,
+        http: HttpExpect | None = None,
+    ) -> ProbeVerdict:
+        verdict = self._send(name, sender, target, protocol, flows, backends, http)
+        if verdict.overall is Judgement.INCONCLUSIVE:  # on a busy machine, a witness may be missed
+            verdict = self._send(f"{name}, again", sender, target, protocol, flows, backends, http)
+        return verdict
+
+    def _send(
+        self,
+        name: str,
+        sender: str,
+        target: AddressTarget | ServiceTarget,
+        protocol: Transport,
+        flows: int,
+        backends: tuple[str, ...] | None = None,
+        http: HttpExpect | None = None,
+    ) -> ProbeVerdict:
+        # Where it is written is its own: a probe that has been sent before some step is not sent again behind it.
+        place = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
+        probe = Probe(
+            name=name,
+            source=Source(name=sender),
+            target=target,
+            send=Send(protocol=protocol, manner=Manner.CONNECT if http else Manner.PACKET, flows=flows),
+            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=place),
+            position=place,
+        )
+        self._lab.add(probe)
+        return self._lab.probe(probe)
+
+
+def _because(verdict: ProbeVerdict) -> str:
+    """Why a probe did not pass, as a sentence."""
+    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    reasons = [reason for each in verdict.verdicts for reason in each.reasons]
+    return why(case, verdict) or f"{'; '.join(reasons[:2])}."

@@ -1,0 +1,160 @@
+"""A standing lab, and the edited file that it shall be brought to.
+
+Owns: ``edit``: what changes, in words and as one step; and what cannot change on a wire that stands.
+Must not: ask or change a lab.
+
+Theory of operation. Both scenarios are laid out, and all that follows from the choice of addresses, links and routes
+must be equal, for those stand. Objects of the cluster are applied as a step applies them, and sysctls are written.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any, Final
+
+from proxylab.plan.assembly import Assembly
+from proxylab.cluster.objects import KubeObject
+from proxylab.control.kubeapi.manifest import manifest
+from proxylab.frozen import dataclass
+from proxylab.protocol.messages import Advance
+from proxylab.plan.model import Namespace, Plan
+from proxylab.plan.topology import draw
+from proxylab.scenario.model import Change, NodeChange, Scenario
+
+__all__ = ["Edit", "edit"]
+
+_APPLIED: Final = "apply"
+_NEWLY_WRITTEN: Final = {"sysctls"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What an edited file comes to.
+
+    Attributes:
+        changes: in words, a line each; empty where nothing changes.
+        refused: what cannot be changed in a lab that stands, a line each.
+        advance: the change as one step.
+        scenario: what the lab is for, afterwards; with what has been allocated for its Services.
+    """
+
+    changes: tuple[str, ...]
+    refused: tuple[str, ...]
+    advance: Advance
+    scenario: Scenario
+
+
+def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
+    """What would have to change.
+
+    Args:
+        stands: the lab's.
+        made: how many steps of its scenario have been made.
+        wanted: the case of the edited file.
+
+    Raises:
+        ScenarioError: the file cannot be laid out.
+    """
+    old, new = stands.plan, draw(wanted)
+    refused = [*_refused(old, new)]
+    if stands.scenario.proxy != wanted.proxy:
+        refused.append("the KubeProxyConfiguration: engines read it when they start")
+    if refused:
+        return Edit(changes=(), refused=tuple(refused), advance=Advance(step=_APPLIED), scenario=wanted)
+    cluster = stands.course[made].brought_to(wanted)
+    before = {thing.key: thing for thing in stands.course[made].objects}
+    after = {thing.key: thing for thing in cluster.objects}
+    sysctls = {name: changed for name in _names(new) if (changed := _sysctls(old.namespace(name), new.namespace(name)))}
+    lines = [*_object_lines(before, after)]
+    for name, changed in sysctls.items():
+        standing = {each.name: each.value for each in old.namespace(name).sysctls}
+        lines += [f"~ {name}: {key}: {standing.get(key, 'unsaid')} -> {value}" for key, value in changed.items()]
+    return Edit(
+        changes=tuple(lines),
+        refused=(),
+        advance=Advance(
+            step=_APPLIED,
+            applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
+            deleted=tuple(thing for key, thing in before.items() if key not in after),
+            change=Change(nodes={name: NodeChange(sysctls=changed) for name, changed in sysctls.items()}),
+        ),
+        scenario=replace(wanted, services=cluster.services),
+    )
+
+
+def _names(plan: Plan) -> list[str]:
+    return [namespace.name for namespace in plan.namespaces]
+
+
+def _refused(old: Plan, new: Plan) -> Iterator[str]:
+    """What of the wire would have to be another one."""
+    before, after = _names(old), _names(new)
+    for name in [each for each in after if each not in before]:
+        yield f"{name}: a wire that stands gets no new place"
+    for name in [each for each in before if each not in after]:
+        yield f"{name}: its place stays on the wire; a pod goes by present: false"
+    if before != after:
+        return  # all that would be said of addresses follows from that
+    for name in before:
+        yield from (f"{name}: its {part} cannot change" for part in _parts(old.namespace(name), new.namespace(name)))
+    pairs = zip(old.links, new.links, strict=False)
+    links = {end.namespace for one, other in pairs if one != other for end in one.ends}
+    if links or len(old.links) != len(new.links):
+        yield f"the links of {', '.join(sorted(links)) or 'the wire'} cannot change"
+    if old.balancers != new.balancers:
+        yield "the load balancers cannot change"
+    if not links and old.pods != new.pods:
+        yield "pods cannot move to another node or namespace"
+
+
+def _parts(old: Namespace, new: Namespace) -> Iterator[str]:
+    """What differs of a namespace and is not written anew."""
+    for each in fields(Namespace):
+        if each.name not in _NEWLY_WRITTEN and getattr(old, each.name) != getattr(new, each.name):
+            yield {"listeners": "open ports", "device_sysctls": "sysctls of devices"}.get(each.name, each.name)
+    if {each.name for each in old.sysctls} - {each.name for each in new.sysctls}:
+        yield "sysctls (one that is left out keeps its value; write the one that you want)"
+
+
+def _sysctls(old: Namespace, new: Namespace) -> dict[str, str]:
+    standing = {each.name: each.value for each in old.sysctls}
+    return {each.name: each.value for each in new.sysctls if standing.get(each.name) != each.value}
+
+
+def _object_lines(before: Mapping[Any, KubeObject], after: Mapping[Any, KubeObject]) -> Iterator[str]:
+    for key, thing in after.items():
+        if key not in before:
+            yield f"+ {_named(thing)}"
+        elif before[key] != thing:
+            old, new = (dict(_leaves(manifest(each, 0, "now"))) for each in (before[key], thing))
+            for path in dict.fromkeys([*old, *new]):
+                if old.get(path) != new.get(path):
+                    yield f"~ {_named(thing)}: {path}: {_shown(old.get(path))} -> {_shown(new.get(path))}"
+    yield from (f"- {_named(thing)}" for key, thing in before.items() if key not in after)
+
+
+def _named(thing: KubeObject) -> str:
+    key = thing.key
+    return f"{key.kind} {key.namespace}/{key.name}" if key.namespace else f"{key.kind} {key.name}"
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Every value of a document that holds no others, by its path."""
+    match value:
+        case dict() if value:
+            for key, inner in value.items():
+                yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+        case list() if value:
+            for number, inner in enumerate(value):
+                yield from _leaves(inner, f"{path}[{number}]")
+        case _:
+            yield path, value
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)

@@ -1,0 +1,58 @@
+"""What nodes answer on the health-check port of a Service, for a diagnosis.
+
+Owns: whom to ask, and from where.
+Must not: judge (``proxylab.diagnosis.checked`` does), or send: the caller does.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from proxylab.diagnosis.checked import Checked, due_on
+from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.path_tests import Terms, Walker, askers, nodes_at
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, IPAddress
+from proxylab.scenario.model import Front, HttpExpect, ServiceTarget
+from proxylab.evidence.evidence import HttpReport
+from proxylab.verdict.model import Judgement, ProbeVerdict
+
+__all__ = ["Ask", "asked_for_health"]
+
+Ask = Callable[[str, str, ServiceTarget, HttpExpect], ProbeVerdict]
+"""From a probe's name, its sender, the target and what is expected by HTTP, to the verdict on it."""
+
+
+def asked_for_health(
+    subject: Subject, terms: Terms, everybody: Sequence[Walker], nodes: Sequence[str], ask: Ask
+) -> Iterator[Checked]:
+    """What each of ``nodes`` answers in each family of the Service, to whoever can ask; none without such a port."""
+    if not subject.service.health_check_node_port:
+        return
+    for node, address in nodes_at(subject, terms, nodes):
+        for sender in askers(everybody, node, address):
+            with suppress(ScenarioError):
+                yield _answer(subject, sender, node, address, ask)
+                break
+
+
+def _answer(subject: Subject, sender: str, node: str, address: IPAddress, ask: Ask) -> Checked:
+    due = due_on(subject, node, Family.of(address))
+    wanted = HttpExpect(status=200 if due else 503, local_endpoints=len(due))
+    target = ServiceTarget(
+        service=subject.service.name,
+        namespace=subject.service.namespace,
+        via=Front.HEALTH_CHECK_NODE_PORT,
+        node=node,
+        address=address,
+    )
+    verdict = ask(f"{sender} asks {address} on {node}", sender, target, wanted)
+    (told,) = verdict.evidence.http or (HttpReport(0, 0, error="timeout"),)
+    return Checked(
+        node=node,
+        address=address,
+        sender=sender,
+        status=told.status,
+        told=told.local_endpoints,
+        error=told.error,
+        proven=verdict.overall is not Judgement.INCONCLUSIVE,
+    )

@@ -1,0 +1,381 @@
+"""A lab that stands, as those see it who send probes into it: pytest, and the verbs of the command line.
+
+Owns: the order of steps and probes, what is asked of the lab process for each, and what becomes of the answers.
+Must not: build a lab (``proxylab.client.session`` does), print, or know who asks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from proxylab.client.requests import advance_to, as_found, circumstances_of, memory_of
+from proxylab.plan.assembly import Assembly, assemble, lead
+from proxylab.client.lab_process import LabProcess
+from proxylab.cluster.objects import KubeObject
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import CapabilityError, InternalError, LabError
+from proxylab.addresses import IPAddress
+from proxylab.client.connection import Line
+from proxylab.client.lookups import Lookups
+from proxylab.protocol.messages import (
+    Advanced,
+    Built,
+    Conclude,
+    Concluded,
+    Converse,
+    Conversed,
+    Dump,
+    Dumped,
+    Execute,
+    Executed,
+    Inspect,
+    Inspected,
+    LookedUp,
+    LookUp,
+    Recall,
+    Recalled,
+    Send,
+    Sent,
+)
+from proxylab.plan.dialogue import Turn
+from proxylab.plan.resolved import Errand, Query
+from proxylab.plan.model import Plan
+from proxylab.plan.reach import Absences
+from proxylab.report.bundle import NodeState, bundle
+from proxylab.report.step_bundle import step_bundle
+from proxylab.scenario.model import Manner, Probe, Scenario, Step
+from proxylab.timing import Deadline
+from proxylab.evidence.evidence import Capture, Evidence, Lookup
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
+from proxylab.verdict.naming import led_nowhere
+from proxylab.evidence.engine_progress import ProxyRecord
+from proxylab.evidence.segments import Spoken
+from proxylab.verdict.steps import judge_step
+from proxylab.protocol.standing_labs import Asked, Listed, Listing, Memory
+
+__all__ = ["BUILD_SECONDS", "OpenLab"]
+
+Wanted = TypeVar("Wanted")
+
+BUILD_SECONDS: Final = 120.0
+_PROBE_SECONDS: Final = 300.0
+
+
+class OpenLab:
+    """A lab, until the session opens the next one or closes; or one that stays (``proxylab.client.standing_lab``)."""
+
+    def __init__(
+        self,
+        process: Line,
+        assembly: Assembly,
+        built: Built,
+        engine: EngineChoice,
+        seed: int,
+        source: str = "",
+        made: int = 0,
+    ) -> None:
+        self._process = process
+        self._assembly = assembly
+        self.built = built
+        self._engine = engine
+        self._seed = seed
+        self._source = source
+        self._recalled: tuple[Probe, Recalled] | None = None
+        self._given_back = False
+        self._made = made
+        self._concluded = False
+        self._sent: set[str] = set()
+        self._failed: LabError | None = None
+
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario it was built for."""
+        return self._assembly.scenario
+
+    @property
+    def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
+        """Those of every node, pod and host."""
+        return self._assembly.addresses
+
+    @property
+    def line(self) -> Line:
+        """To its lab process, for what lasts (``proxylab.protocol.standing_labs.Feed``)."""
+        return self._process
+
+    @property
+    def stands(self) -> bool:
+        """Whether it may still be asked from here."""
+        return not self._given_back and not self._process.closed
+
+    def is_past(self, judged: Probe | Step) -> bool:
+        """Whether a step was made that comes after the probe, or the step ended already: it needs a new lab then."""
+        before = self.scenario.steps_before(judged)
+        return self._made > before or (isinstance(judged, Step) and self._made == before and self._concluded)
+
+    def step(self) -> Advanced:
+        """Make the next step of the scenario, and wait as it says.
+
+        Raises:
+            CapabilityError: the machine lacks something that the change needs.
+            EngineError: an engine did not start, or what the step waits for did not come; so it does from then on.
+        """
+        if self._failed is not None:
+            raise self._failed
+        step = self.scenario.steps[self._made]
+        seconds = BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
+        try:
+            advanced = self._ask(advance_to(self._assembly, self._made), Advanced, seconds)
+        except LabError as error:
+            self._failed = error
+            raise
+        self._made += 1
+        self._concluded = False
+        return advanced
+
+    def conclude(self, step: Step) -> StepVerdict:
+        """End a step of the scenario and judge what was seen in it; it and the steps before it are made first.
+
+        Raises:
+            CapabilityError: a step cannot be made on this machine.
+            EngineError: a step failed (see ``step``).
+            InternalError: the lab is gone, past the step, or at fault.
+        """
+        self._come_to(step)
+        self._concluded = True
+        tables = step.expect.conntrack is not None
+        evidence = self._ask(Conclude(tables), Concluded, _PROBE_SECONDS).evidence
+        number, assembly = self._made, self._assembly
+        verdict = judge_step(
+            step,
+            number,
+            assembly.streams,
+            assembly.stream_sources[number - 1],
+            assembly.nodes,
+            assembly.addresses,
+            evidence,
+        )
+        return replace(verdict, plan=assembly.plan, options=self._options)
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """What the run was told beyond the defaults, as its command line spells it."""
+        return (*self._engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
+
+    def _come_to(self, judged: Probe | Step) -> None:
+        """Make the steps that come before it, without judging them."""
+        if self.is_past(judged):
+            raise InternalError(f"{self.scenario.file}: its lab is past {judged.name!r}; open the scenario again")
+        while self._made < self.scenario.steps_before(judged):
+            self._leave_traces()
+            self.step()
+
+    def _leave_traces(self) -> None:
+        """Send the probes of the step before the next one that nobody has chosen: what comes after may rest on them."""
+        step = self.scenario.steps[self._made - 1] if self._made else None
+        for probe in self.scenario.probes if step is None else step.probes:
+            if probe.name not in self._sent:
+                self._send(probe)
+
+    def add(self, probe: Probe) -> None:
+        """Take a probe that is not the scenario's own among those that can be sent.
+
+        Raises:
+            ScenarioError: it names what is not there.
+        """
+        self._assembly = self._assembly.with_probe(probe, self._made)
+
+    @property
+    def made(self) -> int:
+        """How many steps of the scenario have been made."""
+        return self._made
+
+    def go_on_as(self, scenario: Scenario) -> None:
+        """Take another scenario for its own, with the same wire and the same steps as far as they are made.
+
+        Raises:
+            ScenarioError: it names what is not there.
+        """
+        self._assembly = assemble(scenario)
+
+    def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> Spoken:
+        """Hold a dialogue by crafted TCP segments.
+
+        Args:
+            there: whom the client dials, and from where.
+            server: the pod or outside host that answers in the dialogue.
+            turns: what both say, in order.
+
+        Raises:
+            ScenarioError: a side is no pod of its own and no outside host, or names what is not there.
+            CapabilityError: the kernel cannot be kept out of it.
+        """
+        dialogue = lead(self._assembly, there, server, turns)
+        return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
+
+    def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
+        """Send one probe of the scenario and judge what was seen; the steps before it are made first.
+
+        Of a probe that did not pass, and of every probe with ``trace``, one more packet is sent and followed through
+        the rules; where nobody asked for that and the machine cannot, the explanation goes without.
+
+        Raises:
+            CapabilityError: ``trace`` was asked for, and the machine cannot; or a step cannot be made on it.
+            EngineError: a step before it failed (see ``step``).
+            InternalError: the lab is gone, past the probe, or at fault.
+        """
+        errand, verdict = self._judged(probe)
+        if verdict.overall in UNRESOLVED:
+            recalled = self._recall()  # before the trace's packet takes the place of the probe's
+            self._recalled = probe, recalled
+            verdict = replace(verdict, plan=as_found(self._assembly.plan, recalled))
+        elif not trace:
+            return verdict
+        try:
+            return replace(verdict, traced=self._trace(errand)[1])
+        except CapabilityError:
+            if trace:
+                raise
+            return verdict
+
+    def judged(self, probe: Probe) -> ProbeVerdict:
+        """The same, but that nothing is looked for beyond the verdict, whichever it is.
+
+        Raises:
+            CapabilityError: a step cannot be made on this machine.
+            EngineError: a step before it failed (see ``step``).
+            InternalError: the lab is gone, past the probe, or at fault.
+        """
+        return self._judged(probe)[1]
+
+    def _judged(self, probe: Probe) -> tuple[Errand, ProbeVerdict]:
+        self._come_to(probe)
+        errand, source, evidence = self._send(probe)
+        verdict = judge(probe, errand, source, evidence)
+        return errand, replace(verdict, plan=self._assembly.plan, options=self._options)
+
+    def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
+        """The errand of one more packet of a probe, and what was seen of it; ``steps`` are the rules that it met.
+
+        Raises:
+            CapabilityError: the kernel cannot trace in a network namespace.
+        """
+        return self._trace(self.lookups.errand(probe)[0])
+
+    def plan_as_found(self) -> Plan:
+        """How the lab was planned, with the sysctls that its nodes have now."""
+        return as_found(self._assembly.plan, self._recall())
+
+    @property
+    def lookups(self) -> Lookups:
+        """What can be asked about names in the lab as it stands."""
+        return Lookups(self._assembly, self._made, self._look_up)
+
+    def _look_up(self, place: str, query: Query) -> Lookup:
+        return self._ask(LookUp(place, query), LookedUp, _PROBE_SECONDS).lookup
+
+    def _send(self, probe: Probe) -> tuple[Errand, IPAddress | None, Evidence]:
+        """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
+        self._sent.add(probe.name)
+        errand, source, lookups = self.lookups.errand(probe)
+        if led_nowhere(errand, lookups):
+            return errand, source, Evidence(sent=0, lookups=lookups)
+        evidence = self._ask(Send(errand), Sent, _PROBE_SECONDS).evidence
+        return errand, source, replace(evidence, lookups=lookups)
+
+    def _trace(self, errand: Errand) -> tuple[Errand, Evidence]:
+        single = replace(errand, flows=1, manner=Manner.PACKET, http=False)
+        return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
+
+    def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
+        """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""
+        recalled = self._recall()
+        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
+            recalled = self._recalled[1]
+        circumstances = circumstances_of(self._engine, self.built, self._seed)
+        plan = as_found(self._assembly.plan, recalled)
+        nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
+        scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
+        if isinstance(verdict, StepVerdict):
+            return step_bundle(
+                verdict,
+                circumstances=circumstances,
+                plan=plan,
+                nodes=nodes,
+                scenario=scenario,
+            )
+        return bundle(
+            verdict,
+            circumstances=circumstances,
+            plan=plan,
+            capture=recalled.capture,
+            nodes=nodes,
+            scenario=scenario,
+            absences=self._absences(self._made),
+        )
+
+    def _absences(self, made: int) -> Absences:
+        """What was taken out of the lab by so many of its steps."""
+        cluster = self._assembly.course[made]
+        return Absences(frozenset(cluster.gone), cluster.links)
+
+    def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
+        """The frames of the probe that was judged last; of a step, those of the last probe before its end."""
+        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
+            return self._recalled[1].capture
+        return self._recall().capture
+
+    def rules(self) -> dict[str, str]:
+        """The rules of every node as the kernel holds them, by its name."""
+        return {each.name: self.rules_of(each.name) for each in self.scenario.nodes}
+
+    def rules_of(self, node: str) -> str:
+        """The rules of one node as the kernel holds them, with counters."""
+        return self._ask(Dump(node), Dumped, _PROBE_SECONDS).text
+
+    def proxies(self) -> tuple[ProxyRecord, ...]:
+        """How the engine of every node does."""
+        return self._ask(Inspect(), Inspected, _PROBE_SECONDS).proxies
+
+    def objects(self) -> tuple[KubeObject, ...]:
+        """All that the API server shows, by kind, namespace and name."""
+        return self._ask(Listing(), Listed, _PROBE_SECONDS).objects
+
+    def _recall(self) -> Recalled:
+        return self._ask(Recall(), Recalled, _PROBE_SECONDS)
+
+    def execute(self, place: str, *argv: str) -> Executed:
+        """Run a command in a node, pod or host of the lab and wait for its end."""
+        request = Execute(place, argv)
+        return self._ask(request, Executed, request.seconds + 10)
+
+    def memory(self, name: str) -> Memory:
+        """What others must know to go on with it."""
+        return memory_of(name, self.scenario, self._source, self._engine, self._seed, self.built, self._made)
+
+    def stay(self, name: str, seconds: float | None) -> None:
+        """Let others come to it, by that name; for so many seconds, or with ``None`` as long as the session lasts.
+
+        Raises:
+            NameTakenError: a lab of that name stands.
+            InternalError: its lab process has no door.
+        """
+        if not isinstance(self._process, LabProcess):
+            raise InternalError(f"the lab {name} stays already")
+        self._process.stay(self.memory(name), seconds)
+        self._given_back = seconds is not None
+
+    def close(self) -> None:
+        """Give the lab back: it is asked nothing more. The lab process takes it down once the next one stands."""
+        self._given_back = True
+
+    def _ask(self, request: Asked, wanted: type[Wanted], seconds: float) -> Wanted:
+        if self._given_back or self._process.closed:
+            raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
+        return self._process.request(request, wanted, Deadline.after(seconds))

@@ -1,0 +1,73 @@
+"""What is asked of a lab process for a step, and what its answers make of what was planned.
+
+Owns: ``advance_to``, ``as_found``, ``circumstances_of`` and ``memory_of``.
+Must not: ask.
+"""
+
+import platform
+import time
+from pathlib import Path
+
+import proxylab
+from proxylab.plan.assembly import Assembly
+from proxylab.engines.protocol import EngineChoice
+from proxylab.protocol.messages import Advance, Built, Recalled
+from proxylab.plan.model import Plan
+from proxylab.plan.names import ROUTER
+from proxylab.report.bundle import Circumstances
+from proxylab.scenario.model import Change, Scenario
+from proxylab.protocol.standing_labs import Memory
+
+__all__ = ["advance_to", "as_found", "circumstances_of", "memory_of"]
+
+
+def advance_to(assembly: Assembly, number: int) -> Advance:
+    """What is asked of the lab process for a step: objects that differ from those before it, and the rest of it."""
+    step = assembly.scenario.steps[number]
+    before = {thing.key: thing for thing in assembly.course[number].objects}
+    after = {thing.key: thing for thing in assembly.course[number + 1].objects}
+    return Advance(
+        step=step.name,
+        applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
+        deleted=tuple(thing for key, thing in before.items() if key not in after),
+        change=Change(nodes=step.change.nodes, engines=step.change.engines, links=step.change.links),
+        until=step.until,
+        streams=assembly.streams,
+        addresses=assembly.addresses if step.until is not None and step.until.conntrack is not None else {},
+    )
+
+
+def as_found(plan: Plan, recalled: Recalled) -> Plan:
+    """The plan as the lab stood after a probe: engines write sysctls, and balancers routes."""
+    found = {each.node: each.sysctls for each in recalled.nodes}
+    return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
+
+
+def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumstances:
+    """Under what a run takes place."""
+    return Circumstances(
+        proxylab=proxylab.__version__,
+        python=platform.python_version(),
+        kernel=platform.release(),
+        machine=platform.machine(),
+        engine=engine.name,
+        iptables=built.variant,
+        seed=seed,
+    )
+
+
+def memory_of(
+    name: str, scenario: Scenario, source: str, engine: EngineChoice, seed: int, built: Built, made: int
+) -> Memory:
+    """What others must know of a lab to go on with it, from now on."""
+    return Memory(
+        name=name,
+        scenario=scenario,
+        source=source,
+        engine=engine,
+        seed=seed,
+        built=built,
+        made=made,
+        directory=str(Path.cwd()),
+        began=time.time(),
+    )

@@ -1,0 +1,126 @@
+"""A run's session: one lab process, and one lab after the other in it.
+
+Owns: the way from a scenario to verdicts, the same for ``proxylab run`` and for pytest.
+Must not: print, or know who asks.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from proxylab.plan.assembly import assemble
+from proxylab.client.lab_process import LabProcess
+from proxylab.client.control_sockets import Door
+from proxylab.engines.protocol import EngineChoice
+from proxylab.protocol.messages import (
+    Build,
+    Built,
+    Close,
+    Closed,
+)
+from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
+from proxylab.scenario.model import Scenario
+from proxylab.timing import Deadline
+
+__all__ = ["Session"]
+
+_CLOSE_SECONDS: Final = 30.0
+_CLOSE_SECONDS_A_PLACE: Final = 0.1
+
+
+class Session:
+    """Opens labs, one at a time, in one lab process that starts with the first of them."""
+
+    def __init__(
+        self, engine: EngineChoice | None = None, seed: int = 0, door: Callable[[], Door] | None = None
+    ) -> None:
+        """A session; no process starts yet.
+
+        Args:
+            engine: what to run.
+            seed: orders source ports and payloads.
+            door: makes what each lab process is given, so that its lab may be told to ``stay``.
+        """
+        self._engine = engine or EngineChoice()
+        self._seed = seed
+        self._door = door
+        self._process: LabProcess | None = None
+        self._places = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(checked=error is None)
+
+    def begin(self) -> None:
+        """Start the lab process, which takes its time, while there is something else to do."""
+        self._started()
+
+    def _started(self) -> LabProcess:
+        if self._process is None or self._process.closed:
+            self._process = LabProcess(self._door and self._door())
+        return self._process
+
+    @property
+    def engine(self) -> EngineChoice:
+        """What runs in every node."""
+        return self._engine
+
+    def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
+        """Build the lab of ``scenario`` and wait until its engines have programmed it.
+
+        Args:
+            scenario: without a matrix, or a case of one.
+            source: its text, where it stands in no file.
+
+        Raises:
+            ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
+            CapabilityError: the machine lacks something.
+            EngineError: an engine did not start or did not synchronise.
+            InternalError: the lab is at fault.
+        """
+        assembly = assemble(scenario)
+        engine = replace(
+            self._engine,
+            cluster_cidrs=scenario.network.pod_cidrs,
+            families=scenario.network.families,
+            configuration=scenario.proxy or self._engine.configuration,
+        )
+        request = Build(assembly.plan, assembly.objects, engine, self._seed, assembly.resolv_confs)
+        process = self._started()
+        self._places = max(self._places, len(assembly.plan.namespaces))
+        built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
+        return OpenLab(process, assembly, built, self._engine, self._seed, source)
+
+    def rest(self) -> None:
+        """Close the lab, if one stands, and keep the lab process for the next one.
+
+        Raises:
+            InternalError: something of a lab was left, or the lab process is gone.
+        """
+        if self._process is not None and self._process.stands:
+            seconds = _CLOSE_SECONDS + self._places * _CLOSE_SECONDS_A_PLACE
+            self._process.request(Close(), Closed, Deadline.after(seconds))
+
+    def close(self, *, checked: bool = False) -> None:
+        """End the lab process. Calling it twice does no harm.
+
+        Args:
+            checked: ask it first to close its lab and to see that nothing of any of its labs is left.
+
+        Raises:
+            InternalError: something was left, or the lab process is gone; only where ``checked``.
+        """
+        process = self._process
+        if process is None:
+            return
+        try:
+            if checked:
+                self.rest()
+        finally:
+            self._process = None
+            process.close()

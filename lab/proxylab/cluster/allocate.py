@@ -1,0 +1,250 @@
+"""What the API server fills in when a Service is created: families, cluster IPs, node ports, health-check node ports.
+
+Owns: ``allocate_services``.
+Must not: check what has nothing to do with allocation (``scenario`` validates manifests).
+
+The API server draws at random; the lab hands out in order, so that the same scenario always has the same addresses.
+As in the API server, what is handed out comes from the upper part of a range first (KEP-3070 for cluster IPs, KEP-3668
+for node ports): the lower band is left to those who ask for a value by name, and so a Service that does so does not
+take away what another one already had.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Generic, TypeVar
+
+from proxylab.cluster.objects import Key, Service, ServicePort, ServiceType, TrafficPolicy
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, IPAddress, IPNetwork
+
+__all__ = ["NODE_PORTS", "NODE_PORT_TYPES", "allocate_services", "needs_health_check"]
+
+NODE_PORTS = range(30000, 32768)
+"""The default of kube-apiserver's ``--service-node-port-range``."""
+
+API_SERVER = Key("Service", "default", "kubernetes")
+API_SERVER_OFFSET = 1
+"""The API server's own Service has the first address of each range."""
+DNS_OFFSET = 10
+"""By custom of kubeadm, kind and others kube-dns has the tenth; who wants it asks for it by name."""
+
+DUAL_STACK_POLICIES = frozenset({"PreferDualStack", "RequireDualStack"})
+NODE_PORT_TYPES = frozenset({ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER})
+
+ValueT = TypeVar("ValueT", int, IPAddress)
+
+
+def allocate_services(services: Sequence[Service], service_cidrs: Sequence[IPNetwork]) -> tuple[Service, ...]:
+    """Complete the Services as the API server does.
+
+    Values that a Service asks for are honoured before any is handed out, and none is held twice. A Service added at the
+    end does not move the others, unless it asks by name for what one of them had been handed.
+
+    Args:
+        services: in the order in which values are handed out.
+        service_cidrs: one or two networks, primary family first.
+
+    Returns:
+        The same Services in the same order, with ``cluster_ips``, ``ip_families``, ``node_port`` and
+        ``health_check_node_port`` filled in where the API server would.
+
+    Raises:
+        ScenarioError: with a line for each value that cannot be had.
+    """
+    return _Allocation(service_cidrs).run(services)
+
+
+@dataclass
+class _Pool(Generic[ValueT]):
+    """Values of one range, each held by at most one owner, who is named in messages."""
+
+    candidates: Iterator[ValueT]
+    held: dict[ValueT, str] = field(default_factory=dict)
+
+    def claim(self, value: ValueT, owner: str) -> str | None:
+        """Take ``value`` for ``owner``; the answer is who holds it already, if somebody else does."""
+        holder = self.held.setdefault(value, owner)
+        return None if holder == owner else holder
+
+    def next(self, owner: str) -> ValueT | None:
+        """Take the next free value, ``None`` when there is none left."""
+        for value in self.candidates:
+            if value not in self.held:
+                self.held[value] = owner
+                return value
+        return None
+
+
+class _Allocation:
+    """One run over all Services. First every value asked for is claimed, then the missing ones are handed out."""
+
+    def __init__(self, service_cidrs: Sequence[IPNetwork]) -> None:
+        self._networks = {Family.of(network): network for network in service_cidrs}
+        self._families = tuple(self._networks)
+        self._addresses = {
+            family: _Pool[IPAddress](_addresses_to_hand_out(network)) for family, network in self._networks.items()
+        }
+        self._node_ports = _Pool[int](_node_ports_to_hand_out())
+        self._problems: list[str] = []
+
+    def run(self, services: Sequence[Service]) -> tuple[Service, ...]:
+        settled = [replace(service, ip_families=self._families_of(service)) for service in services]
+        for service in settled:
+            self._claim(service)
+        completed = tuple(self._complete(service) for service in settled)
+        if self._problems:
+            raise ScenarioError(self._problems)
+        return completed
+
+    def _problem(self, service: Service, path: str, what: str) -> None:
+        self._problems.append(f"Service {service.namespace}/{service.name}: {path}: {what}")
+
+    def _families_of(self, service: Service) -> tuple[Family, ...]:
+        """The families of a Service: those it names, the cluster's first, and the other one if its policy says so."""
+        if service.type is ServiceType.EXTERNAL_NAME:
+            return ()
+        asked = service.ip_families or tuple(Family.of(address) for address in service.cluster_ips)
+        for family in asked:
+            if family not in self._networks:
+                have = " and ".join(self._families)
+                self._problem(service, "spec.ipFamilies", f"the cluster has no {family} service CIDR, only {have}")
+        first = asked[:1] or self._families[:1]
+        if service.ip_family_policy not in DUAL_STACK_POLICIES:
+            if len(asked) > 1:
+                self._problem(
+                    service, "spec.ipFamilies", "two families need ipFamilyPolicy PreferDualStack or RequireDualStack"
+                )
+            return first
+        families = tuple(dict.fromkeys((*asked, *first, *self._families)))
+        if service.ip_family_policy == "RequireDualStack" and len(self._families) < 2:
+            self._problem(
+                service, "spec.ipFamilyPolicy", f"RequireDualStack needs a second service CIDR beside {first[0]}"
+            )
+        return families
+
+    def _claim(self, service: Service) -> None:
+        for index, address in enumerate(service.cluster_ips):
+            self._claim_address(service, index, address)
+        for index, port in enumerate(service.ports):
+            if port.node_port:
+                self._claim_node_port(service, f"spec.ports[{index}].nodePort", port.node_port, str(service.key))
+        if service.health_check_node_port:
+            if needs_health_check(service):
+                self._claim_node_port(
+                    service,
+                    "spec.healthCheckNodePort",
+                    service.health_check_node_port,
+                    f"the health check of {service.key}",
+                )
+            else:
+                self._problem(
+                    service,
+                    "spec.healthCheckNodePort",
+                    "only a LoadBalancer Service with externalTrafficPolicy Local has one",
+                )
+
+    def _claim_address(self, service: Service, index: int, address: IPAddress) -> None:
+        path = f"spec.clusterIPs[{index}]"
+        if index >= len(service.ip_families) or Family.of(address) is not service.ip_families[index]:
+            families = ", ".join(service.ip_families) or "none"
+            self._problem(service, path, f"{address} does not match the Service's IP families ({families})")
+            return
+        network = self._networks.get(Family.of(address))
+        if network is None:
+            return  # reported as a family that the cluster does not have
+        if not _is_usable(address, network):
+            self._problem(service, path, f"{address} is not a host address of the service CIDR {network}")
+        elif address == network[API_SERVER_OFFSET] and service.key != API_SERVER:
+            self._problem(service, path, f"{address} is the address of the API server; choose another one")
+        elif holder := self._addresses[Family.of(address)].claim(address, str(service.key)):
+            self._problem(service, path, f"{address} is already held by {holder}")
+
+    def _claim_node_port(self, service: Service, path: str, number: int, owner: str) -> None:
+        if service.type not in NODE_PORT_TYPES:
+            self._problem(service, path, f"a Service of type {service.type} has no node ports")
+        elif number not in NODE_PORTS:
+            self._problem(service, path, f"{number} is outside the node port range {NODE_PORTS[0]}-{NODE_PORTS[-1]}")
+        elif holder := self._node_ports.claim(number, owner):
+            self._problem(service, path, f"{number} is already held by {holder}")
+
+    def _complete(self, service: Service) -> Service:
+        if service.type is ServiceType.EXTERNAL_NAME:
+            return service
+        return replace(
+            service,
+            cluster_ips=service.cluster_ips if service.headless else self._addresses_of(service),
+            ports=self._ports_of(service) if service.type in NODE_PORT_TYPES else service.ports,
+            health_check_node_port=self._health_check_port_of(service),
+        )
+
+    def _addresses_of(self, service: Service) -> tuple[IPAddress, ...]:
+        missing = [family for family in service.ip_families[len(service.cluster_ips) :] if family in self._addresses]
+        handed_out = []
+        for family in missing:
+            address = self._addresses[family].next(str(service.key))
+            if address is None:
+                self._problem(
+                    service,
+                    "spec.clusterIPs",
+                    f"the service CIDR {self._networks[family]} is exhausted; make it larger",
+                )
+            else:
+                handed_out.append(address)
+        return (*service.cluster_ips, *handed_out)
+
+    def _ports_of(self, service: Service) -> tuple[ServicePort, ...]:
+        """The ports with their node ports. One number serves all protocols of a port, as for DNS over TCP and UDP."""
+        by_port = {port.port: port.node_port for port in reversed(service.ports) if port.node_port}
+        completed = []
+        for index, port in enumerate(service.ports):
+            number = port.node_port or by_port.get(port.port)
+            if not number:
+                number = self._next_node_port(service, f"spec.ports[{index}].nodePort")
+            by_port.setdefault(port.port, number)
+            completed.append(replace(port, node_port=number))
+        return tuple(completed)
+
+    def _health_check_port_of(self, service: Service) -> int:
+        if service.health_check_node_port or not needs_health_check(service):
+            return service.health_check_node_port
+        return self._next_node_port(service, "spec.healthCheckNodePort")
+
+    def _next_node_port(self, service: Service, path: str) -> int:
+        number = self._node_ports.next(str(service.key))
+        if number is None:
+            self._problem(
+                service, path, f"the node ports {NODE_PORTS[0]}-{NODE_PORTS[-1]} are exhausted; take Services out"
+            )
+        return number or 0
+
+
+def needs_health_check(service: Service) -> bool:
+    """Whether the Service has a health-check node port: ``externalTrafficPolicy: Local`` behind a balancer."""
+    return service.type is ServiceType.LOAD_BALANCER and service.external_traffic_policy is TrafficPolicy.LOCAL
+
+
+def _is_usable(address: IPAddress, network: IPNetwork) -> bool:
+    """Whether a Service may have it: not the network's own address, nor the broadcast address of IPv4."""
+    if address not in network or address == network.network_address:
+        return False
+    return network.version == 6 or address != network.broadcast_address
+
+
+def _addresses_to_hand_out(network: IPNetwork) -> Iterator[IPAddress]:
+    """The upper band, then the lower one, without the addresses kept for the API server and kube-dns."""
+    size = network.num_addresses - (2 if network.version == 4 else 1)
+    band = _band(size, low=16, high=256, share=16)
+    reserved = {API_SERVER_OFFSET, DNS_OFFSET}
+    offsets = chain(range(band + 1, size + 1), range(1, min(band, size) + 1))
+    return (network[offset] for offset in offsets if offset not in reserved)
+
+
+def _node_ports_to_hand_out() -> Iterator[int]:
+    band = _band(len(NODE_PORTS), low=16, high=128, share=32)
+    return chain(NODE_PORTS[band:], NODE_PORTS[:band])
+
+
+def _band(size: int, *, low: int, high: int, share: int) -> int:
+    """How many values at the start of a range are kept for requests by name; none if the range is small."""
+    return 0 if size < low else min(max(low, size // share), high)

@@ -1,0 +1,149 @@
+"""EndpointSlices from Services and Pods, as kube-controller-manager's endpoint slice controller makes them.
+
+Owns: ``derive_slices``.
+Must not: choose endpoints for traffic (each proxy does, by its own view of the slices).
+
+What the controller decides (k8s.io/endpointslice, ``reconciler.go`` and ``utils.go``):
+* a Service without selector, or of type ExternalName, gets no slices: somebody else writes them;
+* an endpoint is *serving* while its pod is ready, *ready* while it is also not terminating, and a Service with
+  ``publishNotReadyAddresses`` declares every endpoint ready;
+* an endpoint has a name in DNS where its pod has a hostname and names the Service as its subdomain;
+* a named target port is looked up in each pod; pods that resolve a Service's ports to different numbers stand in
+  different slices, and a port that a pod lacks is left out of its slice;
+* a Service that selects nothing still has one empty slice per family;
+* hints follow from ``trafficDistribution``, for ready endpoints only (KEP-4444, KEP-3015).
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from proxylab.cluster.objects import (
+    HEADLESS_LABEL,
+    SERVICE_NAME_LABEL,
+    ZONE_LABEL,
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    Node,
+    Pod,
+    Service,
+    ServicePort,
+    ServiceType,
+)
+from proxylab.addresses import Family, IPAddress
+
+__all__ = ["MAX_ENDPOINTS_PER_SLICE", "derive_slices"]
+
+MAX_ENDPOINTS_PER_SLICE = 100
+"""The default of kube-controller-manager's ``--max-endpoints-per-slice``."""
+
+MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
+CONTROLLER = "endpointslice-controller.k8s.io"
+
+NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""Of generated names: no vowels, so that they spell nothing (apimachinery's util/rand)."""
+
+SAME_ZONE = frozenset({"PreferClose", "PreferSameZone", "PreferSameNode"})
+SAME_NODE = "PreferSameNode"
+
+PortSet = tuple[EndpointPort, ...]
+
+
+def derive_slices(services: Sequence[Service], pods: Sequence[Pod], nodes: Sequence[Node]) -> tuple[EndpointSlice, ...]:
+    """The slices of all Services that have a selector.
+
+    Args:
+        services: with their IP families allocated.
+        pods: in any order; the result does not depend on it.
+        nodes: for the zones of endpoints.
+
+    Returns:
+        Slices in the order of the Services, then family, ports and number. Their names depend on nothing else, so a
+        slice keeps its name while its endpoints come and go.
+    """
+    zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in nodes}
+    ordered = sorted(pods, key=lambda pod: pod.key)
+    slices: list[EndpointSlice] = []
+    for service in services:
+        if not service.selector or service.type is ServiceType.EXTERNAL_NAME:
+            continue
+        selected = [pod for pod in ordered if _selects(service, pod)]
+        for family in service.ip_families:
+            slices.extend(_slices_of(service, family, selected, zones))
+    return tuple(slices)
+
+
+def _selects(service: Service, pod: Pod) -> bool:
+    return pod.namespace == service.namespace and service.selector.items() <= pod.labels.items()
+
+
+def _slices_of(
+    service: Service, family: Family, pods: Iterable[Pod], zones: Mapping[str, str]
+) -> Iterator[EndpointSlice]:
+    by_ports: dict[PortSet, list[Endpoint]] = {}
+    for pod in pods:
+        address = next((address for address in pod.addresses if Family.of(address) is family), None)
+        if address is None:
+            continue
+        endpoint = _endpoint(service, pod, address, zones.get(pod.node_name, ""))
+        by_ports.setdefault(_ports_of(service, pod), []).append(endpoint)
+    for ports, endpoints in sorted(by_ports.items(), key=lambda entry: _spelled(entry[0])) or [((), [])]:
+        for number, first in enumerate(range(0, max(1, len(endpoints)), MAX_ENDPOINTS_PER_SLICE)):
+            yield EndpointSlice(
+                namespace=service.namespace,
+                name=f"{service.name}-{_suffix(service.namespace, service.name, family, _spelled(ports), number)}",
+                service=service.name,
+                labels=_labels(service),
+                address_type=family,
+                ports=ports,
+                endpoints=tuple(endpoints[first : first + MAX_ENDPOINTS_PER_SLICE]),
+            )
+
+
+def _endpoint(service: Service, pod: Pod, address: IPAddress, zone: str) -> Endpoint:
+    # Kubernetes has one readiness condition; it stays meaningful while a pod terminates, and "serving" carries it.
+    serving = pod.serving if pod.terminating else pod.ready
+    ready = service.publish_not_ready_addresses or (serving and not pod.terminating)
+    return Endpoint(
+        addresses=(address,),
+        ready=ready,
+        serving=serving,
+        terminating=pod.terminating,
+        node_name=pod.node_name,
+        zone=zone,
+        hostname=pod.hostname if pod.subdomain == service.name else "",
+        for_zones=(zone,) if ready and zone and service.traffic_distribution in SAME_ZONE else (),
+        for_nodes=(pod.node_name,) if ready and service.traffic_distribution == SAME_NODE else (),
+        target=pod.name,
+    )
+
+
+def _ports_of(service: Service, pod: Pod) -> PortSet:
+    numbered = ((port, _target_number(port, pod)) for port in service.ports)
+    return tuple(
+        EndpointPort(name=port.name, protocol=port.protocol, port=number) for port, number in numbered if number
+    )
+
+
+def _target_number(port: ServicePort, pod: Pod) -> int | None:
+    """The number behind ``targetPort`` in this pod; ``None`` where no port of that name and protocol is declared."""
+    if isinstance(port.target_port, int):
+        return port.target_port
+    named = (own.port for own in pod.ports if (own.name, own.protocol) == (port.target_port, port.protocol))
+    return next(named, None)
+
+
+def _labels(service: Service) -> dict[str, str]:
+    own = {SERVICE_NAME_LABEL: service.name, MANAGED_BY_LABEL: CONTROLLER}
+    headless = {HEADLESS_LABEL: ""} if service.headless else {}
+    return {**service.labels, **own, **headless}
+
+
+def _spelled(ports: PortSet) -> str:
+    return ",".join(f"{port.name}/{port.protocol}/{port.port}" for port in ports)
+
+
+def _suffix(*identity: object) -> str:
+    """Five letters, as the API server's ``generateName`` adds, but a function of what the slice stands for."""
+    digest = hashlib.sha256("\0".join(map(str, identity)).encode()).digest()
+    return "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in digest[:5])

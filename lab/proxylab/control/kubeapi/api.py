@@ -1,0 +1,134 @@
+"""The API of one cluster: what each request is answered with.
+
+Owns: ``KubeApi``.
+Must not: know sockets. A watch is answered with a ``Following``, which whoever has the socket keeps asking.
+"""
+
+from dataclasses import field
+from http import HTTPStatus
+from typing import Final
+
+from proxylab.cluster.objects import ClusterEvent, Key
+from proxylab.cluster.store import Store
+from proxylab.control.kubeapi.encoder import Encoder, dumped
+from proxylab.control.kubeapi.following import Following
+from proxylab.control.kubeapi.refusal import Refusal
+from proxylab.control.kubeapi.reported import changed_event, created_event
+from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
+from proxylab.control.kubeapi.resources import discovery
+from proxylab.frozen import dataclass
+
+__all__ = ["KubeApi", "Reply", "WatchReply"]
+
+_VERSION: Final = "v1.34.0"
+"""What ``/version`` says. kubectl goes by it for little but a warning."""
+
+_MOST_EVENTS: Final = 1000
+_ALIVE: Final = ("/healthz", "/livez", "/readyz")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that is complete."""
+
+    code: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class WatchReply:
+    """An answer that goes on: ``following`` for as long as ``watch`` says."""
+
+    watch: Watch
+    following: Following
+
+
+class KubeApi:
+    """The API over a store.
+
+    Args:
+        store: the cluster.
+        since: when it came into being, as RFC 3339 writes a time.
+    """
+
+    def __init__(self, store: Store, since: str) -> None:
+        self.store = store
+        self._encoder = Encoder(since)
+
+    def answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> Reply | WatchReply:
+        """The answer to one request; it never raises for what a client says."""
+        try:
+            return self._answer(method, path, query, body, content_type)
+        except Refusal as refusal:
+            return refused(refusal)
+
+    def _answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> Reply | WatchReply:
+        match read_request(method, path, query):
+            case Discover(path):
+                return self._discovered(path)
+            case Get() as get:
+                return self._object(Key(get.resource.kind, get.namespace, get.name), get.resource.plural)
+            case List() as wanted:
+                return self._listed(wanted)
+            case Watch() as watch:
+                return WatchReply(watch, Following(watch, self.store, self._encoder))
+            case Report() as report:
+                return self._reported(report, body, content_type)
+
+    def _discovered(self, path: str) -> Reply:
+        if path in _ALIVE:
+            return Reply(HTTPStatus.OK, b"ok", "text/plain; charset=utf-8")
+        document = discovery(path, _VERSION)
+        if document is None:
+            raise Refusal.not_found("the server could not find the requested resource")
+        return Reply(HTTPStatus.OK, dumped(document))
+
+    def _object(self, key: Key, plural: str) -> Reply:
+        thing = self.store.get(key)
+        if thing is None:
+            raise Refusal.not_found(f'{plural} "{key.name}" not found')
+        return Reply(HTTPStatus.OK, self._encoder.object(thing, self.store.revision_of(key)))
+
+    def _listed(self, wanted: List) -> Reply:
+        revision, collection = self.store.revision, wanted.collection
+        if wanted.revision > revision:
+            raise Refusal.too_new(wanted.revision, revision)
+        if wanted.exact and wanted.revision != revision:
+            raise Refusal.expired(wanted.revision)
+        resource = collection.resource
+        head = {
+            "kind": f"{resource.kind}List",
+            "apiVersion": resource.group_version,
+            "metadata": {"resourceVersion": str(revision)},
+        }
+        items = (
+            self._encoder.object(thing, self.store.revision_of(thing.key))
+            for thing in self.store.list(resource.cls)
+            if collection.holds(thing)
+        )
+        return Reply(HTTPStatus.OK, b'%s,"items":[%s]}' % (dumped(head)[:-1], b",".join(items)))
+
+    def _reported(self, report: Report, body: bytes, content_type: str) -> Reply:
+        key = Key(report.resource.kind, report.namespace, report.name)
+        if not report.name:
+            if len(self.store.list(ClusterEvent)) >= _MOST_EVENTS:
+                raise Refusal(
+                    HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests", "there are events enough", retry_after=60
+                )
+            event = created_event(body, content_type, report.namespace)
+            code = HTTPStatus.CREATED
+        else:
+            known = self.store.get(key)
+            if not isinstance(known, ClusterEvent):
+                raise Refusal.not_found(f'{report.resource.plural} "{report.name}" not found')
+            event = changed_event(known, body, content_type)
+            code = HTTPStatus.OK
+        return Reply(code, self._encoder.object(event, self.store.apply(event)))
+
+
+def refused(refusal: Refusal) -> Reply:
+    """A refusal as a Status."""
+    headers = (("Retry-After", str(refusal.retry_after)),) if refusal.retry_after else ()
+    return Reply(refusal.code, dumped(refusal.status), headers=headers)

@@ -1,0 +1,268 @@
+"""An object of the cluster as the API serves it.
+
+Owns: ``manifest``, from a typed object to the document that kubectl and client-go read.
+Must not: know requests, or hold anything back: what an object has, its document has.
+
+The documents have what a component may need, with the names of the API reference
+(https://kubernetes.io/docs/reference/kubernetes-api/); absent keys have their defaults.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from proxylab.cluster.objects import (
+    SERVICE_NAME_LABEL,
+    ClusterEvent,
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    KubeObject,
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    ServiceCIDR,
+    ServicePort,
+    ServiceType,
+)
+
+__all__ = ["Document", "labels_of", "manifest"]
+
+Document = dict[str, Any]
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+_IDENTITIES: Final = uuid.UUID("8f2c1d3a-52a4-4d0b-9e38-6f0d9b3f6f10")
+"""The name space of uids: an object of the same key has the same uid in every run."""
+
+
+def manifest(thing: KubeObject, revision: int, since: str) -> Document:
+    """The document of an object.
+
+    Args:
+        thing: the object.
+        revision: of its last change; its ``resourceVersion``.
+        since: its ``creationTimestamp``, as RFC 3339 writes a time.
+    """
+    writer = _WRITERS[type(thing)]
+    document: Document = writer(thing)
+    metadata: Document = {"name": thing.name}
+    if thing.key.namespace:
+        metadata["namespace"] = thing.key.namespace
+    if labels := labels_of(thing):
+        metadata["labels"] = dict(labels)
+    if isinstance(thing, Service) and thing.annotations:
+        metadata["annotations"] = dict(thing.annotations)
+    metadata |= {
+        "uid": str(uuid.uuid5(_IDENTITIES, str(thing.key))),
+        "resourceVersion": str(revision),
+        "creationTimestamp": since,
+    }
+    if (isinstance(thing, Pod) and thing.terminating) or (isinstance(thing, Node) and thing.deleting):
+        metadata |= {"deletionTimestamp": since, "deletionGracePeriodSeconds": 30}
+    return {**document, "metadata": metadata}
+
+
+def labels_of(thing: KubeObject) -> Mapping[str, str]:
+    """The labels of an object as the API shows them and selects by, those that Kubernetes sets by itself among them."""
+    match thing:
+        case EndpointSlice():
+            return {**thing.labels, SERVICE_NAME_LABEL: thing.service}
+        case Node():
+            return {HOSTNAME_LABEL: thing.name, **thing.labels}
+        case Namespace():
+            return {NAMESPACE_NAME_LABEL: thing.name, **thing.labels}
+        case ServiceCIDR() | ClusterEvent():
+            return {}
+        case _:
+            return thing.labels
+
+
+def _service(service: Service) -> Document:
+    spec: Document = {
+        "type": str(service.type),
+        "ports": [_service_port(port) for port in service.ports],
+        "selector": dict(service.selector),
+        "sessionAffinity": "None" if service.affinity_timeout is None else "ClientIP",
+        "publishNotReadyAddresses": service.publish_not_ready_addresses,
+        **(_named_outside(service) if service.type is ServiceType.EXTERNAL_NAME else _reached_inside(service)),
+        **_reached_outside(service),
+    }
+    if service.affinity_timeout is not None:
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": service.affinity_timeout}}
+    if service.traffic_distribution:
+        spec["trafficDistribution"] = service.traffic_distribution
+    ingress = [
+        ({"ip": str(entry.ip), "ipMode": entry.ip_mode} if entry.ip is not None else {})
+        | ({"hostname": entry.hostname} if entry.hostname else {})
+        for entry in service.load_balancer_ingress
+    ]
+    status: Document = {"loadBalancer": {"ingress": ingress} if ingress else {}}
+    return {"kind": "Service", "apiVersion": "v1", "spec": spec, "status": status}
+
+
+def _named_outside(service: Service) -> Document:
+    return {"externalName": service.external_name}
+
+
+def _reached_inside(service: Service) -> Document:
+    addresses = ["None"] if service.headless else [str(address) for address in service.cluster_ips]
+    return {
+        "clusterIP": addresses[0] if addresses else "",
+        "clusterIPs": addresses,
+        "ipFamilies": [str(family) for family in service.ip_families],
+        "ipFamilyPolicy": service.ip_family_policy,
+        "internalTrafficPolicy": str(service.internal_traffic_policy),
+    }
+
+
+def _reached_outside(service: Service) -> Document:
+    balanced = service.type is ServiceType.LOAD_BALANCER
+    keys: Document = {}
+    if balanced or service.type is ServiceType.NODE_PORT or service.external_ips:
+        keys["externalTrafficPolicy"] = str(service.external_traffic_policy)
+    if balanced:
+        keys["allocateLoadBalancerNodePorts"] = service.allocate_node_ports
+    if service.external_ips:
+        keys["externalIPs"] = [str(address) for address in service.external_ips]
+    if service.source_ranges:
+        keys["loadBalancerSourceRanges"] = [str(network) for network in service.source_ranges]
+    if service.health_check_node_port:
+        keys["healthCheckNodePort"] = service.health_check_node_port
+    return keys
+
+
+def _service_port(port: ServicePort) -> Document:
+    document: Document = {"port": port.port, "protocol": str(port.protocol), "targetPort": port.target_port}
+    if port.name:
+        document["name"] = port.name
+    if port.node_port:
+        document["nodePort"] = port.node_port
+    return document
+
+
+def _slice(endpoint_slice: EndpointSlice) -> Document:
+    return {
+        "kind": "EndpointSlice",
+        "apiVersion": "discovery.k8s.io/v1",
+        "addressType": str(endpoint_slice.address_type),
+        "ports": [_endpoint_port(port) for port in endpoint_slice.ports],
+        "endpoints": [_endpoint(endpoint, endpoint_slice.namespace) for endpoint in endpoint_slice.endpoints],
+    }
+
+
+def _endpoint_port(port: EndpointPort) -> Document:
+    # The name is written even where it is empty: the endpoint slice controller does, and a proxy matches it.
+    return {"name": port.name, "protocol": str(port.protocol), "port": port.port}
+
+
+def _endpoint(endpoint: Endpoint, namespace: str) -> Document:
+    document: Document = {
+        "addresses": [str(address) for address in endpoint.addresses],
+        "conditions": {"ready": endpoint.ready, "serving": endpoint.serving, "terminating": endpoint.terminating},
+    }
+    given = {"nodeName": endpoint.node_name, "zone": endpoint.zone, "hostname": endpoint.hostname}
+    document |= {key: value for key, value in given.items() if value}
+    hints = {
+        "forZones": [{"name": zone} for zone in endpoint.for_zones],
+        "forNodes": [{"name": node} for node in endpoint.for_nodes],
+    }
+    if any(hints.values()):
+        document["hints"] = {key: value for key, value in hints.items() if value}
+    if endpoint.target:
+        document["targetRef"] = {"kind": "Pod", "namespace": namespace, "name": endpoint.target}
+    return document
+
+
+def _node(node: Node) -> Document:
+    addresses = [{"type": "InternalIP", "address": str(address)} for address in node.addresses]
+    spec: Document = {}
+    if node.pod_cidrs:
+        spec = {"podCIDR": str(node.pod_cidrs[0]), "podCIDRs": [str(network) for network in node.pod_cidrs]}
+    if node.taints:
+        spec["taints"] = [{"key": taint, "effect": "NoSchedule"} for taint in node.taints]
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "spec": spec,
+        "status": {
+            "addresses": [*addresses, {"type": "Hostname", "address": node.name}],
+            "conditions": [_condition("Ready", holds=True)],
+        },
+    }
+
+
+def _pod(pod: Pod) -> Document:
+    ports = [
+        {"containerPort": port.port, "protocol": str(port.protocol), **({"name": port.name} if port.name else {})}
+        for port in pod.ports
+    ]
+    ready = pod.serving if pod.terminating else pod.ready
+    addresses = [str(address) for address in pod.addresses]
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "spec": {
+            "nodeName": pod.node_name,
+            "hostNetwork": pod.host_network,
+            "containers": [{"name": pod.name, "ports": ports}],
+        },
+        "status": {
+            "phase": "Running",
+            "podIP": addresses[0] if addresses else "",
+            "podIPs": [{"ip": address} for address in addresses],
+            "conditions": [_condition("Ready", holds=ready)],
+        },
+    }
+
+
+def _namespace(_namespace: Namespace) -> Document:
+    return {"kind": "Namespace", "apiVersion": "v1", "spec": {}, "status": {"phase": "Active"}}
+
+
+def _service_cidr(service_cidr: ServiceCIDR) -> Document:
+    return {
+        "kind": "ServiceCIDR",
+        "apiVersion": "networking.k8s.io/v1",
+        "spec": {"cidrs": [str(network) for network in service_cidr.cidrs]},
+    }
+
+
+def _event(event: ClusterEvent) -> Document:
+    regarding = event.regarding
+    document: Document = {
+        "kind": "Event",
+        "apiVersion": "events.k8s.io/v1",
+        "regarding": {
+            "kind": regarding.kind,
+            "name": regarding.name,
+            **({"namespace": regarding.namespace} if regarding.namespace else {}),
+        },
+        "reason": event.reason,
+        "note": event.note,
+        "type": event.type,
+        "action": event.action,
+        "reportingController": event.reporter,
+        "reportingInstance": event.reporting_instance,
+        "eventTime": event.time or None,
+    }
+    if event.count > 1:
+        document["series"] = {"count": event.count, "lastObservedTime": event.time or None}
+    return document
+
+
+def _condition(name: str, *, holds: bool) -> Document:
+    return {"type": name, "status": "True" if holds else "False"}
+
+
+_WRITERS: Final[Mapping[type[KubeObject], Callable[[Any], Document]]] = {
+    ClusterEvent: _event,
+    EndpointSlice: _slice,
+    Namespace: _namespace,
+    Node: _node,
+    Pod: _pod,
+    Service: _service,
+    ServiceCIDR: _service_cidr,
+}

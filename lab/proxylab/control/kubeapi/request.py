@@ -1,0 +1,227 @@
+"""What a request asks the API for.
+
+Owns: ``read_request``, from a method and a target to one of the typed requests.
+Must not: answer it, or look at the store.
+"""
+
+import re
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qs
+
+from proxylab.cluster.objects import KubeObject
+from proxylab.control.kubeapi.manifest import labels_of
+from proxylab.control.kubeapi.refusal import Refusal
+from proxylab.control.kubeapi.resources import RESOURCES, Resource
+from proxylab.control.kubeapi.selectors import Selection
+from proxylab.frozen import dataclass
+
+__all__ = ["Collection", "Discover", "Get", "List", "Report", "Request", "Watch", "read_request"]
+
+_PATH: Final = re.compile(
+    r"/(?:api/(?P<core>v1)|apis/(?P<group>[a-z0-9.-]+/[a-z0-9]+))"
+    r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]))?"
+    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?/?"
+)
+_WATCH_SECONDS: Final = 3600
+_EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Objects of one kind: of one namespace or of all (empty), as far as they are selected."""
+
+    resource: Resource
+    namespace: str
+    selection: Selection
+
+    def holds(self, thing: KubeObject) -> bool:
+        """Whether an object is one of them."""
+        return (
+            isinstance(thing, self.resource.cls)
+            and self.namespace in ("", thing.key.namespace)
+            and self.selection.accepts(labels_of(thing), self.resource.fields_of(thing, self.selection.field_names))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Discover:
+    """What is served."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """One object."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A collection as it is now.
+
+    Attributes:
+        revision: the oldest state that will do; 0 for any.
+        exact: no other state than ``revision`` will do.
+    """
+
+    collection: Collection
+    revision: int = 0
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What becomes of a collection.
+
+    Attributes:
+        revision: the state that the client knows; ``None`` if it knows nothing.
+        initial: begin with what there is, as ADDED.
+        announce: say by a bookmark when what there is has been sent (KEP-3157, streaming lists).
+        bookmarks: say now and then how far the watch has come.
+        seconds: how long it lasts.
+    """
+
+    collection: Collection
+    revision: int | None
+    initial: bool
+    announce: bool
+    bookmarks: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An object that a client creates (``POST``) or changes (``PATCH``, with its ``name``)."""
+
+    resource: Resource
+    namespace: str
+    name: str = ""
+
+
+Request = Discover | Get | List | Watch | Report
+
+
+def read_request(method: str, path: str, query: str) -> Request:
+    """Read a request.
+
+    Args:
+        method: of HTTP.
+        path: of the target, without its query.
+        query: of the target.
+
+    Raises:
+        Refusal: nothing is served there, or it cannot be read.
+    """
+    parts = _PATH.fullmatch(path)
+    if parts is None:
+        return _only_read(method, Discover(path))
+    found = [
+        resource
+        for resource in RESOURCES
+        if (resource.group_version, resource.plural) == (parts["core"] or parts["group"], parts["plural"])
+    ]
+    if not found:
+        return _only_read(method, Discover(path))
+    resource, namespace, name = found[0], parts["namespace"] or "", parts["name"] or ""
+    if namespace and not resource.namespaced:
+        raise Refusal.not_found("the server could not find the requested resource")
+    if method in ("POST", "PATCH") and resource.accepts and bool(name) is (method == "PATCH"):
+        return Report(resource, namespace, name)
+    if name:
+        return _only_read(method, Get(resource, namespace, name))
+    return _only_read(method, _collection_request(resource, namespace, _Options.of(query)))
+
+
+def _only_read(method: str, request: Request) -> Request:
+    if method not in ("GET", "HEAD"):
+        raise Refusal(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            f"{method} is not supported here: the objects of a lab are changed through its scenario",
+        )
+    return request
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """``metav1.ListOptions``."""
+
+    values: dict[str, str]
+
+    @classmethod
+    def of(cls, query: str) -> "_Options":
+        try:
+            read = parse_qs(query, keep_blank_values=True, max_num_fields=50)
+        except ValueError as error:
+            raise Refusal.bad_request(str(error)) from None
+        return cls({key: values[0] for key, values in read.items()})
+
+    def text(self, key: str) -> str:
+        return self.values.get(key, "")
+
+    def flag(self, key: str) -> bool | None:
+        """``None`` where it is not given."""
+        match self.values.get(key, "").lower():
+            case "":
+                return None
+            case "1" | "true" | "t":
+                return True
+            case "0" | "false" | "f":
+                return False
+            case other:
+                raise Refusal.bad_request(f"{key} must be true or false, is {other!r}")
+
+    def number(self, key: str) -> int | None:
+        """``None`` where it is not given."""
+        text = self.values.get(key, "")
+        if not text:
+            return None
+        if not re.fullmatch(r"[0-9]{1,18}", text):
+            raise Refusal.bad_request(f"{key} must be a number, is {text!r}")
+        return int(text)
+
+
+def _collection_request(resource: Resource, namespace: str, options: _Options) -> List | Watch:
+    selection = Selection.of(options.text("labelSelector"), options.text("fieldSelector"))
+    for name in sorted(selection.field_names - resource.field_names):
+        raise Refusal.bad_request(f"field label not supported: {name}")
+    collection = Collection(resource, namespace, selection)
+    revision, match = options.number("resourceVersion"), options.text("resourceVersionMatch")
+    if match not in ("", _EXACT, _NOT_OLDER):
+        raise _invalid(f"resourceVersionMatch: {match!r} is not supported")
+    if options.flag("watch"):
+        return _watch(collection, revision, match, options)
+    if options.flag("sendInitialEvents") is not None:
+        raise _invalid("sendInitialEvents is forbidden for list")
+    if match and revision is None:
+        raise _invalid("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if match == _EXACT and revision == 0:
+        raise _invalid('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+    return List(collection, revision or 0, exact=match == _EXACT)
+
+
+def _watch(collection: Collection, revision: int | None, match: str, options: _Options) -> Watch:
+    announced = options.flag("sendInitialEvents")
+    if announced is not None and match != _NOT_OLDER:
+        raise _invalid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    if announced is None and match:
+        raise _invalid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+    seconds = options.number("timeoutSeconds")
+    return Watch(
+        collection,
+        revision or None,
+        # Without a revision a watch begins with what there is; so does one from "0", which stands for any state.
+        initial=not revision if announced is None else announced,
+        announce=announced is True,
+        bookmarks=options.flag("allowWatchBookmarks") is True,
+        seconds=float(_WATCH_SECONDS if seconds is None else min(seconds, _WATCH_SECONDS)),
+    )
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", message)

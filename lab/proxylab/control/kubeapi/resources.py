@@ -1,0 +1,159 @@
+"""The kinds that the API serves, and where.
+
+Owns: ``RESOURCES`` with the group, the names and the selectable fields of each, and the documents of discovery.
+Must not: read requests.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any, Final
+
+from proxylab.cluster.objects import (
+    ClusterEvent,
+    EndpointSlice,
+    KubeObject,
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    ServiceCIDR,
+)
+from proxylab.frozen import dataclass
+
+__all__ = ["RESOURCES", "Resource", "discovery"]
+
+_Field = Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of the API.
+
+    Attributes:
+        cls: the typed objects of the store.
+        group_version: ``v1`` for the core group, else ``GROUP/VERSION``.
+        plural: its name in paths.
+        short: what kubectl takes for short.
+        fields: those that a selector may name besides ``metadata.name`` and ``metadata.namespace``.
+        accepts: whether clients may create and change objects.
+    """
+
+    cls: type[KubeObject]
+    group_version: str
+    plural: str
+    short: tuple[str, ...] = ()
+    namespaced: bool = True
+    fields: Mapping[str, _Field] = field(default_factory=dict)
+    accepts: bool = False
+
+    @property
+    def kind(self) -> str:
+        """As ``kind`` has it in documents."""
+        return "Event" if self.cls is ClusterEvent else self.cls.__name__
+
+    @property
+    def group(self) -> str:
+        """The group without its version; empty for the core group."""
+        return self.group_version.rpartition("/")[0]
+
+    @property
+    def field_names(self) -> frozenset[str]:
+        """The fields that a selector may name."""
+        own = {"metadata.name", "metadata.namespace"} if self.namespaced else {"metadata.name"}
+        return frozenset(own | set(self.fields))
+
+    def fields_of(self, thing: KubeObject, names: frozenset[str]) -> dict[str, str]:
+        """The values of some of its fields."""
+        known = {"metadata.name": thing.name, "metadata.namespace": thing.key.namespace}
+        return {name: known[name] if name in known else self.fields[name](thing) for name in names}
+
+
+def _cluster_ip(service: Service) -> str:
+    return "None" if service.headless else next(map(str, service.cluster_ips), "")
+
+
+RESOURCES: Final = (
+    Resource(
+        Service,
+        "v1",
+        "services",
+        ("svc",),
+        fields={"spec.clusterIP": _cluster_ip, "spec.type": lambda service: str(service.type)},
+    ),
+    Resource(Node, "v1", "nodes", ("no",), namespaced=False, fields={"spec.unschedulable": lambda _: "false"}),
+    Resource(
+        Pod,
+        "v1",
+        "pods",
+        ("po",),
+        fields={
+            "spec.nodeName": lambda pod: pod.node_name,
+            "spec.hostNetwork": lambda pod: str(pod.host_network).lower(),
+            "status.phase": lambda _: "Running",
+            "status.podIP": lambda pod: next(map(str, pod.addresses), ""),
+        },
+    ),
+    Resource(Namespace, "v1", "namespaces", ("ns",), namespaced=False, fields={"status.phase": lambda _: "Active"}),
+    Resource(EndpointSlice, "discovery.k8s.io/v1", "endpointslices"),
+    Resource(ServiceCIDR, "networking.k8s.io/v1", "servicecidrs", namespaced=False),
+    Resource(
+        ClusterEvent,
+        "events.k8s.io/v1",
+        "events",
+        ("ev",),
+        fields={
+            "reason": lambda event: event.reason,
+            "type": lambda event: event.type,
+            "regarding.kind": lambda event: event.regarding.kind,
+            "regarding.namespace": lambda event: event.regarding.namespace,
+            "regarding.name": lambda event: event.regarding.name,
+            "reportingController": lambda event: event.reporter,
+        },
+        accepts=True,
+    ),
+)
+
+
+def discovery(path: str, version: str) -> dict[str, Any] | None:
+    """What a client is told that does not know the API yet (kubectl); ``None`` for any other path.
+
+    Args:
+        path: of the request.
+        version: the Kubernetes version that the API is of, such as ``v1.34.2``.
+    """
+    if path == "/version":
+        major, minor = version.removeprefix("v").split(".")[:2]
+        return {"major": major, "minor": minor, "gitVersion": version, "platform": "linux"}
+    if path == "/api":
+        return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+    if path == "/apis":
+        groups = sorted({resource.group_version for resource in RESOURCES if resource.group})
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(each) for each in groups]}
+    version_of = path.removeprefix("/api/") if path.startswith("/api/") else path.removeprefix("/apis/")
+    found = [resource for resource in RESOURCES if resource.group_version == version_of]
+    if not found or path != ("/apis/" if found[0].group else "/api/") + version_of:
+        return None
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": version_of,
+        "resources": [_described(resource) for resource in found],
+    }
+
+
+def _group(group_version: str) -> dict[str, Any]:
+    group, _, version = group_version.rpartition("/")
+    served = {"groupVersion": group_version, "version": version}
+    return {"name": group, "versions": [served], "preferredVersion": served}
+
+
+def _described(resource: Resource) -> dict[str, Any]:
+    verbs = ["get", "list", "watch", *(("create", "patch") if resource.accepts else ())]
+    return {
+        "name": resource.plural,
+        "singularName": resource.kind.lower(),
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "shortNames": list(resource.short),
+        "verbs": verbs,
+    }

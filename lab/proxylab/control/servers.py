@@ -1,0 +1,63 @@
+"""The HTTP servers of one node.
+
+Owns: ``NodeServers``: which addresses are served, and by whom.
+Must not: know what the answers mean.
+"""
+
+from collections.abc import Callable, Mapping
+from errno import EAFNOSUPPORT
+from functools import partial
+
+from proxylab.control.http import Answer, HttpRequest, HttpServer
+from proxylab.control.listen import listen_inside
+from proxylab.addresses import IPAddress
+from proxylab.kernel.sandbox.netns import NetNs
+
+__all__ = ["NodeServers", "PathHandler"]
+
+Place = tuple[IPAddress, int]
+
+PathHandler = Callable[[str], Answer]
+"""From the path of a request, without its query, to the answer."""
+
+
+class NodeServers:
+    """Servers on sockets of one node's namespace."""
+
+    def __init__(self, netns: NetNs) -> None:
+        self._netns = netns
+        self._servers: dict[Place, HttpServer] = {}
+        self._wanted: Mapping[Place, PathHandler] = {}
+
+    async def serve(self, wanted: Mapping[Place, PathHandler]) -> tuple[str, ...]:
+        """Serve these places and no others. A place that is served already stays open, and answers as is wanted now.
+
+        Returns:
+            A line for each place that cannot be had; it is tried again the next time. None for a family that the kernel
+            lacks.
+        """
+        self._wanted = dict(wanted)
+        for place in [place for place in self._servers if place not in wanted]:
+            await self._servers.pop(place).close()
+        failed = []
+        for place in wanted:
+            if place in self._servers:
+                continue
+            try:
+                listening = listen_inside(self._netns, *place)
+            except OSError as error:
+                if error.errno == EAFNOSUPPORT:  # a kernel without IPv6, where nobody can dial that place either
+                    continue
+                failed.append(f"cannot listen on {place[0]} port {place[1]}: {error.strerror}")
+            else:
+                self._servers[place] = await HttpServer.on(listening, partial(self._answer, place))
+        return tuple(failed)
+
+    def _answer(self, place: Place, request: HttpRequest) -> Answer:
+        """By whoever has the place now: a port may pass from one Service to another. 503 while nobody has it."""
+        handler = self._wanted.get(place)
+        return Answer(503) if handler is None else handler(request.path)
+
+    async def close(self) -> None:
+        """Serve nothing any more."""
+        await self.serve({})

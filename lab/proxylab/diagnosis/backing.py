@@ -1,0 +1,195 @@
+"""The second station: is there anybody behind the Service.
+
+Owns: ``without_backing``, what the objects alone show to be missing; ``judge_endpoints``, after each was dialled.
+Must not: dial.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
+from proxylab.diagnosis.model import Finding, Station, breaks, holds
+from proxylab.diagnosis.subject import Backend, FrontAt, Subject
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress
+from proxylab.evidence.words import amount, endpoint, listed
+
+__all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dial:
+    """An endpoint that was dialled by its own address, past the Service.
+
+    Attributes:
+        backend: its address and port.
+        sender: who dialled.
+        answered: whether it answered.
+        why: else, why not: a sentence.
+        at_home: for one that did not answer, whether it answers its own node; ``None`` where nobody asked.
+        node: that node.
+    """
+
+    backend: Backend
+    sender: str
+    answered: bool
+    why: str = ""
+    at_home: bool | None = None
+    node: str = ""
+
+
+def ready_endpoints(subject: Subject) -> tuple[Backend, ...]:
+    """Those that traffic is due to reach: the ready ones, or, if there are none, those that still serve."""
+    return tuple(dict.fromkeys((each.addresses[0], number) for each, number in _usable(subject)))
+
+
+def _usable(subject: Subject) -> Iterator[tuple[Endpoint, int]]:
+    everything = [(each, number, port) for each, number, port in subject.endpoints()]
+    for port in subject.service.ports:
+        own = [(each, number) for each, number, of in everything if of is port]
+        ready = [each for each in own if each[0].ready]
+        yield from ready or [each for each in own if each[0].serving and each[0].terminating]
+
+
+def without_backing(subject: Subject, node: str | None, home: str | None = None) -> Finding | None:
+    """The finding that nobody is behind the Service; ``None`` where somebody is.
+
+    Args:
+        subject: the Service.
+        node: the one that is asked about, if one is: then policy Local needs an endpoint there.
+        home: the node of the pod that is to dial, if one is: of that, ``internalTrafficPolicy`` needs one.
+    """
+    service = subject.service
+    about = f"describe service {service.name}"
+    if not service.ports and not service.headless:
+        return breaks(Station.ENDPOINTS, ("the Service has no port",), f"{service.name} has no port.", about)
+    chosen = _selected(subject)
+    if service.selector and not chosen:
+        spelled = _spelled(service.selector)
+        cause = f"the selector of {service.name}, {spelled}, matches no pod{_meant(subject)}."
+        return breaks(Station.ENDPOINTS, (f"{spelled} matches no pod",), cause, about, "get pods -o wide")
+    if not service.selector and not any(each.endpoints for each in subject.slices):
+        seen = "no selector, and no EndpointSlice has an endpoint"
+        cause = f"{service.name} has no selector, and no EndpointSlice names an endpoint for it."
+        return breaks(Station.ENDPOINTS, (seen,), cause, about, "get endpointslices")
+    return _without_port(subject, chosen) or _none_ready(subject, chosen) or _none_local(subject, node, home)
+
+
+def _without_port(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
+    """A target port by a name that no pod has."""
+    has = {port.name for found in subject.slices for port in found.ports if found.endpoints}
+    for port in subject.service.ports:
+        if port.name in has or not chosen or isinstance(port.target_port, int):
+            continue
+        declared = dict.fromkeys(f"{own.name} {own.port}" for pod in chosen for own in pod.ports if own.name)
+        known = f"they declare {listed(list(declared))}" if declared else "they name none of their ports"
+        cause = f"targetPort {port.target_port!r} is no port of {listed([pod.name for pod in chosen])}; {known}."
+        look = (f"get pod {chosen[0].name} -o yaml", f"describe service {subject.service.name}")
+        return breaks(Station.ENDPOINTS, (f"no pod has a port {port.target_port!r}",), cause, *look)
+    return None
+
+
+def _none_ready(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
+    if ready_endpoints(subject):
+        return None
+    names = [pod.name for pod in chosen] or [str(each.addresses[0]) for each, _, _ in subject.endpoints()]
+    leaving = bool(chosen) and all(pod.terminating for pod in chosen)
+    state = "terminating and serves no more" if leaving else "not ready"
+    cause = f"none of {amount(len(names), 'endpoint')} is ready: {listed(names)} {_are(names)} {state}."
+    look = (f"get endpoints {subject.service.name} -o yaml", "get pods -o wide")
+    return breaks(Station.ENDPOINTS, (f"0 of {amount(len(names), 'endpoint')} ready",), cause, *look)
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _none_local(subject: Subject, asked: str | None, home: str | None) -> Finding | None:
+    """A policy Local that leaves the node which is asked about, or all of them, without an endpoint."""
+    nodes = [each.name for each in subject.nodes]
+    for front in subject.fronts:
+        key, policy = _policy(subject.service, front)
+        node = asked or (home if front.is_internal else None)
+        without = [each for each in nodes if not subject.local(front, each)]
+        if policy is not TrafficPolicy.LOCAL or (node not in without and len(without) < len(nodes)):
+            continue
+        where = node if node in without else "any node"
+        others = [each for each in nodes if each not in without]
+        only = f"; those with one: {listed(others)}" if others else ""
+        cause = f"{key} is Local and no endpoint is on {where}, so what comes to the {front} there is dropped{only}."
+        look = (f"get endpoints {subject.service.name} -o yaml", f"describe service {subject.service.name}")
+        return breaks(Station.ENDPOINTS, (f"{key} is Local, and none on {where}",), cause, *look)
+    return None
+
+
+def _policy(service: Service, front: FrontAt) -> tuple[str, TrafficPolicy]:
+    if front.is_internal:
+        return "internalTrafficPolicy", service.internal_traffic_policy
+    return "externalTrafficPolicy", service.external_traffic_policy
+
+
+def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
+    """Whoever is behind the Service answers."""
+    silent = next((dial for dial in dials if not dial.answered), None)
+    everybody = dict.fromkeys(each.addresses[0] for each, _, _ in subject.endpoints())
+    ready = {address for address, _ in ready_endpoints(subject)}
+    count = f"{len(ready):,} of {amount(len(everybody), 'endpoint')} ready"
+    if silent is not None:
+        who = subject.called(silent.backend)
+        if silent.at_home:
+            cause = f"{who} answers its own node {silent.node}, but not {silent.sender}: {silent.why}"
+        else:
+            cause = f"{who} does not answer when {silent.sender} dials it past the Service: {silent.why}"
+        sender, target = silent.sender, endpoint(*silent.backend)
+        look = (f"trace {sender} {target}", f"describe service {subject.service.name}")
+        return breaks(Station.ENDPOINTS, (f"{who} does not answer {sender}", count), cause, *look)
+    names = listed(list(dict.fromkeys(_name(subject, dial.backend[0]) for dial in dials)))
+    answering = f"{names} {'answers' if len(dials) == 1 else 'answer'} when dialled past the Service"
+    unready = [_name(subject, each) for each in everybody if each not in ready]
+    left = (f"not ready: {listed(unready)}",) if unready else ()
+    return holds(Station.ENDPOINTS, count, answering, *left, *_dropping(subject))
+
+
+def _name(subject: Subject, address: IPAddress) -> str:
+    """An endpoint by the name of its pod, or else by its address."""
+    target = next((each.target for each, _, _ in subject.endpoints() if each.addresses[0] == address), "")
+    return target or str(address)
+
+
+def _dropping(subject: Subject) -> Iterator[str]:
+    """Which nodes drop by a policy Local; that is as it should be."""
+    told = set()
+    for front in subject.fronts:
+        key, policy = _policy(subject.service, front)
+        without = [each.name for each in subject.nodes if not subject.local(front, each.name)]
+        if policy is TrafficPolicy.LOCAL and without and key not in told:
+            told.add(key)
+            what = "what its own clients send" if front.is_internal else "what comes from outside"
+            yield f"{key} Local: {listed(without)} {'drops' if len(without) == 1 else 'drop'} {what}"
+
+
+def _selected(subject: Subject) -> list[Pod]:
+    service = subject.service
+    return [
+        pod
+        for pod in subject.pods
+        if service.selector and pod.namespace == service.namespace and service.selector.items() <= pod.labels.items()
+    ]
+
+
+def _meant(subject: Subject) -> str:
+    """The pod whose labels come closest, as a clause."""
+    for key, value in subject.service.selector.items():
+        here = {pod.labels.get(key, ""): pod for pod in subject.pods if pod.namespace == subject.service.namespace}
+        close = get_close_matches(value, [each for each in here if each], n=1)
+        if close:
+            return f"; {here[close[0]].name} has {key}={close[0]}"
+        elsewhere = [pod for pod in subject.pods if pod.labels.get(key) == value]
+        if elsewhere:
+            return f"; {elsewhere[0].name} has {key}={value}, in namespace {elsewhere[0].namespace}"
+    return ""
+
+
+def _spelled(selector: object) -> str:
+    pairs = selector.items() if hasattr(selector, "items") else ()
+    return ",".join(f"{key}={value}" for key, value in pairs)

@@ -1,0 +1,115 @@
+"""Rules of iptables, read from what iptables-save prints.
+
+Owns: ``read_iptables``.
+Must not: know what they ought to be. The names of chains are kube-proxy's own (pkg/proxy/iptables/proxier.go).
+"""
+
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from proxylab.diagnosis.programmed import Entry, Hook, Programmed, Way
+from proxylab.engines.embedded.iptables.meaning import Chains, RuleMeaning, read_rules
+from proxylab.addresses import IPAddress, Protocol
+
+__all__ = ["read_iptables"]
+
+_HOOKS: Final = {Hook.IN: "PREROUTING", Hook.OUT: "OUTPUT", Hook.LEAVING: "POSTROUTING"}
+_SERVICES: Final = "KUBE-SERVICES"
+_NODE_PORTS: Final = "KUBE-NODEPORTS"
+_POSTROUTING: Final = "KUBE-POSTROUTING"
+_MARK_MASQ: Final = "KUBE-MARK-MASQ"
+_ENDPOINT: Final = "KUBE-SEP-"
+_REFUSING: Final = ("KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES")
+_ENDINGS: Final = ("REJECT", "DROP")
+_CERTAIN: Final = 1 << 31
+"""A probability is a multiple of 2^-31 (xt_statistic), and that is how ``meaning`` reads it."""
+
+
+def read_iptables(text: str) -> Programmed:
+    """The rules of one family."""
+    chains = read_rules(text)
+
+    def nat(chain: str) -> Sequence[RuleMeaning]:
+        return chains.get(("nat", chain), ())
+
+    leading = {hook: {_target(rule) for rule in nat(chain)} for hook, chain in _HOOKS.items()}
+    hooked = {hook for hook in (Hook.IN, Hook.OUT) if _SERVICES in leading[hook]}
+    if _POSTROUTING in leading[Hook.LEAVING]:
+        hooked.add(Hook.LEAVING)
+    return Programmed(
+        hooked=frozenset(hooked),
+        reaches={True: True, False: any(_target(rule) == _NODE_PORTS for rule in nat(_SERVICES))},
+        entries=tuple(_entries(chains)),
+        leads={
+            chain: tuple(to for rule in rules if (to := _target(rule)).startswith("KUBE-") and to != _MARK_MASQ)
+            for (table, chain), rules in chains.items()
+            if table == "nat"
+        },
+        ways={chain: tuple(_ways(chains, rules)) for (table, chain), rules in chains.items() if table == "nat"},
+        in_turn=True,
+        masquerades=any(_target(rule) == "MASQUERADE" for rule in nat(_POSTROUTING))
+        and any(_target(rule) == "MARK" for rule in nat(_MARK_MASQ)),
+    )
+
+
+def _entries(chains: Chains) -> Iterator[Entry]:
+    for rule in chains.get(("nat", _SERVICES), ()):
+        address, target = _address(rule), _target(rule)
+        if address is not None and target.startswith("KUBE-") and target != _MARK_MASQ:
+            yield from _entry(rule, address, leads_to=target)
+    for rule in chains.get(("nat", _NODE_PORTS), ()):
+        target = _target(rule)
+        if not _of_loopback(rule) and target.startswith("KUBE-") and target != _MARK_MASQ:
+            yield from _entry(rule, None, leads_to=target)
+    for chain in _REFUSING:
+        for rule in chains.get(("filter", chain), ()):
+            if _target(rule) in _ENDINGS:
+                yield from _entry(rule, _address(rule), refused=_target(rule))
+
+
+def _entry(rule: RuleMeaning, address: IPAddress | None, *, leads_to: str = "", refused: str = "") -> Iterator[Entry]:
+    protocol, port = _value(rule, "--protocol").upper(), _value(rule, "--dport")
+    if protocol in Protocol.__members__ and port.isdigit():
+        yield Entry(address=address, protocol=Protocol(protocol), port=int(port), leads_to=leads_to, refused=refused)
+
+
+def _ways(chains: Chains, rules: Sequence[RuleMeaning]) -> Iterator[Way]:
+    """The choices of a chain; a rule that goes by what it remembers of a client makes none."""
+    for rule in rules:
+        target = _target(rule)
+        if not target.startswith(_ENDPOINT) or any(option[0] == "--rcheck" for option in rule):
+            continue
+        chance = _value(rule, "--probability")
+        translations = [each for each in chains.get(("nat", target), ()) if _target(each) == "DNAT"]
+        to = _translation(translations[0]) if translations else None
+        yield Way(by=target, chance=int(chance) / _CERTAIN if chance else 1.0, to=to)
+
+
+def _translation(rule: RuleMeaning) -> tuple[IPAddress, int] | None:
+    host, _, port = _value(rule, "--to-destination").rpartition(":")
+    try:
+        return ip_address(host.strip("[]")), int(port)
+    except ValueError:
+        return None
+
+
+def _target(rule: RuleMeaning) -> str:
+    return _value(rule, "--jump") or _value(rule, "--goto")
+
+
+def _address(rule: RuleMeaning) -> IPAddress | None:
+    """The one address that a rule is about."""
+    text = _value(rule, "--destination")
+    network = ip_network(text) if text else None
+    return network[0] if network is not None and network.num_addresses == 1 else None
+
+
+def _of_loopback(rule: RuleMeaning) -> bool:
+    text = _value(rule, "--destination")
+    return bool(text) and ip_network(text).is_loopback
+
+
+def _value(rule: RuleMeaning, wanted: str) -> str:
+    """The first value of an option that stands without a negation; empty if there is none."""
+    return next((option[1] for option in rule if option[0] == wanted and len(option) > 1), "")

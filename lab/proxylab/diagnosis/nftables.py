@@ -1,0 +1,107 @@
+"""Rules of nftables, read from what ``nft list table`` prints.
+
+Owns: ``read_nftables``.
+Must not: know what they ought to be. The names of maps and chains are kube-proxy's own (pkg/proxy/nftables/proxier.go).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Final
+
+from proxylab.diagnosis.programmed import Entry, Hook, Programmed, Way
+from proxylab.addresses import IPAddress, Protocol
+
+__all__ = ["read_nftables"]
+
+# As nft prints a table (nft(8)): what stands in it is indented by one tab, and what stands in that by two.
+_OBJECT: Final = re.compile(r"^\t(chain|map|set) (\S+) \{\n(.*?)^\t\}$", re.MULTILINE | re.DOTALL)
+_ELEMENTS: Final = re.compile(r"elements = \{(.*?)\}\n", re.DOTALL)
+_ELEMENT: Final = re.compile(
+    r"(?:(?P<address>[0-9a-f.:]+) \. )?(?P<protocol>tcp|udp|sctp) \. (?P<port>\d+)"
+    r'(?: comment "[^"]*")? : (?P<verdict>\S.*)'
+)
+_MAPS: Final = ("service-ips", "service-nodeports", "no-endpoint-services", "no-endpoint-nodeports")
+_LEADS: Final = re.compile(r"\b(?:goto|jump) (\S+?)(?=[ ,}]|$)")
+_CHOICES: Final = re.compile(r"numgen random mod (\d+) (vmap|map) \{(.*?)\}")
+_REMEMBERED: Final = "@affinity-"
+_ENDPOINT: Final = "endpoint-"
+"""Begins the names of chains to which others lead by choice, or by what they remember."""
+_TRANSLATION: Final = re.compile(r"\bdnat to (\S+):(\d+)")
+_HOOKS: Final = {
+    Hook.IN: ("nat-prerouting", "services"),
+    Hook.OUT: ("nat-output", "services"),
+    Hook.LEAVING: ("nat-postrouting", "masquerading"),
+}
+
+
+def read_nftables(text: str) -> Programmed:
+    """The rules of one family."""
+    found: dict[str, dict[str, str]] = {"chain": {}, "map": {}, "set": {}}
+    for kind, name, body in _OBJECT.findall(text):
+        found[kind][name] = body
+    chains, maps = found["chain"], found["map"]
+    services = chains.get("services", "")
+    return Programmed(
+        hooked=frozenset(
+            hook for hook, (chain, wanted) in _HOOKS.items() if wanted in _LEADS.findall(chains.get(chain, ""))
+        ),
+        reaches={True: "@service-ips" in services, False: "@service-nodeports" in services},
+        entries=tuple(entry for name in _MAPS for entry in _entries(maps.get(name, ""))),
+        leads={name: tuple(_leads(body)) for name, body in chains.items()},
+        ways={name: tuple(_ways(chains, name, body)) for name, body in chains.items()},
+        in_turn=False,
+        masquerades=bool(
+            re.search(r"mark .*masquerade|mark .* return\n(?:.*\n)*.*masquerade", chains.get("masquerading", ""))
+        ),
+    )
+
+
+def _entries(body: str) -> Iterator[Entry]:
+    elements = _ELEMENTS.search(body + "\n")
+    for text in elements[1].split(",") if elements else ():
+        element = _ELEMENT.fullmatch(text.strip())
+        if element is None:
+            continue
+        verdict = element["verdict"]
+        refused = {"drop": "DROP", "goto reject-chain": "REJECT"}.get(verdict, "")
+        yield Entry(
+            address=ip_address(element["address"]) if element["address"] else None,
+            protocol=Protocol(element["protocol"].upper()),
+            port=int(element["port"]),
+            leads_to="" if refused else verdict.removeprefix("goto ").removeprefix("jump "),
+            refused=refused,
+        )
+
+
+def _leads(body: str) -> Iterator[str]:
+    """Where a chain leads, but for what balances and what goes by what it remembers of a client."""
+    for line in body.splitlines():
+        if "numgen" not in line and _REMEMBERED not in line:
+            yield from _LEADS.findall(line)
+
+
+def _ways(chains: Mapping[str, str], name: str, body: str) -> Iterator[Way]:
+    """The choices of a chain: each leads to an endpoint's chain, or, since 1.35, is what the destination becomes.
+
+    Since 1.37 there is nothing to choose where there is one endpoint: the Service's own chain translates.
+    """
+    choices = _CHOICES.search(body)
+    if choices is None:
+        if not name.startswith(_ENDPOINT) and (only := _translation(body)) is not None:
+            yield Way(by=name, chance=1, to=only)
+        return
+    share = 1 / int(choices[1])
+    for each in choices[3].split(","):
+        choice = each.partition(" : ")[2].strip()
+        if choices[2] == "vmap":
+            chain = choice.removeprefix("goto ")
+            yield Way(by=chain, chance=share, to=_translation(chains.get(chain, "")))
+        else:
+            address, _, port = choice.partition(" . ")
+            yield Way(by=name, chance=share, to=(ip_address(address), int(port)))
+
+
+def _translation(body: str) -> tuple[IPAddress, int] | None:
+    found = _TRANSLATION.search(body)
+    return (ip_address(found[1].strip("[]")), int(found[2])) if found else None

@@ -1,0 +1,180 @@
+"""Three stations in the rules that a node's kernel holds: who recognises a front, who chooses, and what is chosen.
+
+Owns: ``judge_entries``, ``judge_balancing`` and ``misled``.
+Must not: send anything; that a rule stands there does not mean that packets come to it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from proxylab.cluster.objects import TrafficPolicy
+from proxylab.diagnosis.model import Finding, Station, breaks, holds
+from proxylab.diagnosis.programmed import Entry, Hook, Programmed
+from proxylab.diagnosis.subject import Backend, FrontAt, Subject
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family
+from proxylab.evidence.words import amount, endpoint, listed
+
+__all__ = ["Rules", "judge_balancing", "judge_entries", "misled"]
+
+Rules = Mapping[tuple[str, Family], Programmed]
+"""What every node has in every family."""
+
+_LOCAL: Final = ("KUBE-SVL-", "KUBE-XLB-", "local-")
+"""How chains are called that choose among the endpoints of policy Local. KUBE-XLB- is of releases up to 1.23."""
+
+_TOLERANCE: Final = 1e-6
+"""A probability is written with as many digits, and rounded to a multiple of 2^-31."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """A chain that balances, where it stands, and among whom it is due to choose."""
+
+    node: str
+    front: FrontAt
+    programmed: Programmed
+    chain: str
+    due: tuple[Backend, ...]
+
+
+def judge_entries(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding:
+    """Every front is recognised on every node."""
+    if subject.other_proxy:
+        cause = (
+            f"the Service's label hands it to the proxy {subject.other_proxy!r}, so no engine here makes rules for it."
+        )
+        seen = f"the Service is for the proxy {subject.other_proxy!r}"
+        return breaks(Station.ENTRY, (seen,), cause, f"get service {subject.service.name} -o yaml")
+    for node in nodes:
+        for family in subject.families:
+            finding = _unhooked(node, family, rules)
+            if finding is not None:
+                return finding
+    for node in nodes:
+        for front in subject.fronts:
+            finding = _unrecognised(subject, node, front, rules[node, front.family])
+            if finding is not None:
+                return finding
+    return holds(Station.ENTRY, f"{listed(list(nodes))}: a rule for each of {amount(len(subject.fronts), 'front')}")
+
+
+def _unhooked(node: str, family: Family, rules: Rules) -> Finding | None:
+    programmed = rules.get((node, family))
+    if programmed is None or not programmed.entries:
+        cause = f"{node} has no {family} rule for any Service: somebody has flushed them, or none was ever loaded."
+        return breaks(Station.ENTRY, (f"{node} has no rule for any Service",), cause, f"rules {node}", f"logs {node}")
+    for hook in (Hook.IN, Hook.OUT):
+        if hook not in programmed.hooked:
+            cause = f"on {node} nothing leads {hook} to the {family} rules of Services, which are there."
+            look = f"rules {node} | grep -E 'PREROUTING|OUTPUT|prerouting|output'"
+            return breaks(Station.ENTRY, (f"{node}: {hook} is not led to Services' rules",), cause, look)
+    return None
+
+
+def _unrecognised(subject: Subject, node: str, front: FrontAt, programmed: Programmed) -> Finding | None:
+    found = _entries(programmed, front)
+    due = subject.due(front, node)
+    look = (f"rules {node} | grep {front.address or front.number}", f"logs {node}")
+    if not programmed.reaches[front.address is not None]:
+        what = "addresses" if front.address is not None else "node ports"
+        cause = f"on {node} nothing leads from the rules of Services on to those for {what}."
+        return breaks(Station.ENTRY, (f"{node}: no way to the rules for {what}",), cause, *look)
+    if not found:
+        cause = f"{node} has no rule for the {front}: what comes to it there goes on as it is."
+        return breaks(Station.ENTRY, (f"{node} has no rule for the {front}",), cause, *look)
+    if due and not any(entry.leads_to for entry in found):
+        does = {"REJECT": "rejects", "DROP": "drops"}[found[0].refused]
+        cause = f"{node} {does} what comes to the {front}, though {amount(len(due), 'endpoint')} would serve it."
+        return breaks(Station.ENTRY, (f"{node} {does} what comes to the {front}",), cause, *look)
+    return None
+
+
+def judge_balancing(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding:
+    """Behind every front each endpoint has one chance, and all have the same."""
+    most = 0
+    for node in nodes:
+        for front in subject.fronts:
+            programmed = rules[node, front.family]
+            for choice in _choices(subject, node, front, programmed):
+                finding = _unbalanced(subject, choice)
+                if finding is not None:
+                    return finding
+                most = max(most, len(choice.due))
+            if subject.due(front, node) and not any(_choices(subject, node, front, programmed)):
+                chain = next(entry.leads_to for entry in _entries(programmed, front) if entry.leads_to)
+                cause = f"on {node} the rule for the {front} leads to {chain}, and nothing there chooses an endpoint."
+                seen = f"{node}: {chain} chooses nobody"
+                return breaks(Station.BALANCING, (seen,), cause, f"rules {node} | grep -F {chain}")
+    if not most:
+        return holds(Station.BALANCING, "no node is due to choose any endpoint")
+    ways = (
+        "one way, to the only endpoint" if most == 1 else f"one way for each of {most:,} endpoints, all equally likely"
+    )
+    return holds(Station.BALANCING, f"{listed(list(nodes))}: {ways}")
+
+
+def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
+    node, chain, due = choice.node, choice.chain, choice.due
+    ways = choice.programmed.ways[chain]
+    look = (f"rules {node} | grep -F {chain}", f"get endpoints {subject.service.name}")
+    if len(ways) != len(due):
+        there = [way.to for way in ways]
+        missing = [subject.called(each) for each in due if each not in there]
+        foreign = [endpoint(*each) for each in there if each is not None and each not in due]
+        told = f"; none leads to {listed(missing, 'or')}" if missing else ""
+        told += f"; {listed(foreign)} is no endpoint of it that counts here" if foreign else ""
+        count = f"{chain} on {node} has {amount(len(ways), 'way')} for {amount(len(due), 'endpoint')}"
+        return breaks(Station.BALANCING, (count,), f"behind the {choice.front}, {count}{told}.", *look)
+    for number, way in enumerate(ways):
+        share = choice.programmed.share(chain, number)
+        if abs(share - 1 / len(due)) > _TOLERANCE:
+            who = subject.called(way.to) if way.to is not None else way.by
+            cause = f"{chain} on {node} gives {who} {share:.1%} of the flows, and {1 / len(due):.1%} is its due."
+            return breaks(Station.BALANCING, (f"{chain} on {node} does not share evenly",), cause, *look)
+    return None
+
+
+def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | None:
+    """The finding that a rule translates to what is no endpoint, or not at all; ``None`` where none does."""
+    for node in nodes:
+        for front in subject.fronts:
+            for choice in _choices(subject, node, front, rules[node, front.family]):
+                for way in choice.programmed.ways[choice.chain]:
+                    if way.to in choice.due:
+                        continue
+                    does = "translates nothing" if way.to is None else f"translates to {endpoint(*way.to)}"
+                    left = [subject.called(each) for each in choice.due if each not in _targets(choice)]
+                    why = "" if way.to is None else ", which is no endpoint of it that counts here"
+                    instead = f"; {listed(left, 'or')} is left out" if left else ""
+                    cause = f"behind the {front}, {way.by} on {node} {does}{why}{instead}."
+                    seen = f"{way.by} on {node} {does}"
+                    look = (f"rules {node} | grep -F {way.by}", f"get endpoints {subject.service.name}")
+                    return breaks(Station.DNAT, (seen,), cause, *look)
+    return None
+
+
+def _targets(choice: _Choice) -> list[Backend | None]:
+    return [way.to for way in choice.programmed.ways[choice.chain]]
+
+
+def _entries(programmed: Programmed, front: FrontAt) -> list[Entry]:
+    wanted = (front.address, front.port.protocol, front.number)
+    return [each for each in programmed.entries if (each.address, each.protocol, each.port) == wanted]
+
+
+def _choices(subject: Subject, node: str, front: FrontAt, programmed: Programmed) -> Iterator[_Choice]:
+    """The chains behind a front that choose, each with those among whom it is due to.
+
+    Behind a front of policy Local there are two where pods and the node itself are sent to all endpoints; the one for
+    endpoints everywhere makes up for none that is missing.
+    """
+    service = subject.service
+    policy = service.internal_traffic_policy if front.is_internal else service.external_traffic_policy
+    found = [chain for entry in _entries(programmed, front) for chain in programmed.balancing(entry)]
+    is_local = {chain: chain.startswith(_LOCAL) for chain in found}
+    if policy is TrafficPolicy.LOCAL and subject.local(front, node) and not any(is_local.values()):
+        return
+    for chain in dict.fromkeys(found):
+        due = subject.local(front, node) if is_local[chain] else subject.everywhere(front, node)
+        yield _Choice(node=node, front=front, programmed=programmed, chain=chain, due=due)

@@ -1,0 +1,182 @@
+"""The Service that is looked at: its fronts, its endpoints, and which of them a node is due to use.
+
+Owns: ``Subject`` and ``FrontAt``, from the objects alone; what Kubernetes promises is ``printout.promises``' to say.
+Must not: look at rules or packets, which are to be held against this.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from proxylab.cluster.objects import (
+    SERVICE_PROXY_NAME_LABEL,
+    ZONE_LABEL,
+    Endpoint,
+    EndpointSlice,
+    KubeObject,
+    Node,
+    Pod,
+    Service,
+    ServicePort,
+    ServiceType,
+    TrafficPolicy,
+)
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress
+from proxylab.importer.promises import Caller, by_cluster_ip
+from proxylab.scenario.model import Front
+from proxylab.evidence.words import endpoint
+
+__all__ = ["Backend", "FrontAt", "Subject"]
+
+Backend = tuple[IPAddress, int]
+"""The address and port of an endpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontAt:
+    """One front: by which address and number a port of the Service is reached. A node port has no address."""
+
+    via: Front
+    address: IPAddress | None
+    number: int
+    port: ServicePort
+    family: Family
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether ``internalTrafficPolicy`` is about it."""
+        return self.via is Front.CLUSTER_IP
+
+    def __str__(self) -> str:
+        where = str(self.number) if self.address is None else endpoint(self.address, self.number)
+        return f"{_CALLED[self.via]} {where}/{self.port.protocol}"
+
+
+_CALLED = {
+    Front.CLUSTER_IP: "cluster IP",
+    Front.NODE_PORT: "node port",
+    Front.EXTERNAL_IP: "external IP",
+    Front.LOAD_BALANCER_IP: "load-balancer IP",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One Service among the objects of a lab.
+
+    Attributes:
+        service: the Service.
+        slices: its own.
+        pods: all of the lab.
+        nodes: all of the lab.
+        families: those of the lab that the Service has.
+    """
+
+    service: Service
+    slices: tuple[EndpointSlice, ...]
+    pods: tuple[Pod, ...]
+    nodes: tuple[Node, ...]
+    families: tuple[Family, ...]
+
+    @classmethod
+    def of(cls, service: Service, objects: Iterable[KubeObject], families: Sequence[Family]) -> "Subject":
+        """What of the objects is about the Service."""
+        everything = tuple(objects)
+        own = (service.namespace, service.name)
+        return cls(
+            service=service,
+            slices=tuple(
+                each for each in everything if isinstance(each, EndpointSlice) and (each.namespace, each.service) == own
+            ),
+            pods=tuple(each for each in everything if isinstance(each, Pod)),
+            nodes=tuple(each for each in everything if isinstance(each, Node)),
+            families=tuple(each for each in families if not service.ip_families or each in service.ip_families),
+        )
+
+    @property
+    def no_rules(self) -> str:
+        """Why no proxy makes a rule for it, as a clause; empty where one does."""
+        if self.service.type is ServiceType.EXTERNAL_NAME:
+            return "an ExternalName is a name and nothing else"
+        if self.service.headless:
+            return "a headless Service has no front: clients dial its pods"
+        return ""
+
+    @property
+    def other_proxy(self) -> str:
+        """The proxy that a label hands it to; empty where it is every node's own."""
+        return self.service.labels.get(SERVICE_PROXY_NAME_LABEL, "")
+
+    @property
+    def fronts(self) -> tuple[FrontAt, ...]:
+        """All fronts of all ports, family by family."""
+        return tuple(
+            front for family in self.families for port in self.service.ports for front in self._of(family, port)
+        )
+
+    def _of(self, family: Family, port: ServicePort) -> Iterator[FrontAt]:
+        service = self.service
+        addresses: Mapping[Front, Sequence[IPAddress]] = {
+            Front.CLUSTER_IP: service.cluster_ips,
+            Front.EXTERNAL_IP: service.external_ips,
+            # A balancer in mode Proxy rewrites the destination (KEP-1860): its packets come by node ports.
+            Front.LOAD_BALANCER_IP: [
+                each.ip for each in service.load_balancer_ingress if each.ip and each.ip_mode == "VIP"
+            ],
+        }
+        if service.headless or not any(Family.of(each) is family for each in service.cluster_ips):
+            return
+        for via, all_of_them in addresses.items():
+            for address in all_of_them:
+                if Family.of(address) is family:
+                    yield FrontAt(via=via, address=address, number=port.port, port=port, family=family)
+        if port.node_port:
+            yield FrontAt(via=Front.NODE_PORT, address=None, number=port.node_port, port=port, family=family)
+
+    def due(self, front: FrontAt, node: str, *, from_outside: bool = True) -> tuple[Backend, ...]:
+        """The endpoints that a node is due to use for what comes to a front there.
+
+        ``externalTrafficPolicy: Local`` is for clients from outside: pods and nodes are sent to all endpoints.
+        """
+        policy = self.service.internal_traffic_policy if front.is_internal else self.service.external_traffic_policy
+        local = policy is TrafficPolicy.LOCAL and (front.is_internal or from_outside)
+        return self.local(front, node) if local else self.everywhere(front, node)
+
+    def everywhere(self, front: FrontAt, node: str) -> tuple[Backend, ...]:
+        """Those that a node uses under policy Cluster, by hints where these count."""
+        return self._used(front, node, TrafficPolicy.CLUSTER)
+
+    def local(self, front: FrontAt, node: str) -> tuple[Backend, ...]:
+        """Those that a node uses under policy Local."""
+        return self._used(front, node, TrafficPolicy.LOCAL)
+
+    def _used(self, front: FrontAt, node: str, policy: TrafficPolicy) -> tuple[Backend, ...]:
+        labels = next((each.labels for each in self.nodes if each.name == node), {})
+        caller = Caller(node=node, zone=labels.get(ZONE_LABEL, ""))
+        service = replace(self.service, internal_traffic_policy=policy)
+        promise = by_cluster_ip(service, front.port, front.family, self.slices, caller)
+        return tuple((used.address, used.port[1]) for used in promise.used)
+
+    def endpoints(self) -> Iterator[tuple[Endpoint, int, ServicePort]]:
+        """Every endpoint of every port of the Service, with the number that it is due to listen on."""
+        for port in self.service.ports:
+            for found in self.slices:
+                for own in found.ports:
+                    if found.address_type in self.families and (own.name, own.protocol) == (port.name, port.protocol):
+                        yield from ((each, own.port, port) for each in found.endpoints)
+
+    def pod_at(self, address: IPAddress) -> Pod | None:
+        """The pod that has this address for its own, and not its node's."""
+        if any(address in node.addresses for node in self.nodes):
+            return None
+        return next((pod for pod in self.pods if address in pod.addresses), None)
+
+    def is_of_node(self, address: IPAddress) -> bool:
+        """Whether an endpoint has the address of a node, and is no pod in its network."""
+        targets = (each.target for each, _, _ in self.endpoints() if each.addresses[0] == address)
+        return any(address in node.addresses for node in self.nodes) and not any(targets)
+
+    def called(self, backend: Backend) -> str:
+        """An endpoint by the name of its pod, if it has one, and its address."""
+        target = next((each.target for each, _, _ in self.endpoints() if each.addresses[0] == backend[0]), "")
+        return f"{target} ({endpoint(*backend)})" if target else endpoint(*backend)

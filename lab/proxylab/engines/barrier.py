@@ -1,0 +1,147 @@
+"""The Service by which a lab sees that a proxy has caught up.
+
+Owns: ``Barrier``, its Service and slices, and taking them out of what a user is shown.
+Must not: read the kernel.
+
+Theory of operation. A proxy hears of Services and of EndpointSlices in two streams, and of nothing that would tell it
+that a batch of changes is complete. So after a batch the barrier's Service and its slices are changed too: the one port
+that they have gets a new name. A proxy has rules for it only when both streams have brought it the new name, and then
+it has all that came before in either. The name stands in the rules: in the comments of iptables rules and in the names
+of nftables chains. Names count up: several proxies are waited for at once, and whoever of them is slow may go from one
+name to the next but one.
+
+The barrier stands in a namespace of its own and in every lab, whatever engine runs, so that engines have the same
+rules. Nobody is meant to see it: its addresses are reserved ones that no network has.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObject, Service, ServicePort
+from proxylab.cluster.store import Event, Store
+from proxylab.addresses import Family, IPAddress
+
+__all__ = ["BARRIER", "NAMESPACE", "Barrier", "is_barrier", "reached", "without_barrier"]
+
+NAMESPACE: Final = "proxylab"
+NAME: Final = "barrier"
+BARRIER: Final = f"{NAMESPACE}/{NAME}"
+"""As rules name it."""
+
+_PORT: Final = 1
+_MOST_KEPT: Final = 1000
+
+# In the comment of an iptables rule, and in the name of an nftables chain.
+_REACHED: Final = re.compile(rf"{BARRIER}(?::|/tcp/)b([0-9]{{6,}})".encode())
+
+# RFC 7600 gives 192.0.0.8 to be nobody's address, RFC 6666 discards all of 100::/64.
+_FRONT: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.8"), Family.IPV6: ip_address("100::8")}
+_BACKEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.9"), Family.IPV6: ip_address("100::9")}
+
+_ADDRESSES: Final = frozenset(map(str, (*_FRONT.values(), *_BACKEND.values())))
+
+_OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
+
+# As nft prints a table (nft(8)): a chain is indented by one tab, a set's elements are the last thing in it.
+_NFT_CHAIN: Final = re.compile(rf"\n?^\tchain [^\n]*{BARRIER}[^\n]*\{{\n.*?^\t\}}\n", re.MULTILINE | re.DOTALL)
+_ELEMENTS: Final = re.compile(r"^\t\telements = \{(?P<all>[^}]*)\}\n", re.MULTILINE)
+_BETWEEN: Final = ",\n\t\t\t     "
+
+
+class Barrier:
+    """The barrier of one lab. ``newest`` is the revision of the latest change that rules follow from.
+
+    Args:
+        store: the cluster; the barrier is in it from now on.
+        families: those that the cluster has.
+    """
+
+    def __init__(self, store: Store, families: Sequence[Family]) -> None:
+        self._store = store
+        self._families = tuple(families)
+        self._number = 0
+        self._revision = 0
+        self._raised: deque[tuple[int, int]] = deque(maxlen=_MOST_KEPT)
+        self.newest = store.revision
+        store.subscribe(self._note)
+        self._raise()
+
+    def revision_of(self, number: int) -> int:
+        """The newest change that rules reflect which have ``reached`` that number; 0 for one that is long past."""
+        return next((revision for raised, revision in self._raised if raised == number), 0)
+
+    def after(self, revision: int) -> int:
+        """What the rules have ``reached`` once a proxy has caught up with ``revision``; raised only if need be."""
+        if self._revision <= revision:
+            self._raise()
+        return self._number
+
+    def again(self) -> int:
+        """The same, raised whatever has changed."""
+        self._raise()
+        return self._number
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event.object, Service | EndpointSlice) and not is_barrier(event.object):
+            self.newest = event.revision
+
+    def _raise(self) -> None:
+        self._number += 1
+        self._raised.append((self._number, self.newest))
+        for thing in _objects(f"b{self._number:06}", self._families):
+            self._revision = self._store.apply(thing)
+
+
+def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
+    yield Service(
+        namespace=NAMESPACE,
+        name=NAME,
+        ports=(ServicePort(name=port, port=_PORT, target_port=_PORT),),
+        cluster_ips=tuple(_FRONT[family] for family in families),
+        ip_families=tuple(families),
+        ip_family_policy="SingleStack" if len(families) == 1 else "RequireDualStack",
+    )
+    for family in families:
+        yield EndpointSlice(
+            namespace=NAMESPACE,
+            name=f"{NAME}-{family.lower()}",
+            service=NAME,
+            address_type=family,
+            ports=(EndpointPort(name=port, port=_PORT),),
+            endpoints=(Endpoint(addresses=(_BACKEND[family],)),),
+        )
+
+
+def is_barrier(thing: KubeObject) -> bool:
+    """Whether an object is the barrier's."""
+    service = thing.service if isinstance(thing, EndpointSlice) else thing.name
+    return (thing.key.namespace, service) == (NAMESPACE, NAME)
+
+
+def reached(rules: Iterable[bytes]) -> int:
+    """The highest number of the barrier in rules, or in names of chains; 0 if it is in none.
+
+    Mode nftables leaves chains that nobody calls any more where they are for a while.
+    """
+    return max((int(found[1]) for each in rules for found in _REACHED.finditer(each)), default=0)
+
+
+def without_barrier(dump: str) -> str:
+    """What ``iptables-save`` or ``nft list`` printed of a node, but for the rules of the barrier."""
+    if BARRIER not in dump:
+        return dump
+    if dump.startswith("table "):
+        return _ELEMENTS.sub(_without_elements, _NFT_CHAIN.sub("", dump))
+    lines = dump.splitlines(keepends=True)
+    own = {name for line in lines if BARRIER in line for name in _OWN_CHAIN.findall(line)}
+    return "".join(line for line in lines if BARRIER not in line and not own.intersection(_OWN_CHAIN.findall(line)))
+
+
+def _without_elements(elements: re.Match[str]) -> str:
+    """The elements of an nftables set that have nothing of the barrier in them, printed as nft does."""
+    kept = [each.strip() for each in elements["all"].split(",")]
+    kept = [each for each in kept if BARRIER not in each and _ADDRESSES.isdisjoint(each.split())]
+    return f"\t\telements = {{ {_BETWEEN.join(kept)} }}\n" if kept else ""

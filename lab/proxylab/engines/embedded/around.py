@@ -1,0 +1,175 @@
+"""What the embedded engine does on its node besides rules.
+
+Owns: ``NodeWork``: sysctls, forgotten UDP flows, health-check node ports, the proxy's own health and metrics servers.
+Must not: open sockets or write files itself; whoever does is handed in.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address
+from typing import Protocol
+
+from proxylab.cluster.configuration import ConntrackTimeouts, SocketAddress
+from proxylab.cluster.objects import Key
+from proxylab.control.http import Answer
+from proxylab.control.servers import PathHandler
+from proxylab.engines.embedded.answers import health_check_ports, healthz, local_endpoints, metrics, service_health
+from proxylab.engines.embedded.health import Health
+from proxylab.engines.embedded.metrics import SyncMetrics
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.node_ports import node_port_addresses
+from proxylab.engines.embedded.ports import ServicePortInfo
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.surroundings import Served
+from proxylab.engines.embedded.udp import FlowTable, UdpReconciler
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress
+
+__all__ = ["NodeWork", "Servers", "proxy_sysctls"]
+
+ANYWHERE: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address(0), Family.IPV6: IPv6Address(0)}
+
+
+class Servers(Protocol):
+    """HTTP servers in the node."""
+
+    async def serve(self, wanted: Mapping[tuple[IPAddress, int], PathHandler]) -> tuple[str, ...]:
+        """Serve these places and no others; a line for each that cannot be had."""
+
+    async def close(self) -> None:
+        """Serve nothing any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The node as the engine may act on it."""
+
+    flows: FlowTable
+    servers: Servers
+    write_sysctls: Callable[[Mapping[str, str]], None]
+    close: Callable[[], None]
+
+
+def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families: Sequence[Family]) -> dict[str, str]:
+    """The sysctls that kube-proxy writes at its start (cmd/kube-proxy/app/server_linux.go); 0 leaves a timeout alone.
+
+    ``nf_conntrack_max`` is not among them: it belongs to the machine, and is read-only in a network namespace.
+    """
+    wanted = {
+        "net.netfilter.nf_conntrack_tcp_timeout_established": timeouts.tcp_established,
+        "net.netfilter.nf_conntrack_tcp_timeout_close_wait": timeouts.tcp_close_wait,
+        "net.netfilter.nf_conntrack_udp_timeout": timeouts.udp,
+        "net.netfilter.nf_conntrack_udp_timeout_stream": timeouts.udp_stream,
+    }
+    written = {name: str(int(seconds)) for name, seconds in wanted.items() if seconds}
+    if timeouts.tcp_be_liberal:
+        written["net.netfilter.nf_conntrack_tcp_be_liberal"] = "1"
+    if Family.IPV4 in families and settings.serves_loopback:
+        # Without it the kernel drops what is translated from 127.0.0.1 to an endpoint, as a martian.
+        written["net.ipv4.conf.all.route_localnet"] = "1"
+    return written
+
+
+def _places(address: SocketAddress) -> tuple[tuple[IPAddress, int], ...]:
+    """Where a server of that address listens.
+
+    As for kube-proxy, ``0.0.0.0`` and ``[::]`` both are every address of either family: Go's net.Listen hears both
+    families at whichever of the two it is given.
+    """
+    if address.address.is_unspecified:
+        return tuple((anywhere, address.port) for anywhere in ANYWHERE.values())
+    return ((address.address, address.port),)
+
+
+class NodeWork:
+    """``Surroundings`` of a proxy on one node.
+
+    Args:
+        node: what the engine may act on.
+        settings: of the proxy.
+        sysctls: what is written at the start.
+        healthz: where the proxy's health is served.
+        metrics: where its metrics are.
+        clock: seconds of the engine's clock.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        settings: ProxySettings,
+        *,
+        sysctls: Mapping[str, str],
+        healthz: SocketAddress,
+        metrics: SocketAddress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._node = node
+        self._sysctls = sysctls
+        self._healthz, self._metrics = healthz, metrics
+        self._clock = clock
+        self._forget_all = settings.forget_stale_udp == "always"
+        self._reconcilers: dict[Family, UdpReconciler] = {}
+        self._settings = settings
+        self._served: Served | None = None
+        self._listening: dict[Family, tuple[IPAddress, ...]] = {}
+        self._own: dict[tuple[IPAddress, int], PathHandler] = {}
+        self._health: Health | None = None
+        self._counted: SyncMetrics | None = None
+
+    async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
+        """Write the sysctls and serve the proxy's own health and metrics. Raises ``CapabilityError``."""
+        self._health, self._counted = health, metrics
+        self._node.write_sysctls(self._sysctls)
+        self._own = {
+            **dict.fromkeys(_places(self._healthz), self._answer_health),
+            **dict.fromkeys(_places(self._metrics), self._answer_metrics),
+        }
+        return await self._node.servers.serve(self._own)
+
+    async def follow(self, served: Served) -> tuple[str, ...]:
+        """Forget stale UDP flows, and open and close health-check node ports."""
+        self._served = served
+        lines = []
+        for family, ports in served.ports.items():
+            reconciler = self._reconcilers.setdefault(family, UdpReconciler(forget_all=self._forget_all))
+            if reconciler.update(ports) and (forgotten := self._node.flows.forget_udp(family, reconciler)):
+                lines.append(f"{family}: {forgotten} UDP flows to endpoints that are gone were forgotten")
+                if self._counted is not None:
+                    self._counted.forgot(family, forgotten)
+        wanted = dict(self._own)
+        for family, ports in served.ports.items():
+            for service, port in health_check_ports(ports).items():
+                handler = self._service_handler(family, service)
+                wanted |= {(address, port): handler for address in self._health_check_addresses(family, served.node)}
+        return (*lines, *await self._node.servers.serve(wanted))
+
+    async def close(self) -> None:
+        """Close the servers. Sysctls stay as they are."""
+        await self._node.servers.close()
+        self._node.close()
+
+    def _health_check_addresses(self, family: Family, node: NodeFacts) -> tuple[IPAddress, ...]:
+        """Where health-check node ports are served: as kube-proxy, where node ports are when the proxy starts."""
+        if family not in self._listening:
+            chosen = node_port_addresses(family, self._settings, node)
+            self._listening[family] = (ANYWHERE[family],) if chosen is None else chosen
+        return self._listening[family]
+
+    def _ports(self, family: Family) -> Sequence[ServicePortInfo]:
+        return () if self._served is None else self._served.ports.get(family, ())
+
+    def _service_handler(self, family: Family, service: Key) -> PathHandler:
+        def answer(_path: str) -> Answer:
+            healthy = self._health is not None and self._health.all_healthy(self._clock())
+            return service_health(service, local_endpoints(self._ports(family), service), healthy=healthy)
+
+        return answer
+
+    def _answer_health(self, path: str) -> Answer:
+        if self._health is None:
+            return Answer(503)
+        return healthz(path, self._health, self._clock(), datetime.now(UTC))
+
+    def _answer_metrics(self, path: str) -> Answer:
+        return Answer(503) if self._counted is None else metrics(path, self._counted, "iptables")

@@ -1,0 +1,107 @@
+"""The fronts of a service port: rules in shared chains that recognise its addresses and ports.
+
+Owns: the rules of one service port in KUBE-SERVICES, KUBE-NODEPORTS, KUBE-EXTERNAL-SERVICES and KUBE-PROXY-FIREWALL.
+Must not: say what happens to a packet that has been recognised (``bodies`` does), except that nobody serves it.
+
+A front with endpoints is captured in the nat table. One without is refused in the filter table, where the packet
+arrives as it was sent. Under externalTrafficPolicy Local without a local endpoint both stand: what the KUBE-EXT- chain
+does not short-circuit falls out of it untranslated, and meets the DROP.
+"""
+
+from collections.abc import Iterator
+
+from proxylab.engines.embedded.categories import Refusal
+from proxylab.engines.embedded.iptables import names
+from proxylab.engines.embedded.iptables.matches import (
+    LOCALHOST_COUNTER,
+    TO_LOCAL,
+    comment,
+    count_into,
+    to_address,
+    transport,
+)
+from proxylab.engines.embedded.iptables.rules import Written, write
+from proxylab.engines.embedded.iptables.scope import Scope
+from proxylab.engines.embedded.settings import LOOPBACK
+from proxylab.addresses import IPAddress, Protocol
+
+__all__ = ["fronts"]
+
+
+def fronts(scope: Scope) -> tuple[Written, ...]:
+    """All fronts of a service port, in kube-proxy's order."""
+    port, lines = scope.port, [cluster_ip(scope)]
+    for address in port.external_ips:
+        lines += external_ip(scope, address)
+    for address in port.load_balancer_vips:
+        lines += load_balancer_vip(scope, address)
+    if port.node_port:
+        lines += node_port(scope)
+    if port.health_check_node_port:
+        lines.append(health_check(scope))
+    return tuple(lines)
+
+
+def cluster_ip(scope: Scope) -> Written:
+    """The cluster IP is either captured or refused, never both."""
+    refusal = scope.endpoints.internal
+    if refusal is None:
+        why = comment(f"{scope.port.name} cluster IP")
+        return write(names.SERVICES, f"{why} {scope.to_cluster_ip}", scope.internal_chain)
+    return write(names.REJECT_INTERNAL, f"{_why(scope, refusal)} {scope.to_cluster_ip}", refusal)
+
+
+def external_ip(scope: Scope, address: IPAddress) -> Iterator[Written]:
+    """One external IP."""
+    destination = to_address(scope.port.protocol, address, scope.port.port)
+    if scope.endpoints.has_endpoints:
+        why = comment(f"{scope.port.name} external IP")
+        yield write(names.SERVICES, f"{why} {destination}", scope.chains.external)
+    yield from _refused(scope, destination)
+
+
+def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Written]:
+    """One load-balancer IP, by way of the source ranges where there are any.
+
+    What the KUBE-FW- chain lets fall is dropped in the filter table, since the nat table may not drop.
+    """
+    name = scope.port.name
+    destination = to_address(scope.port.protocol, address, scope.port.port)
+    if scope.endpoints.has_endpoints:
+        target = scope.chains.firewall if scope.uses_firewall_chain else scope.chains.external
+        yield write(names.SERVICES, f"{comment(f'{name} loadbalancer IP')} {destination}", target)
+    if scope.uses_firewall_chain:
+        why = comment(f"{name} traffic not accepted by {scope.chains.firewall}")
+        yield write(names.PROXY_FIREWALL, f"{why} {destination}", "DROP")
+    yield from _refused(scope, destination)
+
+
+def node_port(scope: Scope) -> Iterator[Written]:
+    """The node port. KUBE-NODEPORTS sees only what goes to the node's own addresses; the refusal must say so itself."""
+    destination = f"{transport(scope.port.protocol)} --dport {scope.port.node_port}"
+    if scope.endpoints.has_endpoints:
+        own = f"{comment(scope.port.name)} {transport(scope.port.protocol)}"
+        if scope.proxy.counts_localhost:
+            counted = f"-d {LOOPBACK} --dport {scope.port.node_port} {count_into(LOCALHOST_COUNTER)}"
+            yield write(names.NODE_PORTS, f"{own} {counted}", scope.chains.external)
+        yield write(names.NODE_PORTS, f"{own} --dport {scope.port.node_port}", scope.chains.external)
+    yield from _refused(scope, f"{TO_LOCAL} {destination}")
+
+
+def health_check(scope: Scope) -> Written:
+    """Let a balancer ask whether this node has endpoints, even through a closed INPUT policy."""
+    destination = f"{transport(Protocol.TCP)} --dport {scope.port.health_check_node_port}"
+    why = comment(f"{scope.port.name} health check node port")
+    return write(names.ACCEPT_HEALTH_CHECKS, f"{why} {destination}", "ACCEPT")
+
+
+def _refused(scope: Scope, destination: str) -> Iterator[Written]:
+    """The refusal of an external front that has no endpoint for traffic from outside."""
+    refusal = scope.endpoints.external
+    if refusal is not None:
+        yield write(names.REJECT_EXTERNAL, f"{_why(scope, refusal)} {destination}", refusal)
+
+
+def _why(scope: Scope, refusal: Refusal) -> str:
+    none = "no endpoints" if refusal is Refusal.REJECT else "no local endpoints"
+    return comment(f"{scope.port.name} has {none}")

@@ -1,0 +1,95 @@
+"""What the kernel holds of ours.
+
+Owns: ``Held``, and reading it from the output of iptables-save.
+Must not: read more of that output than decides what a load must contain: which chains exist, and which of the jumps
+from built-in chains.
+"""
+
+import shlex
+from collections.abc import Iterator
+from functools import lru_cache
+
+from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES, Chain, Table
+from proxylab.engines.embedded.iptables.rules import Rule, Ruleset
+from proxylab.frozen import dataclass
+
+__all__ = ["Held", "read_held"]
+
+Jump = tuple[Chain, frozenset[tuple[str, ...]]]
+"""A rule of a built-in chain by its meaning: iptables-save orders options in its own way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The chains that exist, built-in ones not counted, and the jumps that stand in built-in chains."""
+
+    chains: frozenset[Chain] = frozenset()
+    jumps: frozenset[Jump] = frozenset()
+
+    def has_jump(self, rule: Rule) -> bool:
+        """Whether a rule of the same meaning stands in the same built-in chain."""
+        return _jump(rule.chain, rule.line()) in self.jumps
+
+    @property
+    def owned_chains(self) -> frozenset[str]:
+        """The names of those that belong to service ports, which this proxy or one before it has made."""
+        return frozenset(chain.name for chain in self.chains if _is_owned(chain))
+
+    def after(self, ruleset: Ruleset) -> "Held":
+        """What there is once ``ruleset`` has been loaded in full."""
+        strangers = {chain for chain in self.chains if not _is_owned(chain)}
+        owned = (Chain(Table.NAT, name) for port in ruleset.ports for name in port.chains)
+        return Held(
+            frozenset(strangers.union(ruleset.shared, ruleset.kept, owned)),
+            self.jumps.union(_jump(rule.chain, rule.line()) for rule in ruleset.jumps),
+        )
+
+
+def _is_owned(chain: Chain) -> bool:
+    return chain.table is Table.NAT and chain.name.startswith(SERVICE_CHAIN_PREFIXES)
+
+
+def read_held(saved: str) -> Held:
+    """Read the output of ``iptables-save``, with or without counters."""
+    chains: set[Chain] = set()
+    jumps: set[Jump] = set()
+    tables = {table.value: table for table in Table}
+    built_in: set[str] = set()
+    table: Table | None = None
+    for line in saved.splitlines():
+        if line.startswith("*"):
+            table, built_in = tables.get(line[1:].strip()), set()
+        elif table is None:
+            continue
+        elif line.startswith(":"):
+            name, policy = line[1:].split()[:2]
+            if policy == "-":
+                chains.add(Chain(table, name))
+            else:
+                built_in.add(name)
+        elif " -j KUBE-" in line:
+            rule = line[line.index("-A ") :]
+            name = rule.split(" ", 2)[1]
+            if name in built_in:
+                jumps.add(_jump(Chain(table, name), rule))
+    return Held(frozenset(chains), frozenset(jumps))
+
+
+@lru_cache(maxsize=256)  # The same few jumps are looked for in every load.
+def _jump(chain: Chain, line: str) -> Jump:
+    """``-m`` is left out: which modules are named follows from the options, and iptables-save may name more of them."""
+    words = shlex.split(line)[2:]
+    return chain, frozenset(option for option in _options(words) if option[0] != "-m")
+
+
+def _options(words: list[str]) -> Iterator[tuple[str, ...]]:
+    """Each option with the words that belong to it, a negation before it included."""
+    option: list[str] = []
+    for word in words:
+        starts = (word.startswith("-") and option != ["!"]) or word == "!"
+        if starts and option:
+            yield tuple(option)
+            option = []
+        option.append(word)
+    if option:
+        yield tuple(option)

@@ -1,0 +1,223 @@
+"""The rules of kube-proxy 1.23, which books and old clusters show.
+
+Owns: the shape ``V1_23``: its fixed chains and jumps, and the chains of a service port as they were.
+Must not: be mixed with the current shape (``fixed``, ``fronts``, ``bodies``), but for what both have in common.
+
+How it differs from today's, and why it was given up:
+
+* KUBE-XLB- was what KUBE-EXT- and KUBE-SVL- are now, in one chain, and only under externalTrafficPolicy Local; without
+  a local endpoint it marked packets for dropping.
+* KUBE-FW- stood for every load-balancer IP, whether or not there were source ranges, and ended in KUBE-MARK-DROP.
+* Masquerading for node ports and external IPs stood in KUBE-SVC-, beside that for the cluster IP. Pods kept their
+  address at an external IP.
+* Source ranges that hold the node's address did not let the node in, as they do now: 1.23.17 writes no rule for it
+  where it serves both families.
+* A mark in the nat table, 0x8000, dropped packets later, in KUBE-FIREWALL: by INPUT and OUTPUT only, so that what was
+  forwarded escaped it. Chain and rule were the kubelet's (KEP-3178); here they are written too, since a node of that
+  time had a kubelet and the lab has none.
+* internalTrafficPolicy Local left a Service with local endpoints only, for traffic from outside as well. Hints by zone
+  were still behind a gate, and so were terminating endpoints.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from proxylab.engines.embedded.iptables import names
+from proxylab.engines.embedded.iptables.service_chains import MARK_MASQ, endpoint_rules
+from proxylab.engines.embedded.iptables.fixed import (
+    JUMPS,
+    SHARED_CHAINS,
+    loopback_guard,
+    mark_for_masquerading,
+    node_port_jumps,
+    postrouting,
+)
+from proxylab.engines.embedded.iptables.dispatch_rules import health_check
+from proxylab.engines.embedded.iptables.matches import FROM_LOCAL, TO_LOCAL, comment, mark, share, to_address, transport
+from proxylab.engines.embedded.iptables.names import Chain, Table
+from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Written, write
+from proxylab.engines.embedded.iptables.scope import ProxyScope, Scope
+from proxylab.engines.embedded.iptables.shape import Shape
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
+from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
+from proxylab.addresses import Family, IPAddress
+
+__all__ = ["V1_23"]
+
+MARK_DROP = Chain(Table.NAT, "KUBE-MARK-DROP")
+DROP_MARK = 0x8000
+"""``--iptables-drop-bit`` of the kubelet, 15 by default."""
+
+
+def _shared_chains(_family: Family, _settings: ProxySettings) -> tuple[Chain, ...]:
+    own = (chain for chain in SHARED_CHAINS if chain != names.PROXY_FIREWALL)
+    return (*own, MARK_DROP, names.FIREWALL)
+
+
+def _kept_chains(_family: Family, _settings: ProxySettings) -> tuple[Chain, ...]:
+    return names.CANARIES
+
+
+def _fixed_rules(family: Family, settings: ProxySettings) -> tuple[Rule, ...]:
+    related = "-m conntrack --ctstate RELATED,ESTABLISHED"
+    masquerading = f"-m mark --mark {mark(settings.masquerade_mark)}"
+    to_drop = f"-m mark --mark {mark(DROP_MARK)}"
+    return (
+        *postrouting(settings),
+        *mark_for_masquerading(settings),
+        Rule(MARK_DROP, (), f"MARK --or-mark {DROP_MARK:#08x}"),
+        Rule(names.FIREWALL, (comment("kubernetes firewall for dropping marked packets"), to_drop), "DROP"),
+        *(loopback_guard() if family is Family.IPV4 else ()),
+        Rule(names.FORWARD, ("-m conntrack --ctstate INVALID",), "DROP"),
+        Rule(names.FORWARD, (comment("kubernetes forwarding rules"), masquerading), "ACCEPT"),
+        Rule(names.FORWARD, (comment("kubernetes forwarding conntrack rule"), related), "ACCEPT"),
+    )
+
+
+def _node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[Rule, ...]:
+    """As today's, but that loopback addresses were never taken out, not even those of IPv6, which cannot be served."""
+    if any(Family.of(cidr) is family for cidr in settings.node_port_addresses):
+        return node_port_jumps(family, settings, node)
+    return node_port_jumps(Family.IPV4, ProxySettings(), node)
+
+
+def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
+    """The rules of one service port."""
+    usable = (each for each in port.endpoints if each.ready and (each.is_local or not port.internal_policy_local))
+    ready = tuple([each._replace(for_zones=(), for_nodes=()) for each in usable])
+    scope = Scope.of(proxy, port._replace(endpoints=ready))
+    cluster = scope.endpoints.cluster or scope.endpoints.local
+    chain = scope.chains.external.replace("KUBE-EXT-", "KUBE-XLB-")
+    local = port.external_policy_local
+    fronts = (*_fronts(scope, bool(ready), chain if local else scope.chains.cluster),)
+    if not ready:
+        # The chain for Local policy was there even without endpoints; nothing led to it.
+        return PortRules(port.service, fronts, (chain,) if local else (), "")
+    firewall = bool(port.load_balancer_vips)
+    owned = (
+        scope.chains.cluster,
+        *((chain,) if local else ()),
+        *((scope.chains.firewall,) if firewall else ()),
+        *scope.endpoint_chains.values(),
+    )
+    bodies = (
+        *_masquerading(scope),
+        *(_firewall(scope, chain) if firewall else ()),
+        *_balanced(scope, scope.chains.cluster, cluster),
+        *[rule for each in cluster for rule in endpoint_rules(scope, each)],
+        *(_external_local(scope, chain, cluster) if local else ()),
+    )
+    return PortRules(port.service, fronts, owned, "\n".join(bodies))
+
+
+def _fronts(scope: Scope, served: bool, external: str) -> Iterator[Written]:
+    """What recognises the addresses and ports of a service port, or refuses them; there was no DROP among those."""
+    port = scope.port
+    none = comment(f"{port.name} has no endpoints")
+    if served:
+        why = comment(f"{port.name} cluster IP")
+        yield write(names.SERVICES, f"{why} {scope.to_cluster_ip}", scope.chains.cluster)
+    else:
+        yield write(names.REJECT_INTERNAL, f"{none} {scope.to_cluster_ip}", "REJECT")
+    outside: list[tuple[IPAddress, str, str]] = [
+        *((address, "external IP", external) for address in port.external_ips),
+        *((address, "loadbalancer IP", scope.chains.firewall) for address in port.load_balancer_vips),
+    ]
+    for address, what, chain in outside:
+        destination = to_address(port.protocol, address, port.port)
+        if served:
+            yield write(names.SERVICES, f"{comment(f'{port.name} {what}')} {destination}", chain)
+        else:
+            yield write(names.REJECT_EXTERNAL, f"{none} {destination}", "REJECT")
+    if port.node_port:
+        yield from _node_port(scope, served, external)
+    if port.health_check_node_port:
+        yield health_check(scope)
+
+
+def _node_port(scope: Scope, served: bool, external: str) -> Iterator[Written]:
+    port = scope.port
+    destination = f"{transport(port.protocol)} --dport {port.node_port}"
+    if not served:
+        none = comment(f"{port.name} has no endpoints")
+        yield write(names.REJECT_EXTERNAL, f"{none} {TO_LOCAL} {destination}", "REJECT")
+        return
+    own = f"{comment(port.name)} {destination}"
+    if port.external_policy_local:
+        loopback = LOOPBACK if port.cluster_ip.version == 4 else "::1/128"
+        yield write(names.NODE_PORTS, f"{own} -s {loopback}", MARK_MASQ)
+    yield write(names.NODE_PORTS, own, external)
+
+
+def _masquerading(scope: Scope) -> Iterator[str]:
+    """First in KUBE-SVC-: the fronts whose packets must come back by this node."""
+    port, proxy, chain = scope.port, scope.proxy, scope.chains.cluster
+    cluster = f"-A {chain} {comment(f'{port.name} cluster IP')} {scope.to_cluster_ip}"
+    if proxy.masquerade_all:
+        yield f"{cluster} -j {MARK_MASQ}"
+    elif proxy.detector is not None:
+        yield f"{cluster} {proxy.detector.if_not_local} -j {MARK_MASQ}"
+    if port.external_policy_local:
+        return
+    unless_local = f" {proxy.detector.if_not_local}" if proxy.detector is not None else ""
+    for address in port.external_ips:
+        why = comment(f"{port.name} external IP")
+        yield f"-A {chain} {why} {to_address(port.protocol, address, port.port)}{unless_local} -j {MARK_MASQ}"
+    if port.node_port:
+        yield f"-A {chain} {comment(port.name)} {transport(port.protocol)} --dport {port.node_port} -j {MARK_MASQ}"
+
+
+def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
+    """KUBE-FW-: what falls through to its end was not allowed, and is marked."""
+    port = scope.port
+    begin = f"-A {scope.chains.firewall} {comment(f'{port.name} loadbalancer IP')}"
+    target = external_local if port.external_policy_local else scope.chains.cluster
+    if not port.external_policy_local:
+        yield f"{begin} -j {MARK_MASQ}"
+    if not port.source_ranges:
+        yield f"{begin} -j {target}"
+    for cidr in port.source_ranges:
+        yield f"{begin} -s {cidr} -j {target}"
+    yield f"{begin} -j {MARK_DROP.name}"
+
+
+def _external_local(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
+    """KUBE-XLB-: the short-circuit for pods and the node itself, then this node's endpoints, or the mark to drop."""
+    port, cluster = scope.port, scope.chains.cluster
+    if scope.proxy.detector is not None:
+        why = comment("Redirect pods trying to reach external loadbalancer VIP to clusterIP")
+        yield f"-A {chain} {why} {scope.proxy.detector.if_local} -j {cluster}"
+    masquerade = comment(f"masquerade LOCAL traffic for {port.name} LB IP")
+    yield f"-A {chain} {masquerade} {FROM_LOCAL} -j {MARK_MASQ}"
+    route = comment(f"route LOCAL traffic for {port.name} LB IP to service chain")
+    yield f"-A {chain} {route} {FROM_LOCAL} -j {cluster}"
+    local = [each for each in endpoints if each.is_local]
+    if not local:
+        yield f"-A {chain} {comment(f'{port.name} has no local endpoints')} -j {MARK_DROP.name}"
+    yield from _balanced(scope, chain, local)
+
+
+def _balanced(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
+    yield from _remembered(scope, chain, endpoints)
+    for index, each in enumerate(endpoints):
+        odds = share(index, len(endpoints))
+        yield f"-A {chain}{scope.of_port}{odds and f' {odds}'} -j {scope.endpoint_chains[each.name]}"
+
+
+def _remembered(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
+    if scope.port.affinity_timeout is not None:
+        for each in endpoints:
+            target = scope.endpoint_chains[each.name]
+            recent = f"-m recent --name {target} --rcheck --seconds {scope.port.affinity_timeout} --reap"
+            yield f"-A {chain}{scope.of_port} {recent} -j {target}"
+
+
+V1_23 = Shape(
+    jumps=tuple(jump for jump in JUMPS if jump.target != names.PROXY_FIREWALL.name),
+    kept=_kept_chains,
+    shared=_shared_chains,
+    head=_fixed_rules,
+    port=_render_port,
+    tail=_node_port_jumps,
+)
+"""kube-proxy 1.23 and its kubelet."""

@@ -1,0 +1,173 @@
+"""The proxier of one family: keeps the kernel in step with what is to be rendered.
+
+Owns: ``IptablesProxier`` and its memory of what the kernel holds.
+Must not: follow the store or decide when to synchronise (``sync`` does).
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from proxylab.cluster.objects import Key
+from proxylab.engines.embedded.iptables.cleanup import PROXY_TABLE
+from proxylab.engines.embedded.iptables.kernel_state import Held, read_held
+from proxylab.engines.embedded.iptables.names import CANARIES
+from proxylab.engines.embedded.iptables.render import CURRENT, Renderer
+from proxylab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes, stale_chains
+from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset
+from proxylab.engines.embedded.iptables.shape import Shape
+from proxylab.engines.embedded.iptables.fault_isolation import Loaded, by_service, load_sound
+from proxylab.engines.embedded.loader import RuleLoader
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
+from proxylab.engines.embedded.proxier import Synced, SyncFailedError
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.addresses import Family
+
+__all__ = ["IptablesProxier"]
+
+
+class IptablesProxier:
+    """kube-proxy's rules of one family in one node.
+
+    After a refused load, and at the start, nothing is known of the kernel: the next synchronisation is a full one,
+    which reads the rules back, puts in the jumps that are absent and removes chains that nobody needs any more. All
+    others write only what changed.
+
+    In a large cluster chains that nobody needs any more stay for a sync period, as with kube-proxy: no rule leads to
+    them, and they are deleted together with those that follow.
+
+    Args:
+        family: of the rules.
+        loader: iptables in the node's namespace.
+        settings: of the proxy.
+        shape: which generation of kube-proxy the rules are of.
+        sync_period: how long stale chains may stay in a large cluster, in seconds.
+        now: seconds of the engine's clock.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        loader: RuleLoader,
+        settings: ProxySettings,
+        shape: Shape = CURRENT,
+        *,
+        sync_period: float = 30.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._family = family
+        self._loader = loader
+        self._renderer = Renderer(family, settings, shape)
+        self._sync_period = sync_period
+        self._now = now
+        self._loaded: Ruleset | None = None
+        self._is_known = False
+        self._refused: dict[Key, tuple[PortRules, ...]] = {}
+        self._why: dict[Key, str] = {}
+        self._stale: frozenset[str] = frozenset()
+        self._cleaned_at = -math.inf
+
+    @property
+    def ports(self) -> tuple[ServicePortInfo, ...]:
+        """The service ports that were rendered last."""
+        return self._renderer.ports
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the cluster was large at the last synchronisation."""
+        return self._loaded is not None and self._loaded.large
+
+    def take_over(self) -> tuple[str, ...]:
+        """As kube-proxy at its start: the table of mode nftables goes, which would translate too.
+
+        Chains of mode ipvs stay until a ``cleanup``, there as here (platformCleanup in cmd/kube-proxy/app).
+        """
+        if not self._loader.drop_nft_table(self._family, PROXY_TABLE):
+            return ()
+        return (f"{self._family}: the rules of a proxy in mode nftables were removed",)
+
+    async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
+        """Bring the kernel in step. Raises ``SyncFailedError``."""
+        wanted = self._renderer.render(cluster, node)
+        before: Held | Ruleset
+        if full or not self._is_known or self._loaded is None:
+            full, before = True, read_held(await self._loader.save(self._family))
+            self._refused, self._why = {}, {}
+        else:
+            before = self._loaded
+            self._forget_changed(wanted)
+        done = await self._load(wanted, before)
+        self._loaded, self._is_known = done.ruleset, True
+        if done.refused:
+            self._remember(wanted, done)
+        return Synced(
+            self._said(done, full=full),
+            full=full,
+            rules=done.texts[-1].rule_counts() if done.texts else {},
+            left_out=self._renderer.left_out,
+            refused=tuple(self._why.values()),
+        )
+
+    async def is_intact(self) -> bool:
+        """Whether the canary chains stand. Nobody else would remove one of them alone, so the first answers mostly."""
+        for canary in CANARIES:
+            if not await self._loader.has_chain(self._family, canary.table, canary.name):
+                return False
+        return True
+
+    async def dump(self) -> str:
+        """The rules as iptables-save prints them."""
+        return await self._loader.save(self._family)
+
+    async def _load(self, wanted: Ruleset, before: Held | Ruleset) -> Loaded:
+        now = self._now()
+        postpone = wanted.large and now - self._cleaned_at <= self._sync_period
+        self._is_known = False
+        try:
+            done = await load_sound(
+                wanted,
+                before,
+                by_service(self._loaded),
+                known=self._refused.keys(),
+                write=lambda ruleset, there: self._write(ruleset, there, postpone=postpone),
+                load=lambda text: self._loader.load(self._family, text),
+            )
+        except SyncFailedError as failed:
+            raise SyncFailedError(f"{self._family}: {failed.what}", failed.output) from failed
+        if done.texts:
+            self._stale = frozenset[str]().union(*[text.left for text in done.texts])
+            self._cleaned_at = self._cleaned_at if postpone else now
+        return done
+
+    def _write(self, ruleset: Ruleset, before: Held | Ruleset, *, postpone: bool) -> RestoreText:
+        """The text that leads from ``before`` to ``ruleset``, with or without the end of stale chains."""
+        stale = before.owned_chains if isinstance(before, Held) else self._stale.union(stale_chains(ruleset, before))
+        if stale:
+            stale = stale.difference(*[port.chains for port in ruleset.ports])
+        gone, left = (frozenset[str](), stale) if postpone else (stale, frozenset[str]())
+        if isinstance(before, Held):
+            return replace(restore(ruleset, before, gone), left=left)
+        return replace(restore_changes(ruleset, before, gone), left=left)
+
+    def _forget_changed(self, wanted: Ruleset) -> None:
+        """Services whose rules were refused are tried again as soon as the rules are others."""
+        if self._refused:
+            now = by_service(wanted)
+            for service in [service for service, rules in self._refused.items() if now.get(service) != rules]:
+                del self._refused[service], self._why[service]
+
+    def _remember(self, wanted: Ruleset, done: Loaded) -> None:
+        """What was refused, and why, so that it is not tried again as it is."""
+        asked, served = by_service(wanted), by_service(done.ruleset)
+        for service, why in done.refused.items():
+            left = "keeps the rules it had" if service in served else "is left out"
+            self._refused[service] = asked[service]
+            self._why[service] = f"{self._family}: {service} {left}: {why}"
+
+    def _said(self, done: Loaded, *, full: bool) -> str:
+        if not done.texts:
+            return f"{self._family}: nothing to change"
+        lines = sum(len(text.lines) for text in done.texts)
+        return f"{self._family}: loaded {lines} lines in a {'full' if full else 'partial'} sync"

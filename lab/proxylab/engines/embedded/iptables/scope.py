@@ -1,0 +1,95 @@
+"""One service port, and all that its rules depend on.
+
+Owns: ``Scope``.
+Must not: hold rules.
+"""
+
+from typing import NamedTuple
+
+from proxylab.engines.embedded.categories import EndpointCategories, categorize_endpoints
+from proxylab.engines.embedded.iptables.matches import LocalDetector, comment, local_detector, to_address
+from proxylab.engines.embedded.iptables.names import PortChains, endpoint_chain, port_chains
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ServicePortInfo
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress
+
+__all__ = ["ProxyScope", "Scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyScope:
+    """What all service ports of one proxy share.
+
+    Attributes:
+        counts_localhost: whether node ports on loopback addresses are counted, in a rule of their own.
+        brief: leave out the comments of endpoint rules, as kube-proxy does in large clusters.
+    """
+
+    node: NodeFacts
+    node_address: IPAddress
+    detector: LocalDetector | None
+    masquerade_all: bool
+    counts_localhost: bool
+    brief: bool
+
+    @classmethod
+    def of(cls, family: Family, node: NodeFacts, settings: ProxySettings, *, brief: bool) -> "ProxyScope":
+        """The scope of the proxy of that family on that node."""
+        detector = local_detector(settings.detect_local, family, node)
+        counts = family is Family.IPV4 and settings.serves_loopback and settings.packet_counters
+        return cls(node, node.primary_address(family), detector, settings.masquerade_all, counts, brief)
+
+
+class Scope(NamedTuple):
+    """One service port seen from one proxy.
+
+    Attributes:
+        endpoint_chains: the ``KUBE-SEP-`` chain of each reachable endpoint, by the endpoint's name.
+        to_cluster_ip: the match of packets to the cluster IP and its port.
+        of_port: the comment of rules about one endpoint, with a space before it; none in large clusters.
+    """
+
+    proxy: ProxyScope
+    port: ServicePortInfo
+    endpoints: EndpointCategories
+    chains: PortChains
+    endpoint_chains: dict[str, str]
+    to_cluster_ip: str
+    of_port: str
+
+    @classmethod
+    def of(cls, proxy: ProxyScope, port: ServicePortInfo) -> "Scope":
+        """The scope of a service port."""
+        endpoints = categorize_endpoints(port, proxy.node)
+        identity = f"{port.name}{port.protocol.lower()}"
+        return cls(
+            proxy,
+            port,
+            endpoints,
+            port_chains(identity),
+            {each.name: endpoint_chain(identity, each.name) for each in endpoints.reachable},
+            to_address(port.protocol, port.cluster_ip, port.port),
+            "" if proxy.brief else f" {comment(port.name)}",
+        )
+
+    @property
+    def internal_chain(self) -> str:
+        """Where traffic to the cluster IP goes."""
+        return self.chains.local if self.port.internal_policy_local else self.chains.cluster
+
+    @property
+    def external_policy_chain(self) -> str:
+        """Where traffic from outside the cluster goes in the end."""
+        return self.chains.local if self.port.external_policy_local else self.chains.cluster
+
+    @property
+    def uses_external_chain(self) -> bool:
+        """Also where no endpoint is local: pods and the node itself are still served."""
+        return self.endpoints.has_endpoints and self.port.externally_accessible
+
+    @property
+    def uses_firewall_chain(self) -> bool:
+        """Whether only some sources may use the load-balancer IPs."""
+        return bool(self.endpoints.has_endpoints and self.port.load_balancer_vips and self.port.source_ranges)

@@ -1,0 +1,148 @@
+"""What a proxy counts of its own work, by kube-proxy's names.
+
+Owns: ``SyncMetrics`` and its text in the format of Prometheus.
+Must not: serve HTTP.
+
+Names and meanings are those of pkg/proxy/metrics/metrics.go; of those, the ones are here that this engine can fill
+truthfully. Prometheus' own library writes the text, and is imported when somebody asks for it: it takes longer to load
+than the rest of an engine.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from proxylab.addresses import Family
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+__all__ = ["SyncMetrics"]
+
+_PREFIX: Final = "kubeproxy_sync_proxy_rules_"
+_ANY: Final = f"{_PREFIX}duration_seconds"
+_FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds"
+_PARTIAL: Final = "kubeproxy_sync_partial_proxy_rules_duration_seconds"
+_SYNCED: Final = f"{_PREFIX}last_timestamp_seconds"
+_QUEUED: Final = f"{_PREFIX}last_queued_timestamp_seconds"
+_FAILURES: Final = f"{_PREFIX}iptables_restore_failures_total"
+_RULES: Final = f"{_PREFIX}iptables_last"
+_FORGOTTEN: Final = "kubeproxy_conntrack_reconciler_deleted_entries_total"
+_KINDS: Final = ("service", "endpoint")
+
+_BOUNDS: Final = tuple(0.001 * 2**power for power in range(15))
+"""The upper bounds of kube-proxy's buckets, in seconds."""
+
+_HELP: Final = {
+    _ANY: "SyncProxyRules latency in seconds",
+    _FULL: "SyncProxyRules latency in seconds for full resyncs",
+    _PARTIAL: "SyncProxyRules latency in seconds for partial resyncs",
+    _SYNCED: "The last time proxy rules were successfully synced",
+    _QUEUED: "The last time a sync of proxy rules was queued",
+    _FAILURES: "Cumulative proxy iptables restore failures",
+    _RULES: "Number of iptables rules written by kube-proxy in last sync",
+    _FORGOTTEN: "Cumulative conntrack flows deleted by conntrack reconciler",
+    **{f"{_PREFIX}{kind}_changes_total": f"Cumulative proxy rules {kind} changes" for kind in _KINDS},
+    **{f"{_PREFIX}{kind}_changes_pending": f"Pending proxy rules {kind} changes" for kind in _KINDS},
+}
+
+Labels = tuple[str, ...]
+"""Values of ``ip_family`` and, of what is counted by table, ``table``."""
+
+
+@dataclass(slots=True)
+class _Durations:
+    """A histogram: how many durations fell into each bucket, the last of which has no bound."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(_BOUNDS) + 1))
+    total: float = 0.0
+
+    def observe(self, seconds: float) -> None:
+        index = next((index for index, bound in enumerate(_BOUNDS) if seconds <= bound), len(_BOUNDS))
+        self.counts[index] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        bounds = [*map(str, _BOUNDS), "+Inf"]
+        return [(bound, float(count)) for bound, count in zip(bounds, accumulate(self.counts), strict=True)]
+
+
+class SyncMetrics:
+    """The metrics of one node's proxy."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
+        self._durations: dict[str, dict[Labels, _Durations]] = defaultdict(lambda: defaultdict(_Durations))
+        for kind in _KINDS:
+            self._values[f"{_PREFIX}{kind}_changes_total"][()] = 0
+            self._values[f"{_PREFIX}{kind}_changes_pending"][()] = 0
+
+    def queued(self, family: Family, timestamp: float) -> None:
+        """A synchronisation was asked for. ``timestamp`` is in seconds since 1970."""
+        self._values[_QUEUED][family,] = timestamp
+
+    def changed(self, kind: str) -> None:
+        """A Service (``service``) or an EndpointSlice (``endpoint``) changed."""
+        self._values[f"{_PREFIX}{kind}_changes_total"][()] += 1
+        self._values[f"{_PREFIX}{kind}_changes_pending"][()] += 1
+
+    def taken(self) -> None:
+        """All changes so far are in the synchronisation that begins now."""
+        for kind in _KINDS:
+            self._values[f"{_PREFIX}{kind}_changes_pending"][()] = 0
+
+    def synced(self, family: Family, seconds: float, timestamp: float, *, full: bool) -> None:
+        """A synchronisation succeeded."""
+        for name in (_ANY, _FULL if full else _PARTIAL):
+            self._durations[name][family,].observe(seconds)
+        self._values[_SYNCED][family,] = timestamp
+
+    def wrote(self, family: Family, table: str, rules: int) -> None:
+        """How many rules the last synchronisation wrote into one table."""
+        self._values[_RULES][family, table] = rules
+
+    def failed(self, family: Family, loads: int) -> None:
+        """As many loads were refused."""
+        if loads:
+            self._values[_FAILURES][family,] += loads
+
+    def forgot(self, family: Family, entries: int) -> None:
+        """Conntrack entries were deleted."""
+        self._values[_FORGOTTEN][family,] += entries
+
+    def text(self) -> bytes:
+        """All of them, as ``/metrics`` serves them."""
+        # 36 ms, which every start of a lab process would pay, and few labs are asked for metrics.
+        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
+        from prometheus_client.core import (  # noqa: PLC0415
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        families: list[Metric] = []
+        for name, values in self._values.items():
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            metric = kind(name, _HELP[name], labels=["ip_family", "table"][: len(next(iter(values)))])
+            for labels, value in values.items():
+                metric.add_metric(list(labels), value)
+            families.append(metric)
+        for name, durations in self._durations.items():
+            histogram = HistogramMetricFamily(name, _HELP[name], labels=["ip_family"])
+            for labels, one in durations.items():
+                histogram.add_metric(list(labels), one.buckets(), one.total)
+            families.append(histogram)
+        registry = CollectorRegistry()
+        registry.register(_Collected(families))
+        return generate_latest(registry)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Collected:
+    """What Prometheus' library calls a collector."""
+
+    families: list["Metric"]
+
+    def collect(self) -> list["Metric"]:
+        return self.families

@@ -1,0 +1,56 @@
+"""What a proxy knows of the node it runs on.
+
+Owns: ``NodeFacts``.
+Must not: look at the machine; the addresses on its interfaces are handed in.
+"""
+
+from ipaddress import IPv4Address, IPv6Address
+
+from proxylab.cluster.objects import ZONE_LABEL, Node
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress, IPNetwork
+
+__all__ = ["NodeFacts"]
+
+LOOPBACK: dict[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """One node, as its proxy sees it.
+
+    Attributes:
+        zone: of ``topology.kubernetes.io/zone``; empty where the node has none.
+        addresses: of the Node object, primary first.
+        interface_addresses: on the node's interfaces, loopback included; only restricted node ports look at them.
+    """
+
+    name: str
+    zone: str = ""
+    addresses: tuple[IPAddress, ...] = ()
+    pod_cidrs: tuple[IPNetwork, ...] = ()
+    interface_addresses: tuple[IPAddress, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        node: Node | None,
+        interface_addresses: tuple[IPAddress, ...] = (),
+        primary: IPAddress | None = None,
+    ) -> "NodeFacts":
+        """The facts in a Node object, or those that are left without one; ``primary`` comes before its addresses."""
+        first = () if primary is None else (primary,)
+        if node is None:
+            return cls(name=name, addresses=first, interface_addresses=interface_addresses)
+        return cls(
+            name=name,
+            zone=node.labels.get(ZONE_LABEL, ""),
+            addresses=first + node.addresses,
+            pod_cidrs=node.pod_cidrs,
+            interface_addresses=interface_addresses,
+        )
+
+    def primary_address(self, family: Family) -> IPAddress:
+        """The node's IP; like kube-proxy's, a loopback address as long as the Node object names none."""
+        return next((address for address in self.addresses if Family.of(address) is family), LOOPBACK[family])

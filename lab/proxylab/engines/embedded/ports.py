@@ -1,0 +1,222 @@
+"""Services and EndpointSlices, normalised to the service ports of one family.
+
+Owns: ``ServicePortInfo`` and ``EndpointInfo`` (kube-proxy's own names for them) and how they follow from the objects.
+Must not: choose endpoints (``categories``) or know any proxy mode.
+
+A service port is one port of one Service in one family, with the endpoints of all slices that carry a port of the same
+name and protocol. The endpoint's port number comes from the slice, never from the Service (upstream: serviceport.go and
+endpointslicecache.go in pkg/proxy).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from proxylab.cluster.objects import (
+    HEADLESS_LABEL,
+    SERVICE_PROXY_NAME_LABEL,
+    Endpoint,
+    EndpointSlice,
+    Key,
+    Service,
+    ServicePort,
+    ServiceType,
+    TrafficPolicy,
+)
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+
+__all__ = [
+    "ClusterView",
+    "EndpointInfo",
+    "ServicePortInfo",
+    "in_order",
+    "ports_of",
+    "slices_by_service",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The objects that rules follow from, in any order."""
+
+    services: tuple[Service, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+
+
+class EndpointInfo(NamedTuple):
+    """One endpoint of one service port.
+
+    ``ip`` is its address as text; ``name`` is ``ip:port``, with brackets around an IPv6 address.
+    """
+
+    address: IPAddress
+    ip: str
+    port: int
+    name: str
+    is_local: bool
+    ready: bool
+    serving: bool
+    terminating: bool
+    for_zones: tuple[str, ...] = ()
+    for_nodes: tuple[str, ...] = ()
+
+
+class ServicePortInfo(NamedTuple):
+    """One service port in one family.
+
+    Attributes:
+        service: the Service it belongs to.
+        name: ``namespace/name``, with ``:port`` if the port has a name. Not unique: two protocols may share it.
+        load_balancer_vips: ingress addresses whose packets reach the node unchanged (``ipMode: VIP``).
+        source_ranges: empty when every source may use the load-balancer IPs.
+        health_check_node_port: 0 where none is needed.
+        affinity_timeout: seconds, ``None`` without session affinity.
+        endpoints: all of them, usable or not, in the order of the rules: sorted by ``name`` as strings.
+    """
+
+    service: Key
+    name: str
+    protocol: Protocol
+    cluster_ip: IPAddress
+    port: int
+    node_port: int = 0
+    external_ips: tuple[IPAddress, ...] = ()
+    load_balancer_vips: tuple[IPAddress, ...] = ()
+    source_ranges: tuple[IPNetwork, ...] = ()
+    health_check_node_port: int = 0
+    internal_policy_local: bool = False
+    external_policy_local: bool = False
+    affinity_timeout: int | None = None
+    endpoints: tuple[EndpointInfo, ...] = ()
+
+    @property
+    def externally_accessible(self) -> bool:
+        """Whether it can be reached by anything but its cluster IP."""
+        return bool(self.node_port or self.load_balancer_vips or self.external_ips)
+
+    @property
+    def uses_cluster_endpoints(self) -> bool:
+        """Whether traffic may go to endpoints anywhere.
+
+        Also for externalTrafficPolicy Local: pods and the node itself are short-circuited to all endpoints.
+        """
+        return not self.internal_policy_local or self.externally_accessible
+
+    @property
+    def uses_local_endpoints(self) -> bool:
+        """Whether some traffic is for this node's endpoints only."""
+        return self.internal_policy_local or (self.external_policy_local and self.externally_accessible)
+
+
+def in_order(services: Iterable[Service]) -> list[Service]:
+    """Services in the order of their keys."""
+    return sorted(services, key=attrgetter("namespace", "name"))
+
+
+def slices_by_service(slices: Iterable[EndpointSlice], family: Family) -> dict[tuple[str, str], list[EndpointSlice]]:
+    """The slices of that family that a proxy looks at, by the namespace and name of their Service, each in order."""
+    found: dict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
+    for item in slices:
+        if item.address_type is family and HEADLESS_LABEL not in item.labels:
+            found[item.namespace, item.service].append(item)
+    for several in found.values():
+        if len(several) > 1:
+            several.sort(key=attrgetter("name"))
+    return found
+
+
+def ports_of(
+    service: Service, family: Family, slices: Iterable[EndpointSlice], node_name: str
+) -> Iterator[ServicePortInfo]:
+    """The service ports of one Service, given its slices."""
+    if service.headless or service.type is ServiceType.EXTERNAL_NAME or SERVICE_PROXY_NAME_LABEL in service.labels:
+        return
+    # Without a cluster IP of the family there is nothing, not even for node ports or VIPs of that family.
+    cluster_ips = _of_family(service.cluster_ips, family)
+    if not cluster_ips:
+        return
+    for port in service.ports:
+        yield ServicePortInfo(
+            service=service.key,
+            name=f"{service.namespace}/{service.name}" + (f":{port.name}" if port.name else ""),
+            protocol=port.protocol,
+            cluster_ip=cluster_ips[0],
+            port=port.port,
+            node_port=port.node_port,
+            external_ips=_of_family(service.external_ips, family),
+            load_balancer_vips=_vips(service, family),
+            source_ranges=_source_ranges(service, family),
+            health_check_node_port=_health_check_node_port(service),
+            internal_policy_local=service.internal_traffic_policy is TrafficPolicy.LOCAL,
+            external_policy_local=_external_policy_local(service),
+            affinity_timeout=service.affinity_timeout,
+            endpoints=_endpoints(port, slices, node_name),
+        )
+
+
+def _of_family(addresses: Sequence[IPAddress], family: Family) -> tuple[IPAddress, ...]:
+    if not addresses:
+        return ()
+    version = 4 if family is Family.IPV4 else 6
+    return tuple([address for address in addresses if address.version == version])
+
+
+def _vips(service: Service, family: Family) -> tuple[IPAddress, ...]:
+    # A balancer in mode Proxy (KEP-1860) rewrites the destination: packets to its address do not come through nodes.
+    if not service.load_balancer_ingress:
+        return ()
+    return _of_family(
+        [entry.ip for entry in service.load_balancer_ingress if entry.ip and entry.ip_mode == "VIP"], family
+    )
+
+
+def _source_ranges(service: Service, family: Family) -> tuple[IPNetwork, ...]:
+    if not service.source_ranges:
+        return ()
+    ranges = tuple([network for network in service.source_ranges if Family.of(network) is family])
+    return () if any(network.prefixlen == 0 for network in ranges) else ranges
+
+
+def _external_policy_local(service: Service) -> bool:
+    if service.external_traffic_policy is not TrafficPolicy.LOCAL:
+        return False
+    return service.type in {ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER} or bool(service.external_ips)
+
+
+def _health_check_node_port(service: Service) -> int:
+    needed = service.type is ServiceType.LOAD_BALANCER and service.external_traffic_policy is TrafficPolicy.LOCAL
+    return service.health_check_node_port if needed else 0
+
+
+def _endpoints(port: ServicePort, slices: Iterable[EndpointSlice], node_name: str) -> tuple[EndpointInfo, ...]:
+    found: dict[str, EndpointInfo] = {}
+    for item in slices:
+        for own in item.ports:
+            if not own.port or own.name != port.name or own.protocol is not port.protocol:
+                continue
+            for endpoint in item.endpoints:
+                info = _endpoint(endpoint, own.port, node_name)
+                # A pod that moves between slices stands in two of them for a moment; the one that still lives counts.
+                if not endpoint.terminating or info.name not in found:
+                    found[info.name] = info
+    return tuple([found[name] for name in sorted(found)])
+
+
+def _endpoint(endpoint: Endpoint, port: int, node_name: str) -> EndpointInfo:
+    address = endpoint.addresses[0]
+    # As text once: every rule about the endpoint names it, and an address takes longer to write than a rule.
+    ip = str(address)
+    return EndpointInfo(
+        address,
+        ip,
+        port,
+        f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}",
+        bool(node_name) and endpoint.node_name == node_name,
+        endpoint.ready,
+        endpoint.serving,
+        endpoint.terminating,
+        endpoint.for_zones,
+        endpoint.for_nodes,
+    )

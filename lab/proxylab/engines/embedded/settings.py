@@ -1,0 +1,128 @@
+"""How a proxy is configured, as far as it shapes rules.
+
+Owns: ``ProxySettings`` and the ways to tell local traffic.
+Must not: read configuration files.
+
+Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s.io/v1alpha1), in snake case.
+"""
+
+from ipaddress import IPv4Network
+from typing import Final, Literal
+
+from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress, IPNetwork
+
+__all__ = [
+    "BridgeInterface",
+    "ClusterCIDR",
+    "DetectLocal",
+    "InterfaceNamePrefix",
+    "NodeCIDR",
+    "ProxySettings",
+]
+
+
+LOOPBACK: Final = IPv4Network("127.0.0.0/8")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCIDR:
+    """Local is what comes from the pod network: of each family the first network counts; none, no detector."""
+
+    cidrs: tuple[IPNetwork, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCIDR:
+    """Local is what comes from this node's own pod network (``Node.spec.podCIDRs``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeInterface:
+    """Local is what comes in by this bridge."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceNamePrefix:
+    """Local is what comes in by a device whose name begins like this."""
+
+    prefix: str
+
+
+DetectLocal = ClusterCIDR | NodeCIDR | BridgeInterface | InterfaceNamePrefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxySettings:
+    """Settings of one proxy.
+
+    Attributes:
+        masquerade_all: masquerade every packet to a cluster IP.
+        masquerade_bit: the bit of the packet mark that asks for masquerading.
+        detect_local: how traffic of local pods is told from any other.
+        node_port_addresses: node ports are served on local addresses in these networks; none of a family means all.
+        node_port_primary: node ports are served on the node's primary address only.
+        localhost_node_ports: serve IPv4 node ports on loopback addresses too.
+        forget_stale_udp: which UDP flows are forgotten when endpoints go: ``always`` those that lead to no serving
+            endpoint; ``1.36`` (which means 1.32 to 1.36.1) only those of Services that still have one.
+        node_address: the node's primary address in its family, whatever its Node object says (``bindAddress``).
+        packet_counters: whether the counters that kube-proxy has some rules count into exist (``nfacct``).
+        random_fully: let masquerading draw source ports fully at random (iptables 1.6.2 and later can).
+        conntrack_tcp_be_liberal: whether ``nf_conntrack_tcp_be_liberal`` was set when the proxy started. Out-of-window
+            packets are then not INVALID, and the rule against them is left out (kubernetes#120354).
+    """
+
+    masquerade_all: bool = False
+    masquerade_bit: int = 14
+    detect_local: DetectLocal = ClusterCIDR()
+    node_port_addresses: tuple[IPNetwork, ...] = ()
+    node_port_primary: bool = False
+    localhost_node_ports: bool = True
+    forget_stale_udp: Literal["always", "1.36"] = "always"
+    node_address: IPAddress | None = None
+    packet_counters: bool = False
+    random_fully: bool = True
+    conntrack_tcp_be_liberal: bool = False
+
+    @classmethod
+    def of(cls, configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> "ProxySettings":
+        """What a configuration comes to, in a lab whose pods have addresses of these networks."""
+        return cls(
+            masquerade_all=configuration.masquerade_all,
+            masquerade_bit=configuration.masquerade_bit,
+            detect_local=_detect_local(configuration, pod_networks),
+            node_port_addresses=configuration.node_port_addresses,
+            node_port_primary=configuration.node_port_primary,
+            localhost_node_ports=configuration.localhost_node_ports,
+            node_address=configuration.bind_address,
+            conntrack_tcp_be_liberal=configuration.conntrack.tcp_be_liberal,
+        )
+
+    @property
+    def serves_loopback(self) -> bool:
+        """Whether IPv4 node ports are served on loopback addresses: only where ``node_port_addresses`` has some."""
+        if not self.localhost_node_ports or self.node_port_primary:
+            return False
+        chosen = [cidr for cidr in self.node_port_addresses if isinstance(cidr, IPv4Network)]
+        return not chosen or any(cidr.overlaps(LOOPBACK) for cidr in chosen)
+
+    @property
+    def masquerade_mark(self) -> int:
+        """The mark itself."""
+        return 1 << self.masquerade_bit
+
+
+def _detect_local(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> DetectLocal:
+    match configuration.detect_local_mode:
+        case DetectLocalMode.CLUSTER_CIDR:
+            given = configuration.cluster_cidrs
+            return ClusterCIDR(pod_networks if given is None else given)
+        case DetectLocalMode.NODE_CIDR:
+            return NodeCIDR()
+        case DetectLocalMode.BRIDGE_INTERFACE:
+            return BridgeInterface(configuration.bridge_interface)
+        case DetectLocalMode.INTERFACE_NAME_PREFIX:
+            return InterfaceNamePrefix(configuration.interface_name_prefix)

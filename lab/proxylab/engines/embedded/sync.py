@@ -1,0 +1,292 @@
+"""The sync loop of the embedded engine.
+
+Owns: ``EmbeddedEngine``: following the store, gathering changes, and saying which revision the kernel reflects.
+Must not: know how a mode programs the kernel (its proxiers do), or run processes.
+
+The store calls back within whatever changes it; the loop then takes all that has gathered, as soon as its pace allows.
+Besides changes, four things make it run, as in kube-proxy: what was refused is tried again after a sync period; the
+canary chains are looked for once a sync period, and a flush by somebody else is answered by a full synchronisation;
+so is a change of the node's zone; and once an hour, but in large clusters, nothing is trusted that is remembered of
+the kernel.
+"""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
+from proxylab.cluster.store import Event, Store
+from proxylab.engines.embedded.clock import Clock, MonotonicClock
+from proxylab.engines.embedded.health import Health
+from proxylab.engines.embedded.iptables.proxier import IptablesProxier
+from proxylab.engines.embedded.iptables.render import CURRENT
+from proxylab.engines.embedded.iptables.shape import Shape
+from proxylab.engines.embedded.loader import RuleLoader
+from proxylab.engines.embedded.metrics import SyncMetrics
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.pace import Pace, Periods
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.proxier import Proxier, Synced, SyncFailedError
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
+from proxylab.errors import EngineError
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until
+from proxylab.evidence.engine_progress import Progress
+
+__all__ = ["EmbeddedEngine"]
+
+LOG_LINES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How the last synchronisation went: the revision of the store it was for, and what went wrong with it."""
+
+    revision: int
+    failures: tuple[SyncFailedError, ...] = ()
+
+
+class EmbeddedEngine:
+    """The embedded engine in one node; keeps ``proxylab.engines.protocol.Engine``.
+
+    Args:
+        node_name: the node it serves, as Node objects and endpoints name it.
+        store: the cluster it follows.
+        loader: iptables in the node's namespace.
+        settings: as ``KubeProxyConfiguration`` has them.
+        families: those to serve; each has rules of its own.
+        interface_addresses: what stands on the node's interfaces, loopback included. Asked at every synchronisation,
+            as kube-proxy does; needed only where ``node_port_addresses`` are restricted.
+        shape: which generation of kube-proxy the rules are of.
+        periods: how often it may run, and how often it must.
+        surroundings: what it does besides rules.
+        clock: what it waits by.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        store: Store,
+        loader: RuleLoader,
+        settings: ProxySettings,
+        *,
+        families: Sequence[Family] = (Family.IPV4,),
+        interface_addresses: Callable[[], Sequence[IPAddress]] = tuple,
+        shape: Shape = CURRENT,
+        periods: Periods | None = None,
+        surroundings: Surroundings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._node_name = node_name
+        self._store = store
+        self._settings = settings
+        self._interface_addresses = interface_addresses
+        self._periods = periods or Periods()
+        self._surroundings = surroundings or NoSurroundings()
+        self._clock = clock or MonotonicClock()
+        self._proxiers: dict[Family, Proxier] = {
+            family: IptablesProxier(
+                family, loader, settings, shape, sync_period=self._periods.sync, now=self._clock.now
+            )
+            for family in families
+        }
+        self._log: deque[str] = deque(maxlen=LOG_LINES)
+        self._wake = asyncio.Event()
+        self._newest_change = store.revision
+        self._outcome: _Outcome | None = None
+        self._loaded = 0
+        self._zone: str | None = None
+        self._left_out: dict[str, None] = {}
+        now = self._clock.now()
+        self._pace = Pace(self._periods.least, now)
+        self._retry_at = math.inf
+        self._look_at = now + self._periods.sync
+        self._full_at = now + self._periods.full
+        self._stopped = False
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._follower: asyncio.Task[None] | None = None
+        self.health = Health(tuple(families), self._periods.sync)
+        self.metrics = SyncMetrics()
+
+    async def start(self) -> None:
+        """Load the rules for the cluster as it stands, then follow it. Raises ``EngineError``."""
+        self._unsubscribe = self._store.subscribe(self._note)
+        self._newest_change = self._store.revision
+        try:
+            self._log.extend(line for proxier in self._proxiers.values() for line in proxier.take_over())
+            self._log.extend(await self._surroundings.open(self.health, self.metrics))
+            self._raise_failures(await self._sync())
+        except BaseException:
+            self._unsubscribe()
+            await self._surroundings.close()
+            raise
+        self._follower = asyncio.create_task(self._follow(), name=f"engine on {self._node_name}")
+
+    async def wait_synced(self, revision: int, deadline: Deadline) -> None:
+        """Return once the kernel reflects ``revision`` or a later one. Raises ``EngineError``."""
+        follower = self._follower
+        if follower is None:
+            raise EngineError(self._node_name, "does not run, so it cannot synchronise", self._log_text())
+        why = f"rules that reflect revision {revision} of the store"
+        try:
+            await wait_until(lambda: follower.done() or self._reflects(revision), deadline, why)
+        except DeadlineExceededError as late:
+            raise EngineError(self._node_name, str(late), self._log_text()) from late
+        if follower.done():
+            await follower  # What ended it, if not stop(), is an error of ours.
+            raise EngineError(self._node_name, "was stopped before it had synchronised", self._log_text())
+        if self._outcome is not None:
+            self._raise_failures(self._outcome)
+
+    async def progress(self, deadline: Deadline) -> Progress:
+        """How far it has come, once it has taken up what is new."""
+        follower = self._follower
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: follower is None or follower.done() or self._reflects(self._newest_change),
+                deadline,
+                "rules that reflect all changes",
+            )
+        failures = () if self._outcome is None else self._outcome.failures
+        return Progress(
+            runs=follower is not None and not follower.done(),
+            reflects=self._loaded if failures or self._has_changes else self._newest_change,
+            due=self._newest_change,
+            trouble="; ".join(f"{failure.what}: {failure.output}" for failure in failures),
+        )
+
+    async def dump(self) -> str:
+        """The rules of every family, as the kernel holds them."""
+        return "".join([await proxier.dump() for proxier in self._proxiers.values()])
+
+    def logs(self) -> tuple[str, ...]:
+        """The last lines of the log, oldest first."""
+        return tuple(self._log)
+
+    async def stop(self) -> None:
+        """Follow no longer. A load under way is awaited: iptables-restore must not be cut off between two tables."""
+        self._unsubscribe()
+        self._stopped = True
+        self._wake.set()
+        try:
+            if self._follower is not None:
+                await self._follower
+        finally:
+            await self._surroundings.close()
+
+    def _note(self, event: Event) -> None:
+        # Pods matter through their EndpointSlices only, and the rest of the cluster not at all.
+        if not isinstance(event.object, Service | EndpointSlice | Node):
+            return
+        self._newest_change = event.revision
+        if not isinstance(event.object, Node):
+            self.metrics.changed("service" if isinstance(event.object, Service) else "endpoint")
+        self._queued()
+        self._wake.set()
+
+    def _queued(self) -> None:
+        self.health.queued(self._clock.now())
+        for family in self._proxiers:
+            self.metrics.queued(family, time.time())
+
+    def _reflects(self, revision: int) -> bool:
+        """Whether every change up to ``revision`` that matters to rules has been dealt with."""
+        if self._outcome is None or self._store.revision < revision:
+            return False
+        return self._outcome.revision >= min(revision, self._newest_change)
+
+    @property
+    def _has_changes(self) -> bool:
+        return self._outcome is None or self._newest_change > self._outcome.revision
+
+    async def _follow(self) -> None:
+        while True:
+            allowed_at = self._pace.ready_at(self._clock.now()) if self._has_changes else math.inf
+            await self._clock.wait(self._wake, min(allowed_at, self._retry_at, self._look_at, self._full_at))
+            self._wake.clear()
+            if self._stopped:
+                return
+            now = self._clock.now()
+            flushed = now >= self._look_at and await self._is_flushed(now)
+            again = flushed or now >= self._retry_at
+            due = self._has_changes and self._pace.ready_at(now) <= now
+            if again or due or now >= self._full_at:
+                await self._sync(full=again)
+
+    async def _is_flushed(self, now: float) -> bool:
+        """Whether somebody else has emptied our tables. Until a failed load succeeds, nothing is expected of them."""
+        self._look_at = now + self._periods.sync
+        if not math.isinf(self._retry_at):
+            return False
+        for family, proxier in self._proxiers.items():
+            if not await proxier.is_intact():
+                self._log.append(f"{family}: the canary chain is gone, so somebody has flushed the rules")
+                return True
+        return False
+
+    async def _sync(self, *, full: bool = False) -> _Outcome:
+        """Bring every family in step with the store as it stands now. One family's failure does not stop the others."""
+        self._pace.take(self._clock.now())
+        self.metrics.taken()
+        revision = self._store.revision
+        cluster = ClusterView(self._store.list(Service), self._store.list(EndpointSlice))
+        node = self._facts()
+        moved, self._zone = self._zone not in (None, node.zone), node.zone
+        hourly = self._clock.now() >= self._full_at
+        if full or hourly:
+            self._full_at = self._clock.now() + self._periods.full
+        failures: list[SyncFailedError] = []
+        left_out: dict[str, None] = {}
+        refused = 0
+        for family, proxier in self._proxiers.items():
+            # A large cluster goes by what is remembered, as long as nothing speaks against it.
+            everything = full or moved or (hourly and not proxier.is_large)
+            try:
+                done = await self._sync_family(family, cluster, node, full=everything)
+                self._log.append(f"revision {revision}: {done.what}")
+                left_out |= dict.fromkeys((*done.left_out, *done.refused))
+                refused += len(done.refused)
+                self.metrics.failed(family, len(done.refused))
+            except SyncFailedError as failure:
+                failures.append(failure)
+                self.metrics.failed(family, 1)
+                self._log.append(f"revision {revision}: {failure.what}")
+        self._log.extend(line for line in left_out if line not in self._left_out)
+        self._left_out = left_out
+        if not failures:
+            served = Served(node, {family: proxier.ports for family, proxier in self._proxiers.items()})
+            self._log.extend(await self._surroundings.follow(served))
+        self._retry_at = self._clock.now() + self._periods.sync if failures or refused else math.inf
+        self._outcome = _Outcome(revision, tuple(failures))
+        self._loaded = self._loaded if failures else revision
+        if self._has_changes:
+            self._queued()
+        return self._outcome
+
+    async def _sync_family(self, family: Family, cluster: ClusterView, node: NodeFacts, *, full: bool) -> Synced:
+        began, clock = self._clock.now(), time.perf_counter()
+        done = await self._proxiers[family].sync(cluster, node, full=full)
+        self.health.synced(family, began, self._clock.now())
+        self.metrics.synced(family, time.perf_counter() - clock, time.time(), full=done.full)
+        for table, rules in done.rules.items():
+            self.metrics.wrote(family, table, rules)
+        return done
+
+    def _facts(self) -> NodeFacts:
+        found = self._store.get(Key("Node", "", self._node_name))
+        node = found if isinstance(found, Node) else None
+        self.health.look_at(node)
+        return NodeFacts.of(self._node_name, node, tuple(self._interface_addresses()), self._settings.node_address)
+
+    def _raise_failures(self, outcome: _Outcome) -> None:
+        if outcome.failures:
+            what = "; ".join(failure.what for failure in outcome.failures)
+            raise EngineError(self._node_name, what, "\n".join(failure.output for failure in outcome.failures))
+
+    def _log_text(self) -> str:
+        return "\n".join(self._log)

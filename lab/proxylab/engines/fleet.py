@@ -1,0 +1,106 @@
+"""The engines of one lab, one in each node.
+
+Owns: ``Fleet``: which engines run, and what a step may do to them.
+Must not: know one engine from another.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from proxylab.engines.protocol import Engine, Killable, Noting
+from proxylab.errors import InternalError
+from proxylab.scenario.model import EngineAction
+from proxylab.timing import Deadline, together
+
+__all__ = ["Fleet"]
+
+
+class Fleet:
+    """The engines of all nodes.
+
+    Args:
+        nodes: in their order.
+        make: makes the engine of a node, not yet started.
+        flush: takes the rules of a node away behind its engine's back.
+    """
+
+    def __init__(
+        self, nodes: Iterable[str], make: Callable[[str], Engine], flush: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._make = make
+        self._flush = flush
+        self._engines = {node: make(node) for node in nodes}
+        self._running: set[str] = set()
+
+    @property
+    def engines(self) -> Mapping[str, Engine]:
+        """The latest engine of each node, whether or not it runs."""
+        return self._engines
+
+    def runs(self, node: str) -> bool:
+        """Whether the engine of a node runs."""
+        return node in self._running
+
+    async def start(self) -> None:
+        """Start every engine. Raises ``EngineError``; those that run then are for ``stop``."""
+        await together(self._start(node) for node in self._engines)
+
+    async def stop(self) -> None:
+        """Stop every engine that runs."""
+        await together(self._stop(node) for node in tuple(self._running))
+
+    async def wait_synced(self, revision: int, deadline: Deadline, nodes: Iterable[str] | None = None) -> None:
+        """Return once these engines, or all that run, have programmed ``revision``. Raises ``EngineError``."""
+        which = tuple(self._running) if nodes is None else nodes
+        await together(self._engines[node].wait_synced(revision, deadline) for node in which)
+
+    async def note(self) -> None:
+        """Let every engine that runs note how far it has come, before Nodes change."""
+        await together(self._note(node, flush=False) for node in tuple(self._running))
+
+    async def take_down(self, actions: Mapping[str, EngineAction]) -> None:
+        """Do to each node's engine what makes it or its rules go: kill, stop, the first half of restart, flush."""
+        await together(self._take_down(node, action) for node, action in actions.items())
+
+    async def bring_up(self, actions: Mapping[str, EngineAction]) -> None:
+        """Start an engine anew where that is asked for; started means started, and not yet synchronised.
+
+        Raises:
+            EngineError: one did not start.
+        """
+        begun = (EngineAction.START, EngineAction.RESTART)
+        await together(self._start_anew(node) for node, action in actions.items() if action in begun)
+
+    async def _take_down(self, node: str, action: EngineAction) -> None:
+        match action:
+            case EngineAction.KILL:
+                await self._stop(node, killed=True)
+            case EngineAction.STOP | EngineAction.RESTART:
+                await self._stop(node)
+            case EngineAction.FLUSH:
+                if self.runs(node):
+                    await self._note(node, flush=True)
+                await self._flush(node)
+
+    async def _note(self, node: str, *, flush: bool) -> None:
+        engine = self._engines[node]
+        if isinstance(engine, Noting):
+            await engine.note(flush=flush)
+
+    async def _start_anew(self, node: str) -> None:
+        """A proxy that begins knows nothing of the one before it but the rules in the kernel."""
+        if self.runs(node):
+            raise InternalError(f"the engine of {node} runs already")
+        self._engines[node] = self._make(node)
+        await self._start(node)
+
+    async def _start(self, node: str) -> None:
+        self._running.add(node)
+        await self._engines[node].start()
+
+    async def _stop(self, node: str, *, killed: bool = False) -> None:
+        """Stop the engine of a node. One that is no process of its own has nothing that a kill could leave undone."""
+        if not self.runs(node):
+            return
+        self._running.remove(node)
+        engine = self._engines[node]
+        await (engine.kill() if killed and isinstance(engine, Killable) else engine.stop())

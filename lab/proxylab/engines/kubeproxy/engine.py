@@ -1,0 +1,276 @@
+"""kube-proxy in one node.
+
+Owns: ``KubeProxyEngine``: its process, its log, and when it has caught up.
+Must not: know how the kernel is read, or where the binary comes from.
+"""
+
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from proxylab.engines.barrier import Barrier
+from proxylab.engines.kubeproxy.metrics import SyncState
+from proxylab.errors import EngineError
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.running import Running
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen
+from proxylab.evidence.engine_progress import Progress
+
+__all__ = ["KubeProxyEngine", "Station"]
+
+_LOG_LINES: Final = 1000
+_LAST_LINES: Final = 30
+_STOP_SECONDS: Final = 5.0
+_ASK_SECONDS: Final = 0.5
+"""How often kube-proxy is asked whether it fails while it is waited for."""
+_ERROR: Final = re.compile(r"[EF]\d{4} ")
+"""How klog begins a line that tells of an error, or of a fatal one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Station:
+    """The node as this engine may act on it.
+
+    Attributes:
+        prepare: has the API server listen in the node, and sees that what kube-proxy needs is there.
+        launch: starts kube-proxy; takes what to do with each line that it says.
+        reached: how far the rules of a family have come (``proxylab.engines.barrier.reached``).
+        state: what kube-proxy says of its synchronisations; ``None`` while it says nothing.
+        zone: where the API says that the node is, empty if it does not say; ``None`` if it does not know the node.
+        move: has the API say that the node is in that zone, or in none.
+        serves: whether kube-proxy has health-check node ports to open.
+        agrees: whether kube-proxy's health says of the node what the API does: that it stays, or is about to go.
+        dump: the rules.
+    """
+
+    prepare: Callable[[], Awaitable[None]]
+    launch: Callable[[Callable[[str], None]], Awaitable[Running]]
+    reached: Callable[[Family], int]
+    state: Callable[[], Awaitable[SyncState | None]]
+    zone: Callable[[], str | None]
+    move: Callable[[str], None]
+    serves: Callable[[], bool]
+    agrees: Callable[[], Awaitable[bool]]
+    dump: Callable[[], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """How many synchronisations had failed when so many errors had been heard of."""
+
+    errors: int = 0
+    failures: int = 0
+
+
+class KubeProxyEngine:
+    """A kube-proxy that runs; keeps ``proxylab.engines.protocol.Engine``.
+
+    Args:
+        node: the node's name.
+        barrier: of the lab.
+        families: those that the cluster has. kube-proxy programs both where the kernel has IPv6, whatever these are.
+        station: the node.
+    """
+
+    def __init__(self, node: str, barrier: Barrier, families: Sequence[Family], station: Station) -> None:
+        self._node = node
+        self._barrier = barrier
+        self._families = tuple(families)
+        self._station = station
+        self._log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._errors = 0
+        self._failed = _Failed()
+        self._running: Running | None = None
+        self._synced = False
+        self._before_flush: SyncState | None = None
+        self._before_nodes: SyncState | None = None
+        self._zone = ""
+
+    async def start(self) -> None:
+        """Start kube-proxy, which then follows the cluster.
+
+        Raises:
+            CapabilityError: the machine lacks what it needs.
+            EngineError: there is nobody whom it could follow.
+        """
+        await self._station.prepare()
+        self._failed = _Failed(self._errors)  # a new process counts from nothing
+        self._running = await self._station.launch(self._hear)
+
+    async def wait_synced(self, revision: int, deadline: Deadline) -> None:
+        """Return once the rules in the kernel reflect the store at ``revision`` or later.
+
+        kube-proxy runs one synchronisation after the other. Rules are not the last thing that one does: it then opens
+        and closes health-check node ports and deletes the conntrack entries of UDP flows that have lost their endpoint.
+        So when there are such ports, or flows that this may concern, which is after the first time, the barrier is
+        raised once more: rules for its second name mean that the synchronisation before is over. At the beginning that
+        holds for a node with a zone as well, which kube-proxy is made to take up (``_take_up_zone``).
+
+        Of a Node kube-proxy takes up its zone, and then it synchronises fully; that it is about to go shows in its
+        health alone; that it is gone is nothing to it. Fully it synchronises as well when rules are missing: in mode
+        iptables its monitor finds that out within the sync period, in mode nftables the next synchronisation fails and
+        is made up for after that time; the barrier sees to it that there is one.
+
+        Raises:
+            EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
+        """
+        number = self._barrier.after(revision)
+        flushed, nodes = self._before_flush, self._before_nodes
+        self._before_flush = self._before_nodes = None
+        if flushed is not None:
+            await self._wait_for_full(flushed, deadline)
+        known, self._zone = self._zone, self._zone if (zone := self._station.zone()) is None else zone
+        if nodes is not None and self._zone != known:
+            await self._wait_for_full(nodes, deadline)
+        if nodes is not None:
+            await self._wait_for_health(deadline)
+        await self._wait_for(number, deadline)
+        if self._zone and not self._synced:
+            await self._take_up_zone(self._zone, deadline)
+        if self._synced or self._zone or self._station.serves():
+            await self._wait_for(self._barrier.again(), deadline)
+        self._synced = True
+
+    async def progress(self, deadline: Deadline) -> Progress:
+        """How far it has come, once it has taken up what is new. Where its rules are gone, nothing tells."""
+        running = self._running
+        ended = running is None or running.has_ended
+        number = 0 if ended else self._barrier.after(self._barrier.newest)
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: running is None or running.has_ended or self._reached() >= number,
+                deadline,
+                "rules that reflect all changes",
+            )
+        reached, newest = self._reached(), self._barrier.newest
+        up_to_date = 0 < number <= reached
+        known = newest if up_to_date else self._barrier.revision_of(reached)
+        return Progress(
+            runs=running is not None and not running.has_ended,
+            reflects=known if reached else None,
+            due=newest,
+            trouble="" if up_to_date else await self._trouble(running),
+        )
+
+    def _reached(self) -> int:
+        return min(self._station.reached(family) for family in self._families)
+
+    async def _trouble(self, running: Running | None) -> str:
+        """How it ended, or the last error that it told of."""
+        if running is not None and running.has_ended:
+            return _ending(await running.status)
+        return next((line for line in reversed(self._log) if _ERROR.match(line)), "")
+
+    async def note(self, *, flush: bool) -> None:
+        """Note how far it has come: Nodes are about to change, or its rules to be removed."""
+        state = await self._station.state() or SyncState()
+        if flush:
+            self._before_flush = state
+        else:
+            self._before_nodes = self._before_nodes or state
+
+    async def dump(self) -> str:
+        """The rules of every family, as the kernel holds them."""
+        return await self._station.dump()
+
+    def logs(self) -> tuple[str, ...]:
+        """What kube-proxy said, oldest first."""
+        return tuple(self._log)
+
+    async def stop(self) -> None:
+        """End kube-proxy. Its rules stay, as they do when it dies."""
+        if self._running is not None:
+            await self._running.stop(Deadline.after(_STOP_SECONDS))
+
+    async def kill(self) -> None:
+        """Kill kube-proxy, which then puts nothing in order."""
+        if self._running is not None:
+            await self._running.kill()
+
+    async def _wait_for(self, number: int, deadline: Deadline) -> None:
+        running = self._running
+        if running is None:
+            raise EngineError(self._node, "does not run, so it cannot synchronise", "")
+
+        def is_over() -> bool:
+            return running.has_ended or all(self._station.reached(family) >= number for family in self._families)
+
+        before = await self._failures_so_far()
+        while not is_over():
+            if deadline.passed:
+                what = "kube-proxy did not catch up in time: its rules do not reflect all changes"
+                raise EngineError(self._node, what, self._last_lines())
+            with suppress(DeadlineExceededError):
+                part = Deadline(min(deadline.at, Deadline.after(_ASK_SECONDS).at))
+                await wait_until(is_over, part, "rules that reflect all changes")
+                break
+            state = await self._station.state()
+            if state is not None and state.failures > before:
+                raise EngineError(self._node, "kube-proxy could not load its rules", self._last_lines())
+        if running.has_ended:
+            await self._report_end(running)
+
+    async def _wait_for_full(self, before: SyncState, deadline: Deadline) -> None:
+        running = self._running
+
+        async def look() -> bool:
+            if running is None or running.has_ended:
+                return True
+            state = await self._station.state()
+            return state is not None and state.is_full_since(before, len(self._families))
+
+        try:
+            await wait_until_seen(look, deadline, "kube-proxy to look at all rules anew")
+        except DeadlineExceededError as late:
+            raise EngineError(self._node, str(late), self._last_lines()) from late
+
+    async def _take_up_zone(self, zone: str, deadline: Deadline) -> None:
+        """Take the zone from the Node and give it back, and wait for what kube-proxy makes of either.
+
+        From 1.34 on it may miss the zone at its start, and then goes without until the zone changes. The informer of
+        its Node runs already when the handler for zones is added, and whoever is to be told is registered only then
+        (NodeTopologyConfig in pkg/proxy/config/config.go, Run in cmd/kube-proxy/app/server.go): what comes in between
+        is told to nobody.
+        """
+        for each in ("", zone):
+            before = await self._station.state() or SyncState()
+            self._station.move(each)
+            await self._wait_for_full(before, deadline)
+
+    async def _wait_for_health(self, deadline: Deadline) -> None:
+        running = self._running
+
+        async def look() -> bool:
+            return running is None or running.has_ended or await self._station.agrees()
+
+        try:
+            await wait_until_seen(look, deadline, "kube-proxy's health to say of its node what the API says")
+        except DeadlineExceededError as late:
+            raise EngineError(self._node, str(late), self._last_lines()) from late
+
+    def _hear(self, line: str) -> None:
+        self._log.append(line)
+        self._errors += _ERROR.match(line) is not None
+
+    async def _failures_so_far(self) -> int:
+        """How many synchronisations have failed. Each tells of itself in the log: without a new error, none has."""
+        errors = self._errors
+        if errors != self._failed.errors and (state := await self._station.state()) is not None:
+            self._failed = _Failed(errors, state.failures)
+        return self._failed.failures
+
+    async def _report_end(self, running: Running) -> None:
+        status = await running.status
+        await running.drained()
+        raise EngineError(self._node, _ending(status), self._last_lines())
+
+    def _last_lines(self) -> str:
+        return "\n".join(list(self._log)[-_LAST_LINES:])
+
+
+def _ending(status: int) -> str:
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+    return f"kube-proxy {how}"

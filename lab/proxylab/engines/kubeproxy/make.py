@@ -1,0 +1,131 @@
+"""kube-proxy on a node's own kernel.
+
+Owns: ``make_kube_proxy``: by what the kernel is read, in each mode and for each variant of iptables.
+Must not: wait for anything.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from proxylab.cluster.configuration import SocketAddress
+from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
+from proxylab.cluster.store import Store
+from proxylab.control.apiserver import API_ADDRESS, API_PORT
+from proxylab.control.ask import fetch
+from proxylab.engines.barrier import reached
+from proxylab.engines.context import Cluster, Place
+from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
+from proxylab.engines.kubeproxy.engine import KubeProxyEngine, Station
+from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
+from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import InternalError
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netfilter.nft import NftTool
+from proxylab.kernel.netfilter.programmed import iptables_nft_rules, nft_chains, xtables_rules
+from proxylab.kernel.sandbox.running import Running
+from proxylab.timing import Deadline
+
+__all__ = ["make_kube_proxy"]
+
+_ASK_SECONDS: Final = 5.0
+
+
+def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Cluster) -> KubeProxyEngine:
+    """A kube-proxy for the node of that name, not yet started.
+
+    Raises:
+        InternalError: nobody has said which binary it is.
+    """
+    upstream = choice.upstream
+    if upstream is None:
+        raise InternalError(f"no binary was obtained for {choice.name}")
+    mode, proxy = mode_of(choice.name), choice.configuration
+    told = configuration(mode, node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates)
+    api = f"http://{API_ADDRESS}:{API_PORT}"
+    argv = command(upstream.binary, node, api, upstream.flags)
+
+    async def state() -> SyncState | None:
+        deadline = Deadline.after(_ASK_SECONDS)
+        try:
+            status, page = await fetch(place.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
+        except (OSError, TimeoutError):
+            return None
+        return read_metrics(page) if status == 200 else None
+
+    def zone() -> str | None:
+        known = cluster.store.get(Key("Node", "", node))
+        return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
+
+    async def prepare() -> None:
+        if mode == "nftables":
+            NftTool(place.launcher, place.netns, place.name).require()
+        await cluster.api.listen(place.netns)
+
+    rules, dump = (_nftables, _dump_nftables) if mode == "nftables" else (_iptables, _dump_iptables)
+    station = Station(
+        prepare=prepare,
+        launch=partial(_launch, place, argv, told),
+        reached=lambda family: reached(rules(place, family)),
+        state=state,
+        zone=zone,
+        move=partial(_move, node, cluster.store),
+        serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
+        agrees=partial(_agrees, node, place.netns, cluster.store, proxy.healthz),
+        dump=partial(dump, place, choice.families),
+    )
+    return KubeProxyEngine(node, cluster.barrier, choice.families, station)
+
+
+async def _launch(place: Place, argv: Sequence[str], told: str, heard: Callable[[str], None]) -> Running:
+    return await place.launcher.start(
+        place.netns,
+        argv,
+        place=place.name,
+        heard=heard,
+        files={CONFIG: told},
+        links=links_to(place.tool.variant.name),
+        environment={"PATH": CHOSEN_FIRST},
+    )
+
+
+def _move(node: str, store: Store, zone: str) -> None:
+    known = store.get(Key("Node", "", node))
+    if isinstance(known, Node):
+        labels = {key: value for key, value in known.labels.items() if key != ZONE_LABEL}
+        store.apply(replace(known, labels=labels | ({ZONE_LABEL: zone} if zone else {})))
+
+
+async def _agrees(node: str, netns: NetNs, store: Store, healthz: SocketAddress) -> bool:
+    known = store.get(Key("Node", "", node))
+    if not isinstance(known, Node):
+        return True
+    try:
+        _, page = await fetch(netns, healthz.address, healthz.port, "/healthz", Deadline.after(_ASK_SECONDS))
+    except (OSError, TimeoutError):
+        return True  # nobody can hear of it
+    return says_of_node(page) in (None, not known.is_leaving)
+
+
+def _iptables(place: Place, family: Family) -> list[bytes]:
+    # Of the tables that kube-proxy writes nat is the last, so what is there is everywhere.
+    read = xtables_rules if place.tool.variant.name == "legacy" else iptables_nft_rules
+    return read(place.netns, family, "nat")
+
+
+def _nftables(place: Place, family: Family) -> list[bytes]:
+    # A Service without endpoints has no chain of its own, in any version.
+    return nft_chains(place.netns, family, NFT_TABLE)
+
+
+async def _dump_iptables(place: Place, families: tuple[Family, ...]) -> str:
+    return "".join([await place.tool.save(family) for family in families])
+
+
+async def _dump_nftables(place: Place, families: tuple[Family, ...]) -> str:
+    tool = NftTool(place.launcher, place.netns, place.name)
+    return "".join([await tool.list_table(family, NFT_TABLE) for family in families])

@@ -1,0 +1,1 @@
+"""What was seen while a probe ran: observations, counters, connection tracking. Pure data."""

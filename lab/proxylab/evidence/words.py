@@ -1,0 +1,85 @@
+"""How addresses, numbers and repeated clauses are written, once for verdicts and explanations.
+
+Owns: the spelling of an endpoint, of a number of things, and of one clause that many flows share.
+Must not: know verdicts.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from proxylab.addresses import IPAddress
+
+__all__ = ["amount", "endpoint", "listed", "tally", "times"]
+
+_MOST_KINDS = 4
+"""How many different clauses about flows are spelt out; the rest is only counted."""
+
+_MOST_NAMES = 8
+"""How many names a clause lists."""
+
+
+def endpoint(address: IPAddress, port: int) -> str:
+    """An address and port as RFC 3986 and every tool write them; the address alone for port 0 (ICMP).
+
+    Example:
+        >>> from ipaddress import ip_address
+        >>> endpoint(ip_address("fd00::1"), 80), endpoint(ip_address("10.0.0.1"), 0)
+        ('[fd00::1]:80', '10.0.0.1')
+    """
+    if not port:
+        return str(address)
+    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+
+
+def amount(number: int, thing: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> amount(1, "flow"), amount(2000, "flow"), amount(2, "entry"), amount(2, "way")
+        ('1 flow', '2,000 flows', '2 entries', '2 ways')
+    """
+    several = f"{thing[:-1]}ies" if thing.endswith("y") and not thing.endswith("ay") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else several}"
+
+
+def times(number: int) -> str:
+    """How often something happened.
+
+    Example:
+        >>> times(0), times(1), times(2), times(3)
+        ('never', 'once', 'twice', '3 times')
+    """
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """Names as a sentence lists them, the first few if there are many.
+
+    Example:
+        >>> listed(["a"]), listed(["a", "b", "c"]), listed([])
+        ('a', 'a, b and c', 'none')
+    """
+    if not names:
+        return "none"
+    if len(names) > _MOST_NAMES:
+        return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES:,} more"
+    return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def tally(clauses: Iterable[str], flows: int, thing: str = "flow") -> list[str]:
+    """Each different clause once, most frequent first, with the number of flows it holds for if there are several.
+
+    Of other things than flows, ``thing`` is their name.
+
+    Example:
+        >>> tally(["it was lost", "it was lost", "it was late"], 3)
+        ['2 of 3 flows: it was lost', '1 of 3 flows: it was late']
+    """
+    counts: dict[str, int] = {}
+    for clause in clauses:
+        counts[clause] = counts.get(clause, 0) + 1
+    ranked = sorted(counts, key=lambda clause: -counts[clause])
+    if flows == 1:
+        return ranked
+    lines = [f"{counts[clause]:,} of {amount(flows, thing)}: {clause}" for clause in ranked[:_MOST_KINDS]]
+    rest = sum(counts[clause] for clause in ranked[_MOST_KINDS:])
+    return [*lines, f"{amount(rest, thing)} in {len(ranked) - _MOST_KINDS:,} further ways"] if rest else lines

@@ -1,0 +1,110 @@
+"""Who answers at the addresses of EndpointSlices.
+
+Owns: the pods, programs of nodes, and machines outside the cluster that a scenario must have, with their ports.
+Must not: name them, or give them addresses.
+"""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+
+from proxylab.cluster.objects import SERVICE_NAME_LABEL
+from proxylab.addresses import IPAddress, Protocol
+from proxylab.importer.leftovers import Leftovers
+from proxylab.importer.reading import Raw, at, namespaced
+from proxylab.importer.seen import PortKey, SeenNode, SeenPod
+
+__all__ = ["Backing", "Listener", "PodKey"]
+
+PodKey = tuple[str, str]
+"""Namespace and name of a pod."""
+
+Listener = PodKey | IPAddress
+"""A pod, or the address of a machine outside the cluster."""
+
+
+class Backing:
+    """Follows slices, and selectors where there are none.
+
+    Attributes:
+        pods: every pod that is known, also of those that stand for something else.
+        ports: the pods that are needed, and where each listens, with the names of ports.
+        strangers: the addresses of machines outside the cluster.
+        listeners: who answers at an address and port.
+    """
+
+    def __init__(self, pods: Iterable[SeenPod], nodes: Iterable[SeenNode], left: Leftovers) -> None:
+        self.pods: dict[PodKey, SeenPod] = {(pod.namespace, pod.name): pod for pod in pods}
+        self.ports: dict[PodKey, dict[PortKey, str]] = {}
+        self.strangers: dict[IPAddress, None] = {}
+        self.listeners: dict[tuple[IPAddress, PortKey], Listener] = {}
+        self._left = left
+        self._node_of = {address: node.name for node in nodes for address in node.addresses}
+        self._by_address = {
+            address: pod
+            for pod in self.pods.values()
+            if not pod.host_network and not pod.finished
+            for address in pod.addresses
+        }
+
+    def follow_slices(self, slices: Iterable[Raw]) -> None:
+        """Find who is behind each address of the slices."""
+        for raw in slices:
+            entries = [each for each in at(raw, "ports") or [] if each.get("port")]
+            ports = [(Protocol(each.get("protocol") or "TCP"), int(each["port"])) for each in entries]
+            for endpoint in at(raw, "endpoints") or []:
+                address = ip_address(endpoint["addresses"][0])
+                for port in ports:
+                    self.listeners[address, port] = self._behind(address, port, endpoint, namespaced(raw)[0])
+
+    def follow_selectors(self, services: Mapping[PodKey, Raw], slices: Iterable[Raw]) -> None:
+        """Find the pods of Services with a selector that have no slice."""
+        sliced = {(namespaced(each)[0], at(each, "metadata", "labels", SERVICE_NAME_LABEL)) for each in slices}
+        for (namespace, name), raw in services.items():
+            selector = at(raw, "spec", "selector") or {}
+            if (namespace, name) in sliced or not selector:
+                continue
+            for key, pod in self.pods.items():
+                chosen = pod.namespace == namespace and selector.items() <= pod.labels.items()
+                if chosen and pod.addresses and not pod.finished:
+                    self.ports.setdefault(key, {}).update(pod.ports)
+
+    def _behind(self, address: IPAddress, port: PortKey, endpoint: Raw, namespace: str) -> Listener:
+        target = at(endpoint, "targetRef")
+        pod = self._by_address.get(address)
+        if at(target, "kind") == "Pod":
+            pod = self.pods.get((str(at(target, "namespace") or namespace), str(at(target, "name"))), pod)
+        if pod is None and address in self._node_of:
+            pod = self._program(self._node_of[address], port, address)
+        elif pod is None and endpoint.get("nodeName"):
+            pod = self._unseen(namespace, endpoint, address)
+        if pod is None:
+            self.strangers[address] = None
+            return address
+        key = (pod.namespace, pod.name)
+        self.ports.setdefault(key, {}).setdefault(port, pod.ports.get(port, ""))
+        return key
+
+    def _program(self, node: str, port: PortKey, address: IPAddress) -> SeenPod:
+        """The pod with the node's network that declares the port; else one that stands for a program of the node."""
+        for pod in self.pods.values():
+            if pod.host_network and pod.node == node and port in pod.ports and not pod.finished:
+                return pod
+        protocol, number = port
+        name = f"{node.partition('.')[0]}-{protocol.lower()}-{number}"
+        what = f"{node}, {protocol} port {number}"
+        self._left.add("programs on nodes; pods with their nodes' network stand for them", what)
+        made = SeenPod(name=name, node=node, addresses=(address,), host_network=True, ports={port: ""})
+        return self.pods.setdefault((made.namespace, name), made)
+
+    def _unseen(self, namespace: str, endpoint: Raw, address: IPAddress) -> SeenPod:
+        """A pod of which only a slice tells."""
+        pod = SeenPod(
+            namespace=namespace,
+            name=str(at(endpoint, "targetRef", "name") or f"endpoint-{str(address).replace(':', '-')}"),
+            node=str(endpoint["nodeName"]),
+            addresses=(address,),
+            ready=at(endpoint, "conditions", "ready") is not False,
+            leaving=bool(at(endpoint, "conditions", "terminating")),
+        )
+        self._by_address[address] = pod
+        return self.pods.setdefault((namespace, pod.name), pod)

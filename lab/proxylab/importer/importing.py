@@ -1,0 +1,65 @@
+"""From a printout to the text of a scenario.
+
+Owns: the way there.
+Must not: read or write files.
+"""
+
+from pydantic import ValidationError
+
+from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.errors import ScenarioError
+from proxylab.frozen import dataclass
+from proxylab.importer.carry import carry
+from proxylab.importer.leftovers import Leftovers
+from proxylab.importer.manifests import Data
+from proxylab.importer.probes import Probes
+from proxylab.importer.reading import COMMAND, Printout
+from proxylab.importer.writing import scenario_text
+from proxylab.scenario.schema.service import ServiceShape
+from proxylab.scenario.schema.workload import EndpointSliceShape
+from proxylab.scenario.services import service_of
+from proxylab.scenario.workloads import slice_of
+
+__all__ = ["Imported", "import_printout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A scenario's text, what could not be carried over, a line each, and how many probes it has."""
+
+    text: str
+    left: tuple[str, ...]
+    probes: int
+
+
+def import_printout(printout: Printout, name: str) -> Imported:
+    """Write the scenario of a printout.
+
+    Args:
+        printout: what kubectl printed.
+        name: the scenario's name.
+
+    Raises:
+        ScenarioError: a Service or EndpointSlice is none that an API server would print.
+    """
+    left = Leftovers()
+    try:
+        carried = carry(printout, left)
+        services = list(map(_service, carried.services))
+        slices = [made for made in map(_slice, carried.slices) if made is not None]
+    except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
+        what = str(error).splitlines()[0]
+        told = f"an object of the printout is not as an API server prints it: {what}; give it what `{COMMAND}` prints"
+        raise ScenarioError([told]) from error
+    probes = Probes(carried, slices, left)
+    written = [probe for service in services for probe in probes.of(service)]
+    lines = tuple(left.lines())
+    return Imported(scenario_text(name, carried, probes.clients, written, lines), lines, len(written))
+
+
+def _service(data: Data) -> Service:
+    return service_of(ServiceShape.model_validate(data))
+
+
+def _slice(data: Data) -> EndpointSlice | None:
+    return slice_of(EndpointSliceShape.model_validate(data))

@@ -1,0 +1,72 @@
+"""What could not be carried over.
+
+Owns: the list of it, by reason, its words, and what of a printout nobody asked for.
+Must not: decide what is needed (``backing`` does).
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from proxylab.importer.networks import Networks
+from proxylab.importer.reading import Printout
+from proxylab.importer.seen import SeenNode, SeenPod
+
+__all__ = ["Leftovers", "note_unneeded"]
+
+_SHOWN: Final = 6
+
+_ALWAYS: Final = (
+    "what runs in pods: the lab's pods answer on their ports themselves",
+    "NetworkPolicies, the network plugin's own rules, and firewalls: pods are wired as kind does it (spec.network)",
+    "the proxy's configuration: add the cluster's KubeProxyConfiguration as one more document",
+)
+
+
+class Leftovers:
+    """Things that stay behind, each once, under the reason."""
+
+    def __init__(self) -> None:
+        self._by_reason: dict[str, dict[str, None]] = {}
+
+    def add(self, reason: str, what: str) -> None:
+        """Note one thing."""
+        self._by_reason.setdefault(reason, {})[what] = None
+
+    def lines(self) -> Iterator[str]:
+        """A line for each reason, and for what no printout tells of."""
+        for reason, things in self._by_reason.items():
+            shown = ", ".join(list(things)[:_SHOWN])
+            more = f" and {len(things) - _SHOWN} more" if len(things) > _SHOWN else ""
+            yield f"{reason}: {shown}{more}"
+        yield from _ALWAYS
+
+
+def note_unneeded(
+    printout: Printout,
+    pods: Iterable[SeenPod],
+    needed: Collection[tuple[str, str]],
+    nodes: Iterable[SeenNode],
+    networks: Networks,
+    left: Leftovers,
+) -> None:
+    """Note pods that no Service needs, and what a lab's nodes have not."""
+    for pod in pods:
+        if (pod.namespace, pod.name) not in needed:
+            left.add(_why(pod), f"{pod.namespace}/{pod.name}")
+    for kind, count in printout.others.items():
+        left.add("objects of other kinds", f"{count} {kind}")
+    for node in nodes:
+        if not node.ready:
+            left.add("that nodes are not ready: in the lab they are", node.name)
+        if node.other_addresses:
+            left.add("external addresses of nodes", f"{node.name} ({', '.join(node.other_addresses)})")
+    if not networks.nodes_stay:
+        left.add("addresses of nodes", "no network holds them without those of others; the lab chooses others")
+    if not networks.pods_stay:
+        left.add("addresses of pods", "they lie among those of nodes or Services; others stand for them")
+
+
+def _why(pod: SeenPod) -> str:
+    if pod.finished:
+        return "pods that have finished"
+    return "pods to which no Service sends" if pod.addresses else "pods without an address"

@@ -1,0 +1,46 @@
+"""What nodes, pods and hosts are called in the scenario.
+
+Owns: names of one label each, unlike any other: in a scenario nodes, pods and hosts share one name space.
+Must not: know what bears them.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Final
+
+from proxylab.scenario.schema.syntax import is_label
+
+__all__ = ["Names"]
+
+_LONGEST: Final = 63
+
+
+class Names:
+    """Hands out names, and remembers to whom."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, ...], str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, key: tuple[str, ...], *wanted: str) -> str:
+        """The name of whatever ``key`` stands for: the first of those wanted that can be had."""
+        if key not in self._given:
+            self._given[key] = name = next(filter(self._is_free, _tries(wanted)))
+            self._taken.add(name)
+        return self._given[key]
+
+    def _is_free(self, name: str) -> bool:
+        return is_label(name) and name not in self._taken
+
+
+def _tries(wanted: tuple[str, ...]) -> Iterator[str]:
+    """The names themselves, then as labels, then numbered: endless, and never without one that is free."""
+    yield from wanted
+    labels = [_cut(each.lower().replace(".", "-").replace("_", "-")) for each in wanted]
+    yield from labels
+    last = labels[-1] if is_label(labels[-1]) else "nameless"
+    yield from (f"{_cut(last[: _LONGEST - 6])}-{number}" for number in count(2))
+
+
+def _cut(text: str) -> str:
+    return text[:_LONGEST].strip("-")

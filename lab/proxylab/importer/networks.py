@@ -1,0 +1,129 @@
+"""The networks of the scenario, found from the addresses of the cluster.
+
+Owns: how wide they are, and what becomes of addresses that overlap those of others.
+Must not: give anything an address (``proxylab.plan`` does).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from ipaddress import collapse_addresses, ip_network
+from typing import Final
+
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress, IPNetwork
+
+__all__ = ["Networks", "find_networks"]
+
+_WIDEST: Final = {Family.IPV4: 16, Family.IPV6: 56}
+_NODES: Final = {Family.IPV4: (24, 24), Family.IPV6: (64, 64)}
+_NODE_PART: Final = {Family.IPV4: 24, Family.IPV6: 64}
+_SERVICES: Final = {Family.IPV4: (16, 24), Family.IPV6: (112, 120)}
+_INSTEAD: Final = {
+    Family.IPV4: ("10.244.0.0/16", "172.18.0.0/16", "10.213.0.0/16", "192.168.0.0/16"),
+    Family.IPV6: ("fd00:10:244::/56", "fd00:172:18::/64", "fd00:10:213::/56"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """Of pods, Services and nodes, one of each family; and whether pods and nodes keep the addresses they have."""
+
+    pods: tuple[IPNetwork, ...]
+    services: tuple[IPNetwork, ...]
+    nodes: tuple[IPNetwork, ...]
+    pods_stay: bool
+    nodes_stay: bool
+
+
+def find_networks(
+    families: Sequence[Family],
+    *,
+    nodes: Collection[IPAddress],
+    pods: Collection[IPAddress | IPNetwork],
+    services: Collection[IPAddress],
+    number_of_nodes: int,
+) -> Networks:
+    """The networks in which a cluster's addresses are.
+
+    Where the pods' addresses lie among the nodes', as some clouds' plugins give them, or nodes are so far apart that no
+    network holds them alone, those of the lab's own choice are taken instead.
+    """
+    of_services = _around_all(families, services, _SERVICES, _holding(families, [*nodes, *pods]), gateways=False)
+    of_nodes = _around_all(families, nodes, _NODES, of_services)
+    nodes_stay = not _overlap(of_nodes, of_services)
+    if not nodes_stay:
+        of_nodes = _instead(families, [*of_services, *_holding(families, pods)])
+    room = {family: _NODE_PART[family] - max(number_of_nodes - 1, 0).bit_length() for family in Family}
+    widths = {family: (min(_WIDEST[family], room[family]), room[family]) for family in Family}
+    of_pods = _around_all(families, pods, widths, [*of_services, *of_nodes])
+    pods_stay = not _overlap(of_pods, [*of_services, *of_nodes])
+    if not pods_stay:
+        of_pods = _instead(families, [*of_services, *of_nodes])
+    return Networks(tuple(of_pods), tuple(of_services), tuple(of_nodes), pods_stay, nodes_stay)
+
+
+def _around_all(
+    families: Sequence[Family],
+    inner: Iterable[IPAddress | IPNetwork],
+    widths: dict[Family, tuple[int, int]],
+    others: Sequence[IPNetwork],
+    *,
+    gateways: bool = True,
+) -> list[IPNetwork]:
+    """For each family the widest network of these widths around all addresses that overlaps no other.
+
+    The first address of a network is its gateway's, where it has one, and so must be nobody's.
+    """
+    held = list(inner)
+    found = []
+    for family in families:
+        own = [each for each in held if Family.of(each) is family]
+        if own:
+            whose = {each for each in own if gateways and not hasattr(each, "prefixlen")}
+            found.append(_around(own, *widths[family], others, whose))
+        else:
+            found += _instead([family], [*others, *found])
+    return found
+
+
+def _around(
+    inner: Sequence[IPAddress | IPNetwork],
+    widest: int,
+    narrowest: int,
+    others: Sequence[IPNetwork],
+    whose: Collection[object],
+) -> IPNetwork:
+    network = _common(inner)
+    while network.prefixlen and (network.prefixlen > narrowest or network[1] in whose):
+        network = network.supernet()
+    while network.prefixlen > widest and not _overlap([network.supernet()], others):
+        network = network.supernet()
+    return network
+
+
+def _common(inner: Sequence[IPAddress | IPNetwork]) -> IPNetwork:
+    networks = [ip_network(str(each)) for each in inner]
+    network = networks[0]
+    while not all(each.subnet_of(network) for each in networks):  # type: ignore[arg-type]  # all are of one family
+        network = network.supernet()
+    return network
+
+
+def _holding(families: Sequence[Family], inner: Iterable[IPAddress | IPNetwork]) -> list[IPNetwork]:
+    networks = [ip_network(str(each)) for each in inner]
+    return [
+        each
+        for family in families
+        for each in collapse_addresses([one for one in networks if Family.of(one) is family])  # type: ignore[type-var]
+    ]
+
+
+def _instead(families: Sequence[Family], others: Sequence[IPNetwork]) -> list[IPNetwork]:
+    """A usual network of each family that overlaps no other."""
+    return [
+        next(network for network in map(ip_network, _INSTEAD[family]) if not _overlap([network], others))
+        for family in families
+    ]
+
+
+def _overlap(networks: Iterable[IPNetwork], others: Sequence[IPNetwork]) -> bool:
+    return any(network.version == other.version and network.overlaps(other) for network in networks for other in others)

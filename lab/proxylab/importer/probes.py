@@ -1,0 +1,198 @@
+"""A probe for every front of a Service that a pod in the cluster can dial.
+
+Owns: who dials what, from where, and the pods of the lab's own that do.
+Must not: know what Kubernetes promises (``promises`` does).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from ipaddress import ip_network
+from typing import Final
+
+from proxylab.cluster.objects import (
+    SERVICE_PROXY_NAME_LABEL,
+    ZONE_LABEL,
+    EndpointSlice,
+    Service,
+    ServicePort,
+    ServiceType,
+)
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.importer.carry import Carried
+from proxylab.importer.leftovers import Leftovers
+from proxylab.importer.manifests import Data
+from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_front
+from proxylab.statistics import flows_to_hit_all, flows_to_stick
+
+__all__ = ["Probes"]
+
+_MIXED: Final = "fronts that are not probed: a node hides pods behind different addresses, by where the backend is"
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """A front as a probe names it: ``which`` tells it from others of its kind, and ``target`` dials it."""
+
+    via: str
+    which: str = ""
+    target: Mapping[str, str] = field(default_factory=dict)
+
+
+class Probes:
+    """Writes probes, and notes the pods that they need.
+
+    Attributes:
+        clients: pods of the lab's own, by name, for ``spec.pods``.
+    """
+
+    def __init__(self, carried: Carried, slices: Sequence[EndpointSlice], left: Leftovers) -> None:
+        self.clients: dict[str, Data] = {}
+        self._carried = carried
+        self._slices = slices
+        self._left = left
+        self._families = [Family(each) for each in carried.network["families"]]
+        self._pod_networks = [ip_network(each) for each in carried.network["podCIDR"]]
+        first = (carried.workers or tuple(carried.nodes))[0]
+        self._callers = [
+            Caller(node=node, zone=carried.nodes[node].get("labels", {}).get(ZONE_LABEL, ""))
+            for node in (first, *(each for each in carried.nodes if each != first))
+        ]
+        on_nodes = {name for name, pod in carried.pods.items() if pod.get("hostNetwork")}
+        self._on_nodes = {key for key, name in carried.listeners.items() if name in on_nodes}
+
+    def of(self, service: Service) -> Iterator[Data]:
+        """The probes of one Service."""
+        name = f"{service.namespace}/{service.name}"
+        if service.type is ServiceType.EXTERNAL_NAME:
+            self._left.add("Services that are only a name for another: nothing to dial", name)
+        elif SERVICE_PROXY_NAME_LABEL in service.labels:
+            self._left.add("Services that are another proxy's: nothing to dial", name)
+        elif service.headless:
+            yield from self._headless(service)
+        else:
+            for port in service.ports:
+                yield from self._cluster_ip(service, port)
+                yield from self._node_port(service, port)
+                yield from self._further(service, port, "externalIP", service.external_ips)
+                yield from self._further(service, port, "loadBalancerIP", self._balancers(service))
+
+    def _headless(self, service: Service) -> Iterator[Data]:
+        """Nobody translates: the first pod behind it is dialled as itself."""
+        for each in self._slices:
+            if (each.namespace, each.service) != (service.namespace, service.name):
+                continue
+            for endpoint in each.endpoints:
+                for port in each.ports:
+                    name = self._carried.listeners.get((endpoint.addresses[0], (port.protocol, port.port)))
+                    if name is not None and name in self._carried.pods and endpoint.ready:
+                        target = {"pod": name, "port": port.port}
+                        what = f"{service.namespace} {service.name}, headless, at {name}"
+                        yield _probe(what, self._client(self._callers[0]), target, port.protocol, _untranslated(name))
+                        return
+        self._left.add("headless Services without a ready pod: nothing to dial", f"{service.namespace}/{service.name}")
+
+    def _cluster_ip(self, service: Service, port: ServicePort) -> Iterator[Data]:
+        caller, several = self._callers[0], len(service.cluster_ips) > 1
+        for family, address in self._by_family(service.cluster_ips):
+            promise = by_cluster_ip(service, port, family, self._slices, caller)
+            front = Front("clusterIP", family, {"address": str(address)}) if several else Front("clusterIP")
+            yield self._written(service, port, front, caller, promise)
+
+    def _node_port(self, service: Service, port: ServicePort) -> Iterator[Data]:
+        families = [family for family, _ in self._by_family(service.cluster_ips)]
+        for family in families if port.node_port else []:
+            clear = self._first_clear(service, port, family)
+            if clear is None:
+                self._left.add(_MIXED, f"nodePort {port.node_port} of {service.namespace}/{service.name}")
+                continue
+            caller, promise = clear
+            own = [each for each in self._carried.node_addresses[caller.node] if Family.of(each) is family]
+            if len(families) == 1:
+                yield self._written(service, port, Front("nodePort", "", {"node": caller.node}), caller, promise)
+            elif own:
+                front = Front("nodePort", family, {"node": caller.node, "address": str(own[0])})
+                yield self._written(service, port, front, caller, promise)
+
+    def _further(self, service: Service, port: ServicePort, via: str, addresses: Sequence[IPAddress]) -> Iterator[Data]:
+        allowed = service.source_ranges if via == "loadBalancerIP" else ()
+        for number, (family, address) in enumerate(self._by_family(addresses), 1):
+            clear = self._first_clear(service, port, family, allowed)
+            if clear is None:
+                self._left.add(_MIXED, f"{via} {address} of {service.namespace}/{service.name}")
+                continue
+            several = len(addresses) > 1
+            front = Front(via, str(number), {"address": str(address)}) if several else Front(via)
+            yield self._written(service, port, front, *clear)
+
+    def _first_clear(
+        self, service: Service, port: ServicePort, family: Family, allowed: Sequence[IPNetwork] = ()
+    ) -> tuple[Caller, Promise] | None:
+        """The first caller for whom all backends see the same source, and what it is promised."""
+        for caller in self._callers:
+            promise = by_other_front(
+                service,
+                port,
+                family,
+                self._slices,
+                caller,
+                on_the_node=self._on_nodes,
+                allowed=allowed,
+                own=self._pod_networks,
+            )
+            if promise.outcome != "delivered" or promise.source is not None:
+                return caller, promise
+        return None
+
+    def _balancers(self, service: Service) -> list[IPAddress]:
+        """The addresses by which a node knows the balancer, so that its pods need not go there."""
+        found = []
+        for each in service.load_balancer_ingress:
+            where = f"{service.namespace}/{service.name} ({each.ip or each.hostname})"
+            if each.ip is None:
+                self._left.add("balancers that are known by name only: nodes have no rules for them", where)
+            elif each.ip_mode != "VIP":
+                self._left.add("balancers that translate themselves: nodes have no rules for them", where)
+            else:
+                found.append(each.ip)
+        return found
+
+    def _by_family(self, addresses: Iterable[IPAddress]) -> Iterator[tuple[Family, IPAddress]]:
+        return ((Family.of(each), each) for each in addresses if Family.of(each) in self._families)
+
+    def _client(self, caller: Caller) -> str:
+        name = self._carried.names.of(("client", caller.node), "client", f"client-on-{caller.node}")
+        self.clients.setdefault(name, {"nodes": [caller.node]})
+        return name
+
+    def _written(self, service: Service, port: ServicePort, front: Front, caller: Caller, promise: Promise) -> Data:
+        target = {
+            "service": f"{service.namespace}/{service.name}",
+            "port": port.name or port.port,
+            "via": front.via,
+            **front.target,
+        }
+        words = [service.namespace, service.name, str(port.name or port.port), "by", front.via, front.which]
+        expect = self._expected(service, caller, promise)
+        return _probe(" ".join(filter(None, words)), self._client(caller), target, port.protocol, expect)
+
+    def _expected(self, service: Service, caller: Caller, promise: Promise) -> Data:
+        if promise.outcome == "dropped":
+            return {"outcome": "dropped", "at": caller.node}
+        if promise.outcome != "delivered":
+            return {"outcome": promise.outcome}
+        names = sorted({self._carried.listeners[each.address, each.port] for each in promise.used})
+        sticky = {"spread": "sticky"} if service.affinity_timeout is not None and len(names) > 1 else {}
+        return {"outcome": "delivered", "backends": names, "source": promise.source, **sticky}
+
+
+def _untranslated(name: str) -> Data:
+    return {"outcome": "delivered", "backends": [name], "source": "preserved"}
+
+
+def _probe(name: str, client: str, target: Mapping[str, object], protocol: Protocol, expect: Data) -> Data:
+    """As many flows as reach each backend; a single one by the kernel's own sockets, where all kernels have them."""
+    count = len(expect.get("backends", []))
+    flows = flows_to_stick(count) if "spread" in expect else flows_to_hit_all(count) if count > 1 else 1
+    send = {"as": "packet", "flows": flows} if flows > 1 else {"as": "packet"} if protocol is Protocol.SCTP else {}
+    return {"name": name, "from": client, "to": dict(target), **({"send": send} if send else {}), "expect": expect}

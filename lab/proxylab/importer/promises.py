@@ -1,0 +1,152 @@
+"""What Kubernetes promises a pod that dials a Service.
+
+Owns: which endpoints are used, and as whom the pod is seen, from the objects alone
+(https://kubernetes.io/docs/reference/networking/virtual-ips/).
+Must not: look at any engine's rules, which are to be held against this.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.importer.seen import PortKey
+
+__all__ = ["Caller", "Promise", "by_cluster_ip", "by_other_front"]
+
+PRESERVED: Final = "preserved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """A pod that dials: the node it runs on, and that node's zone."""
+
+    node: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """An endpoint that is used: its address and port, and the node it is on, if any."""
+
+    address: IPAddress
+    port: PortKey
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What becomes of the packet. ``source`` is ``None`` where the backends do not all see the same."""
+
+    outcome: str
+    used: tuple[Used, ...] = ()
+    source: object = None
+
+
+_REJECTED: Final = Promise(outcome="rejected")
+_DROPPED: Final = Promise(outcome="dropped")
+
+
+def by_cluster_ip(
+    service: Service, port: ServicePort, family: Family, slices: Iterable[EndpointSlice], caller: Caller
+) -> Promise:
+    """By the cluster IP. ``internalTrafficPolicy: Local`` drops where only other nodes have endpoints."""
+    endpoints = _endpoints(service, port, family, slices)
+    everywhere = _chosen(endpoints, caller)
+    if service.internal_traffic_policy is TrafficPolicy.LOCAL:
+        local = _chosen([each for each in endpoints if each[0].node_name == caller.node], caller, by_hints=False)
+        if not local:
+            return _DROPPED if everywhere else _REJECTED
+        everywhere = local
+    return _delivered(everywhere, PRESERVED) if everywhere else _REJECTED
+
+
+def by_other_front(
+    service: Service,
+    port: ServicePort,
+    family: Family,
+    slices: Iterable[EndpointSlice],
+    caller: Caller,
+    *,
+    on_the_node: Collection[tuple[IPAddress, PortKey]],
+    allowed: Sequence[IPNetwork] = (),
+    own: Sequence[IPNetwork] = (),
+) -> Promise:
+    """By a node port of the caller's own node, an external IP, or a load balancer's address.
+
+    The caller's own node translates all three. ``externalTrafficPolicy: Local`` is for clients from outside: pods are
+    sent to all endpoints, as themselves. Otherwise the node hides them, but from its own programs.
+
+    Args:
+        service: the Service.
+        port: its port.
+        family: that of the address that is dialled.
+        slices: the Service's slices among others.
+        caller: who dials.
+        on_the_node: what listens with its node's network.
+        allowed: ``loadBalancerSourceRanges``, where they count.
+        own: where the caller's address is.
+    """
+    used = _chosen(_endpoints(service, port, family, slices), caller)
+    if not used:
+        return _REJECTED
+    if allowed and not any(_within(each, allowed) for each in own if Family.of(each) is family):
+        return _DROPPED
+    if service.external_traffic_policy is TrafficPolicy.LOCAL:
+        return _delivered(used, PRESERVED)
+    sources = [_hidden(each, caller, on_the_node) for each in used]
+    return _delivered(used, sources[0] if all(each == sources[0] for each in sources) else None)
+
+
+def _endpoints(
+    service: Service, port: ServicePort, family: Family, slices: Iterable[EndpointSlice]
+) -> list[tuple[Endpoint, PortKey]]:
+    return [
+        (endpoint, (each.protocol, each.port))
+        for found in slices
+        if (found.namespace, found.service, found.address_type) == (service.namespace, service.name, family)
+        for each in found.ports
+        if (each.name, each.protocol) == (port.name, port.protocol)
+        for endpoint in found.endpoints
+    ]
+
+
+def _chosen(
+    endpoints: list[tuple[Endpoint, PortKey]], caller: Caller, *, by_hints: bool = True
+) -> list[tuple[Endpoint, PortKey]]:
+    """Those that are ready, and nearest if all have hints; else those that terminate and still serve."""
+    ready = [each for each in endpoints if each[0].ready]
+    if not ready:
+        return [each for each in endpoints if each[0].serving and each[0].terminating]
+    if not by_hints:
+        return ready
+    here = [each for each in ready if caller.node in each[0].for_nodes]
+    if here and all(each.for_nodes for each, _ in ready):
+        return here
+    near = [each for each in ready if caller.zone in each[0].for_zones]
+    return near if caller.zone and near and all(each.for_zones for each, _ in ready) else ready
+
+
+def _delivered(chosen: Iterable[tuple[Endpoint, PortKey]], source: object) -> Promise:
+    used = dict.fromkeys(Used(each.addresses[0], port, each.node_name) for each, port in chosen)
+    return Promise(outcome="delivered", used=tuple(used), source=source)
+
+
+def _hidden(
+    chosen: tuple[Endpoint, PortKey], caller: Caller, on_the_node: Collection[tuple[IPAddress, PortKey]]
+) -> str | Mapping[str, str]:
+    """As whom a backend sees a pod that is masqueraded: by the address of the device that the packet leaves by."""
+    endpoint, port = chosen
+    if endpoint.node_name != caller.node:
+        return {"node": caller.node, "device": "uplink"}
+    if (endpoint.addresses[0], port) in on_the_node:  # it never leaves the node, so nothing masquerades it
+        return PRESERVED
+    return {"node": caller.node, "device": "pods"}
+
+
+def _within(network: IPNetwork, allowed: Sequence[IPNetwork]) -> bool:
+    return any(
+        each.version == network.version and network.subnet_of(each)  # type: ignore[arg-type]  # they are of one family
+        for each in allowed
+    )

@@ -1,0 +1,103 @@
+"""What kubectl printed, object by object.
+
+Owns: YAML or JSON, one object or lists of them, from one text or several; each object once.
+Must not: look into an object further than its name.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from proxylab.errors import ScenarioError
+from proxylab.frozen import dataclass
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.source import read_documents
+
+__all__ = ["COMMAND", "Printout", "Raw", "at", "namespaced", "read_printout"]
+
+COMMAND: Final = "kubectl get svc,endpointslices,pods,nodes -A -o yaml"
+
+Raw = Mapping[str, Any]
+"""An object as it was printed."""
+
+_LOOKED_AT: Final = ("Service", "EndpointSlice", "Pod", "Node")
+
+
+@dataclass(frozen=True, slots=True)
+class Printout:
+    """The objects of a cluster, in the order in which they were printed; of other kinds, how many there were."""
+
+    services: tuple[Raw, ...]
+    slices: tuple[Raw, ...]
+    pods: tuple[Raw, ...]
+    nodes: tuple[Raw, ...]
+    others: Mapping[str, int]
+
+
+def read_printout(texts: Iterable[tuple[str, str]]) -> Printout:
+    """Read what kubectl printed.
+
+    Args:
+        texts: each with the name by which messages call it.
+
+    Raises:
+        ScenarioError: a text is neither YAML nor JSON, holds something else, or nothing at all.
+    """
+    problems = Problems()
+    found: dict[tuple[str, str, str], Raw] = {}
+    others: Counter[str] = Counter()
+    names = []
+    for name, text in texts:
+        names.append(name)
+        for value in _values(name, text, problems):
+            for each in _objects(value):
+                kind = str(each.get("kind"))
+                if kind in _LOOKED_AT:
+                    found.setdefault((kind, *namespaced(each)), each)
+                else:
+                    others[kind] += 1
+    problems.raise_any()
+    if not found:
+        what = "no Service, EndpointSlice, Pod or Node there"
+        raise ScenarioError([f"{', '.join(names)}: {what}; give it what `{COMMAND}` prints"])
+    services, slices, pods, nodes = (
+        tuple(each for (kind, *_), each in found.items() if kind == wanted) for wanted in _LOOKED_AT
+    )
+    return Printout(services, slices, pods, nodes, others)
+
+
+def _values(name: str, text: str, problems: Problems) -> Iterator[object]:
+    """The documents of a text. YAML may be JSON too, but Python reads JSON a hundred times as fast."""
+    if text.lstrip().startswith("{"):
+        try:
+            yield json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            where = f"{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else "1:1"
+            raise ScenarioError([f"{name}:{where}: not valid JSON: {error}; give it what `{COMMAND}` prints"]) from None
+        return
+    for document in read_documents(text, name, problems)[0]:
+        yield document.value
+
+
+def _objects(value: object) -> Iterator[Raw]:
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        return
+    if value["kind"].endswith("List"):
+        for each in value.get("items") or []:
+            yield from _objects(each)
+    else:
+        yield value
+
+
+def namespaced(raw: Raw) -> tuple[str, str]:
+    """Namespace and name; what belongs to the whole cluster has an empty namespace."""
+    everywhere = "" if raw.get("kind") == "Node" else "default"
+    return str(at(raw, "metadata", "namespace") or everywhere), str(at(raw, "metadata", "name") or "")
+
+
+def at(raw: object, *keys: str) -> Any:
+    """What stands at a path; ``None`` where nothing does."""
+    for key in keys:
+        raw = raw.get(key) if isinstance(raw, Mapping) else None
+    return raw

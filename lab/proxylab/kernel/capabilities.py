@@ -1,0 +1,389 @@
+"""What this machine's kernel and tools can do, found by trying.
+
+Owns: one trial for each thing that a lab may use, in a namespace of its own, and what its lack costs and cures.
+Must not: conclude from versions or configurations what can be tried; or load a kernel module, which only the machine's
+root may do. (The kernel may load one by itself when something of it is asked for; several never are: br_netfilter.)
+"""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Final
+
+from proxylab.capability import Capability, in_words
+from proxylab.errors import CapabilityError, InternalError
+from proxylab.frozen import dataclass
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.netlink.buffers import raise_receive_buffer
+from proxylab.kernel.capture.taps import WANTED_BUFFER
+from proxylab.kernel.netlink.carry import kernel_release
+from proxylab.kernel.netlink.connections import end_connections
+from proxylab.kernel.capture.drop_reasons import DropReasons
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.netlink.socket import RouteSocket, ask
+from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
+from proxylab.kernel.netlink.requests import Request, add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
+from proxylab.kernel.netfilter.rules import choose_iptables
+from proxylab.kernel.capture.stack import StackTap
+from proxylab.kernel.netfilter.trace import Tracer
+from proxylab.kernel.netlink.uapi import NETLINK_GENERIC, NETLINK_NETFILTER
+from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
+from proxylab.timing import Deadline
+
+__all__ = ["TRIALS", "Trial", "examine"]
+
+_PLACE: Final = "doctor"
+_SECONDS: Final = 30.0
+_SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had
+_CTRL_CMD_GETFAMILY: Final = 3
+_CTRL_ATTR_FAMILY_NAME: Final = 2
+_GENL_ID_CTRL: Final = 0x10
+_NFNL_SUBSYS_CTNETLINK: Final = 1
+_IPCTNL_MSG_CT_GET_STATS: Final = 5
+_SO_SNDBUFFORCE: Final = 32
+_LARGE_TRANSACTION: Final = 4 << 20
+"""About what one nft transaction of 1,000 Services weighs in the socket's send buffer, in bytes."""
+_LARGE_BUFFER: Final = 4 << 20
+"""In which some thousand small packets find room."""
+
+# One rule for each thing that kube-proxy's nftables mode needs.
+_NFT_TRIAL: Final = """\
+table ip trial {
+  map backends { typeof numgen random mod 1 : ip daddr . tcp dport; elements = { 0 : 192.0.2.1 . 1 } }
+  map services { type ipv4_addr . inet_proto . inet_service : verdict; }
+  set affinity { type ipv4_addr; flags dynamic,timeout; timeout 3s; }
+  chain prerouting {
+    type nat hook prerouting priority dstnat;
+    fib daddr type local ip daddr . meta l4proto . th dport vmap @services
+    update @affinity { ip saddr }
+    meta l4proto tcp dnat ip to numgen random mod 1 map { 0 : 192.0.2.1 . 1 }
+  }
+  chain postrouting { type nat hook postrouting priority srcnat; meta mark & 0x4000 != 0 masquerade fully-random; }
+  chain filter { type filter hook forward priority filter; ct state new reject; }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A capability without its outcome, and the way to find out: returns what was found, raises if it is missing."""
+
+    name: str
+    find: Callable[[NetNs, Launcher], Awaitable[str]]
+    cost: str
+    cure: str
+    required: bool = False
+
+
+async def examine(launcher: Launcher) -> tuple[Capability, ...]:
+    """Try everything that a lab may use, and say what works."""
+    found = []
+    for trial in TRIALS:
+        scratch = make_netns(_PLACE)
+        try:
+            answer, works = await trial.find(scratch, launcher), True
+        except CapabilityError as error:
+            answer, works = error.missing, False
+        except (InternalError, OSError, TimeoutError) as error:
+            answer, works = in_words(error), False
+        finally:
+            scratch.close()
+        said = " ".join(answer.split())
+        found.append(
+            Capability(
+                name=trial.name, found=said, works=works, cost=trial.cost, cure=trial.cure, required=trial.required
+            )
+        )
+    launcher.forget([_PLACE])
+    return tuple(found)
+
+
+def _device(make: Callable[[NetNs], Sequence[Request]]) -> Callable[[NetNs, Launcher], Awaitable[str]]:
+    async def find(scratch: NetNs, _: Launcher) -> str:
+        routes = RouteSocket(scratch)
+        try:
+            routes.send(make(scratch))
+        finally:
+            routes.close()
+        return "made one"
+
+    return find
+
+
+def _veth(scratch: NetNs) -> list[Request]:
+    first = LinkEnd(_PLACE, "one", 10, "02:00:00:00:00:01")
+    return [add_veth(Veth(first, LinkEnd(_PLACE, "two", 11, "02:00:00:00:00:02")), scratch)]
+
+
+def _vxlan(scratch: NetNs) -> list[Request]:
+    vxlan = Vxlan("tunnel", 12, "02:00:00:00:00:03", "one", IPv4Address("192.0.2.1"), 1, 8472)
+    return [*_veth(scratch), add_vxlan(vxlan, 10)]
+
+
+def _file(path: str) -> Callable[[NetNs, Launcher], Awaitable[str]]:
+    """Whether a file of the namespace's own view of /proc can be opened for writing."""
+
+    async def find(scratch: NetNs, _: Launcher) -> str:
+        with inside(scratch):
+            os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        return path.removeprefix("/proc/sys/").replace("/", ".")
+
+    return find
+
+
+def _socket(family: int, kind: int, protocol: int) -> Callable[[NetNs, Launcher], Awaitable[str]]:
+    async def find(scratch: NetNs, _: Launcher) -> str:
+        with inside(scratch):
+            made = socket.socket(family, kind | socket.SOCK_CLOEXEC, protocol)
+        made.close()
+        return "opened one"
+
+    return find
+
+
+def _iptables(variant: str) -> Callable[[NetNs, Launcher], Awaitable[str]]:
+    async def find(_: NetNs, launcher: Launcher) -> str:
+        return (await choose_iptables(launcher, [variant])).version
+
+    return find
+
+
+def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callable[[NetNs, Launcher], Awaitable[str]]:
+    """Whether a command succeeds in the scratch namespace."""
+
+    async def find(scratch: NetNs, launcher: Launcher) -> str:
+        done = await launcher.run(scratch, argv, place=_PLACE, stdin=stdin.encode(), deadline=Deadline.after(_SECONDS))
+        if done.status != 0:
+            raise OSError((done.stderr or done.stdout).decode(errors="replace").strip() or f"status {done.status}")
+        if not version:
+            return "done"
+        said = await launcher.run(scratch, version, place=_PLACE, deadline=Deadline.after(_SECONDS))
+        return said.stdout.decode(errors="replace").strip()
+
+    return find
+
+
+async def _ipvs(scratch: NetNs, _: Launcher) -> str:
+    """Ask generic netlink for the family IPVS (genetlink's controller; net/netfilter/ipvs/ip_vs_ctl.c)."""
+    body = struct.pack("=BBH", _CTRL_CMD_GETFAMILY, 1, 0) + nla.text(_CTRL_ATTR_FAMILY_NAME, "IPVS")
+    ask(scratch, NETLINK_GENERIC, _GENL_ID_CTRL, body)
+    return "answers"
+
+
+async def _conntrack(scratch: NetNs, _: Launcher) -> str:
+    """Ask conntrack for its statistics of the namespace (nf_conntrack_netlink.c)."""
+    kind = _NFNL_SUBSYS_CTNETLINK << 8 | _IPCTNL_MSG_CT_GET_STATS
+    ask(scratch, NETLINK_NETFILTER, kind, struct.pack("=BBH", socket.AF_INET, 0, 0))
+    return "answers"
+
+
+async def _send_buffer(scratch: NetNs, _: Launcher) -> str:
+    """How large a netlink transaction may be: SO_SNDBUFFORCE needs CAP_NET_ADMIN over the machine."""
+    with inside(scratch):
+        made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
+    with made:
+        try:
+            made.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _LARGE_TRANSACTION)
+        except PermissionError:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE_TRANSACTION)
+        size = made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    if size < _LARGE_TRANSACTION:
+        raise OSError(f"send buffers end at {size // 1024} KiB (net.core.wmem_max)")
+    return f"send buffers of {size // 1024} KiB"
+
+
+async def _receive_buffer(scratch: NetNs, _: Launcher) -> str:
+    """How much a tap may hold: SO_RCVBUFFORCE needs CAP_NET_ADMIN over the machine."""
+    with inside(scratch):
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    with made:
+        size = raise_receive_buffer(made, WANTED_BUFFER)
+    if size < _LARGE_BUFFER:
+        raise OSError(f"receive buffers end at {size // 1024} KiB (net.core.rmem_max)")
+    return f"receive buffers of {size // 1024} KiB"
+
+
+async def _tracing(scratch: NetNs, _: Launcher) -> str:
+    Tracer(scratch).close()
+    return "made a table and bound a log"
+
+
+async def _drop_reasons(_: NetNs, __: Launcher) -> str:
+    reasons = DropReasons()
+    reasons.close()
+    return f"tells {reasons.known} reasons"
+
+
+async def _stack_tap(scratch: NetNs, _: Launcher) -> str:
+    StackTap(scratch, _PLACE, "stack").close()
+    return "made a table and bound a log"
+
+
+async def _ending(scratch: NetNs, _: Launcher) -> str:
+    """End a connection in TIME_WAIT (SOCK_DESTROY, CONFIG_INET_DIAG_DESTROY)."""
+    routes = RouteSocket(scratch)
+    try:
+        routes.send([set_loopback_up()])
+    finally:
+        routes.close()
+    with inside(scratch):
+        listening, calling = socket.socket(), socket.socket()
+    with listening, calling:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        calling.connect(listening.getsockname())
+        listening.accept()[0].close()
+    if left := end_connections(scratch):
+        raise OSError(left)
+    return "ended one in TIME_WAIT"
+
+
+async def _prompt_links(_: NetNs, __: Launcher) -> str:
+    release = kernel_release()
+    if release < (6, 8):
+        raise OSError(f"kernel {os.uname().release}")
+    return f"kernel {os.uname().release}"
+
+
+async def _own_proc(_: NetNs, __: Launcher) -> str:
+    """Containers mask parts of /proc; the sandbox mounts its own, which a masked one forbids (mount_too_revealing)."""
+    pid = Path("/proc/self").readlink()
+    if str(pid) != str(os.getpid()):
+        raise OSError(errno.ENOENT, "/proc is not the sandbox's own")
+    return "the sandbox's own"
+
+
+_MODPROBE: Final = "load the kernel's module as root: 'modprobe {}'"
+TRIALS: Final = (
+    Trial("/proc", _own_proc, "no lab", "in a container add '--security-opt systempaths=unconfined'", required=True),
+    Trial("veth pairs", _device(_veth), "no lab", _MODPROBE.format("veth"), required=True),
+    Trial(
+        "bridges",
+        _device(lambda _: [add_bridge(Bridge("bridge", 10, "02:00:00:00:00:01"))]),
+        "no lab",
+        _MODPROBE.format("bridge"),
+        required=True,
+    ),
+    Trial(
+        "packet sockets",
+        _socket(socket.AF_PACKET, socket.SOCK_RAW, 0),
+        "no lab: nothing could be observed",
+        _MODPROBE.format("af_packet"),
+        required=True,
+    ),
+    Trial(
+        "iptables legacy",
+        _iptables("legacy"),
+        "the iptables mode runs on the nft variant, which loads ten times slower",
+        "install iptables, and "
+        + _MODPROBE.format("-a ip_tables iptable_nat iptable_filter xt_conntrack xt_statistic xt_recent xt_MASQUERADE"),
+    ),
+    Trial(
+        "iptables nft",
+        _iptables("nft"),
+        "no scenario is lost while the legacy variant works",
+        "install iptables, and " + _MODPROBE.format("-a nf_tables nft_compat"),
+    ),
+    Trial(
+        "ip6tables",
+        _command("ip6tables-restore", "--noflush", stdin="*nat\nCOMMIT\n", version=("ip6tables", "--version")),
+        "scenarios of IPv6 in iptables mode are skipped",
+        "install iptables, and " + _MODPROBE.format("-a ip6table_nat ip6table_filter"),
+    ),
+    Trial(
+        "nftables",
+        _command("nft", "-f", "-", stdin=_NFT_TRIAL, version=("nft", "--version")),
+        "scenarios of the nftables mode are skipped",
+        "install nftables 1.0.1 or later, and "
+        + _MODPROBE.format("-a nf_tables nft_nat nft_masq nft_fib_ipv4 nft_reject"),
+    ),
+    Trial(
+        "large nft transactions",
+        _send_buffer,
+        "the nftables mode cannot load some hundred Services at once (EMSGSIZE)",
+        "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216'",
+    ),
+    Trial(
+        "large receive buffers",
+        _receive_buffer,
+        "probes are sent in smaller portions, so that taps lose nothing: some hundred packets at a time",
+        "run as root, or 'sudo sysctl -w net.core.rmem_max=16777216'",
+    ),
+    Trial(
+        "packet tracing",
+        _tracing,
+        "no explanation tells which rules a packet met",
+        _MODPROBE.format("-a nf_tables nfnetlink_log"),
+    ),
+    Trial(
+        "reasons of drops",
+        _drop_reasons,
+        "no explanation has the kernel's own word for a drop that no rule made",
+        "run as the machine's root, with kernel 5.17 or later and tracefs",
+    ),
+    Trial(
+        "taps on the programs of nodes",
+        _stack_tap,
+        "probes from nodes and from loopback are skipped",
+        _MODPROBE.format("-a nf_tables nft_log nfnetlink_log"),
+    ),
+    Trial(
+        "ending of connections",
+        _ending,
+        "a lab whose steps silence a pod with open connections can take minutes to close",
+        "use a kernel with CONFIG_INET_DIAG_DESTROY, and " + _MODPROBE.format("-a inet_diag tcp_diag"),
+    ),
+    Trial(
+        "IPv6",
+        _file("/proc/sys/net/ipv6/conf/all/disable_ipv6"),
+        "scenarios of IPv6 are skipped",
+        "boot without ipv6.disable=1",
+    ),
+    Trial(
+        "bridge-nf-call-iptables",
+        _file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
+        "with podNetwork: bridge, pods of one node pass their node's rules by",
+        _MODPROBE.format("br_netfilter"),
+    ),
+    Trial(
+        "VXLAN devices",
+        _device(_vxlan),
+        "scenarios with interNode: vxlan are skipped",
+        _MODPROBE.format("vxlan"),
+    ),
+    Trial(
+        "conntrack by netlink",
+        _conntrack,
+        "expectations on conntrack are skipped",
+        _MODPROBE.format("nf_conntrack_netlink"),
+    ),
+    Trial(
+        "SCTP sockets",
+        _socket(socket.AF_INET, socket.SOCK_STREAM, _SCTP),
+        "scenarios that connect over SCTP are skipped",
+        _MODPROBE.format("sctp"),
+    ),
+    Trial("IPVS", _ipvs, "scenarios of the ipvs mode are skipped", _MODPROBE.format("ip_vs")),
+    Trial(
+        "dummy devices",
+        _device(lambda _: [add_device("kube-ipvs0", "dummy", 10)]),
+        "scenarios of the ipvs mode are skipped",
+        _MODPROBE.format("dummy"),
+    ),
+    Trial(
+        "ipset",
+        _command("ipset", "create", "trial", "hash:ip,port", version=("ipset", "version")),
+        "scenarios of the ipvs mode are skipped",
+        "install ipset, and " + _MODPROBE.format("-a ip_set ip_set_hash_ipport xt_set"),
+    ),
+    Trial(
+        "links that carry on request",
+        _prompt_links,
+        "every build sends frames over each link until one arrives, some milliseconds a link",
+        "use kernel 6.8 or later",
+    ),
+)

@@ -1,0 +1,110 @@
+"""Why the kernel frees a packet that it does not deliver, in its own word.
+
+Owns: ``DropReasons``, and reading what the tracepoint skb:kfree_skb records (include/trace/events/skb.h).
+Must not: say which packet it was, or what a reason means.
+
+The kernel gives a reason since Linux 5.17 (enum skb_drop_reason, include/net/dropreason-core.h). Reasons are added with
+every release and their numbers move, so they are read from the running kernel's own list.
+"""
+
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, Self
+
+from proxylab.errors import CapabilityError
+from proxylab.kernel.netlink.carry import kernel_release
+from proxylab.kernel.capture.tracepoint import Record, Tracepoint
+
+__all__ = ["Drop", "DropReasons", "Layout"]
+
+_SINCE: Final = (5, 17)
+_FIELD: Final = re.compile(r"\tfield:[^;]*?(\w+);\toffset:(\d+);\tsize:(\d+);")
+_REASON: Final = re.compile(r'\{ (\d+), "(\w+)" \}')
+_NUMBERS: Final = {2: "=H", 4: "=I"}
+_PREFIX: Final = "SKB_DROP_REASON_"
+_NONE_GIVEN: Final = "NOT_SPECIFIED"
+_TOLD: Final = ("protocol", "reason")
+
+
+class Drop(NamedTuple):
+    """One packet that was freed: its protocol (an EtherType), the kernel's word for why, and when (CLOCK_REALTIME)."""
+
+    protocol: int
+    reason: str
+    at_ns: int
+
+
+class Layout(NamedTuple):
+    """Where a record has what is told of, and the names of reasons by their numbers."""
+
+    protocol: tuple[struct.Struct, int]
+    reason: tuple[struct.Struct, int]
+    names: dict[int, str]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The layout that the kernel's ``format`` describes. Raises ``ValueError`` where it knows no reasons."""
+        places = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
+        try:
+            protocol, reason = ((struct.Struct(_NUMBERS[places[name][1]]), places[name][0]) for name in _TOLD)
+        except KeyError as error:
+            raise ValueError(f"skb:kfree_skb records no {error.args[0]}") from error
+        names = {int(number): name.removeprefix(_PREFIX) for number, name in _REASON.findall(text)}
+        return cls(protocol, reason, names)
+
+    def drops(self, records: Iterable[Record]) -> Iterator[Drop]:
+        """What records tell, but for drops for which the kernel gives no reason."""
+        for at_ns, data in records:
+            (protocol,), (number,) = (form.unpack_from(data, place) for form, place in (self.protocol, self.reason))
+            reason = self.names.get(number, str(number))
+            if reason != _NONE_GIVEN:
+                yield Drop(protocol, reason, at_ns)
+
+
+class DropReasons:
+    """Hears of the packets that are dropped while this thread sends. Silent until told to ``listen``."""
+
+    def __init__(self) -> None:
+        """Ask the kernel for its reasons.
+
+        Raises:
+            CapabilityError: it gives none, or tells them to the machine's root alone.
+        """
+        # Older kernels have none; and with them a second mount of tracefs could reset the options of the first.
+        release = kernel_release()
+        if release < _SINCE:
+            raise _missing(f"kernel {os.uname().release}")
+        try:
+            self._tracepoint = Tracepoint("skb", "kfree_skb")
+        except OSError as error:
+            raise _missing(str(error)) from error
+        try:
+            self._layout = Layout.read(self._tracepoint.format)
+        except ValueError as error:
+            self._tracepoint.close()
+            raise _missing(str(error)) from error
+
+    @property
+    def known(self) -> int:
+        """How many reasons this kernel has."""
+        return len(self._layout.names)
+
+    def listen(self) -> None:
+        """Hear of every drop from now on."""
+        self._tracepoint.listen()
+
+    def heard(self) -> tuple[Drop, ...]:
+        """Hear no more, and tell the drops that there were."""
+        return tuple(self._layout.drops(self._tracepoint.heard()))
+
+    def close(self) -> None:
+        """Let go of it, without waiting for the kernel."""
+        self._tracepoint.close()
+
+
+def _missing(found: str) -> CapabilityError:
+    return CapabilityError(
+        f"the kernel's reasons for drops ({found})", "run as the machine's root, with kernel 5.17 or later and tracefs"
+    )

@@ -1,0 +1,96 @@
+"""Which tables of rules a namespace has, asked without a process.
+
+Owns: the names of its nftables tables, and of its legacy iptables tables, that have a rule or a policy that drops.
+Must not: list what is in them (nft(8) and iptables-save(8) do), or know whose they are.
+
+Tools that look for rules make the tables that they look into, so a table without rules is common, and says nothing.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from proxylab.addresses import Family
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.netlink.dumps import Dump
+from proxylab.kernel.netlink.framing import nested
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.netfilter.nftables import open_netfilter
+from proxylab.kernel.netfilter.xtables import Kind, TableReader
+
+__all__ = ["TableNames"]
+
+# include/uapi/linux/netfilter/nf_tables.h, netfilter.h
+_GET_TABLE: Final = 10 << 8 | 1
+_GET_CHAIN: Final = 10 << 8 | 4
+_GET_RULE: Final = 10 << 8 | 7
+_TABLE_NAME: Final = 1  # NFTA_TABLE_NAME, NFTA_RULE_TABLE, NFTA_CHAIN_TABLE
+_CHAIN_POLICY: Final = 5
+_DROP: Final = bytes(4)  # NF_DROP
+_EVERY_FAMILY: Final = bytes(4)
+_FAMILIES: Final = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+_NUMBERS: Final = {name: number for number, name in _FAMILIES.items()}
+_NFGENMSG_BYTES: Final = 4
+_LEGACY: Final = {Family.IPV4: "ip_tables_names", Family.IPV6: "ip6_tables_names"}
+
+
+class TableNames:
+    """Asks one namespace."""
+
+    def __init__(self, netns: NetNs) -> None:
+        self._netns = netns
+        with inside(netns):
+            opened = open_netfilter()
+        self._dump = Dump(opened)
+        self._absent: set[tuple[Family, str]] = set()  # to ask again would start modprobe again
+
+    def nft(self) -> list[str]:
+        """The tables of nf_tables as nft names them, family first. Raises ``OSError``."""
+        found = []
+        for body in self._dump.all(_GET_TABLE, _EVERY_FAMILY):
+            name = nested(body, _NFGENMSG_BYTES)[_TABLE_NAME].rstrip(b"\0").decode(errors="replace")
+            if body[0] in _FAMILIES:
+                found.append(f"{_FAMILIES[body[0]]} {name}")
+        return found
+
+    def decides(self, table: str) -> bool:
+        """Whether a table of nf_tables has a rule, or a policy that drops. Raises ``OSError``."""
+        family, _, name = table.partition(" ")
+        head, name_of = bytes([_NUMBERS[family], 0, 0, 0]), nla.text(_TABLE_NAME, name)
+        if self._dump.all(_GET_RULE, head + name_of):
+            return True
+        chains = [body[_NFGENMSG_BYTES:] for body in self._dump.all(_GET_CHAIN, head)]
+        return any(chain.startswith(name_of) and nested(chain).get(_CHAIN_POLICY) == _DROP for chain in chains)
+
+    def legacy(self, family: Family, known: Collection[str]) -> list[str]:
+        """The tables of legacy iptables that decide anything, but for those that are ``known``.
+
+        The kernel names them to the machine's root alone. For an ordinary user each is asked for by its name: that
+        makes an empty table where there was none, which changes the way of no packet.
+        """
+        try:
+            with inside(self._netns):
+                found = Path("/proc/thread-self/net", _LEGACY[family]).read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            return []  # the kernel has no legacy tables of this family
+        except PermissionError:
+            found = [table for table in ("raw", "security") if (family, table) not in self._absent]
+        tables = [table for table in found if table not in known]
+        reader = TableReader(self._netns, family) if tables else None
+        if reader is None:
+            return []
+        try:
+            read = {table: reader.read(table) for table in tables}
+        finally:
+            reader.close()
+        self._absent.update((family, table) for table, snapshot in read.items() if snapshot is None)
+        return [
+            table
+            for table, snapshot in read.items()
+            if snapshot is not None
+            and any(entry.kind in (Kind.RULE, Kind.DROP_POLICY) for entry in reader.walk(snapshot))
+        ]
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._dump.close()

@@ -1,0 +1,35 @@
+"""Packet counters that rules share by name (nfacct, include/uapi/linux/netfilter/nfnetlink_acct.h).
+
+Owns: making them.
+Must not: know which rule counts into one. A rule that names a counter which does not exist is refused.
+"""
+
+import errno
+from collections.abc import Iterable
+from typing import Final
+
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.netfilter.nftables import expect, message, open_netfilter
+from proxylab.kernel.netlink.uapi import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL
+
+__all__ = ["ensure_counters"]
+
+_NEW: Final = 7 << 8 | 0
+_NAME: Final = 1
+
+
+def ensure_counters(netns: NetNs, names: Iterable[str]) -> bool:
+    """Make the counters that do not exist yet; whether all of them exist. Not every kernel has nfacct."""
+    with inside(netns):
+        control = open_netfilter()
+    with control:
+        for sequence, name in enumerate(names, 1):
+            body = bytes(4) + nla.text(_NAME, name)
+            control.send(message(_NEW, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, sequence, body))
+            try:
+                expect(control, 1)
+            except OSError as error:
+                if error.errno != errno.EEXIST:
+                    return False
+    return True

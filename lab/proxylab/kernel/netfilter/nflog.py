@@ -1,0 +1,145 @@
+"""Packets that rules log, as the kernel hands them over (NFNETLINK_LOG, include/uapi/linux/netfilter/nfnetlink_log.h).
+
+Owns: ``PacketLog`` and the record it yields.
+Must not: make rules that log, or know why a packet is logged.
+
+Groups are per network namespace, and each belongs to the socket that bound it. The kernel numbers what it logs to a
+group (NFULNL_CFG_F_SEQ), so what did not fit into the socket's buffer is counted and not only suspected.
+"""
+
+import errno
+import socket
+import struct
+from typing import Final
+
+from proxylab.frozen import dataclass
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.netlink.buffers import raise_receive_buffer
+from proxylab.kernel.netlink.framing import messages, nested
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.netfilter.nftables import expect, message, number, open_netfilter
+from proxylab.kernel.netlink.uapi import NLM_F_ACK
+
+__all__ = ["Logged", "PacketLog"]
+
+_SUBSYS_ULOG: Final = 4 << 8
+_LOG_PACKET: Final = _SUBSYS_ULOG | 0
+_LOG_CONFIG: Final = _SUBSYS_ULOG | 1
+_CMD_BIND: Final = 1
+_CMD_PF_BIND: Final = 3
+_COPY_PACKET: Final = 2
+_COPY_BYTES: Final = 0xFFFF
+_FLAG_SEQUENCE: Final = 1
+_TIMESTAMP: Final = struct.Struct("!QQ")
+_PACKET_HEADER: Final = struct.Struct("!HB")  # struct nfulnl_msg_packet_hdr: ethertype, hook
+_BUFFER: Final = 1 << 20
+_ROOM: Final = 16 << 20  # of the socket, in bytes of truesize
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One packet that a rule logged.
+
+    ``packet`` begins with the IP header. ``at_ns`` is CLOCK_REALTIME, and 0 in OUTPUT and POSTROUTING, where the kernel
+    does not tell it. Device indexes are 0 where there is none.
+    """
+
+    hook: int
+    prefix: str
+    packet: bytes
+    mark: int
+    in_index: int
+    out_index: int
+    at_ns: int
+
+
+class PacketLog:
+    """One group of one namespace. Never waits once it is open."""
+
+    def __init__(self, netns: NetNs, group: int) -> None:
+        """Bind the group.
+
+        Raises:
+            OSError: the kernel has no NFNETLINK_LOG for this namespace, or the group is bound already (EBUSY).
+        """
+        with inside(netns):
+            self._socket = open_netfilter()
+        self._group = group
+        self._sequence = 0
+        self._next: int | None = None
+        self._lost = 0
+        self._overrun = False
+        try:
+            self._begin()
+        except OSError:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        """The descriptor that is readable while packets wait."""
+        return self._socket.fileno()
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What the socket holds at most, in bytes of ``truesize``."""
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    def read(self) -> list[Logged]:
+        """What has been logged since this was last asked, in order."""
+        found: list[Logged] = []
+        while True:
+            try:
+                data = self._socket.recv(_BUFFER)
+            except BlockingIOError:
+                return found
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                self._overrun = True
+                continue
+            found += (self._logged(body) for kind, _, _, body in messages(data) if kind == _LOG_PACKET)
+
+    def lost(self) -> int:
+        """How many packets were lost since this was last asked, by what has been read until now."""
+        lost = max(self._lost, int(self._overrun))  # what was lost last has no successor whose number tells of it
+        self._lost, self._overrun = 0, False
+        return lost
+
+    def close(self) -> None:
+        """Let go of the group."""
+        self._socket.close()
+
+    def _begin(self) -> None:
+        raise_receive_buffer(self._socket, _ROOM)
+        for family in (socket.AF_INET, socket.AF_INET6):
+            self._configure(family, 0, nla.raw(1, bytes([_CMD_PF_BIND])))
+        self._configure(socket.AF_UNSPEC, self._group, nla.raw(1, bytes([_CMD_BIND])))
+        at_once = number(5, 1)
+        mode = nla.raw(2, struct.pack("!IBx", _COPY_BYTES, _COPY_PACKET))
+        self._configure(socket.AF_UNSPEC, self._group, mode + at_once + nla.short(6, _FLAG_SEQUENCE))
+        self._socket.setblocking(False)
+
+    def _configure(self, family: int, group: int, attributes: bytes) -> None:
+        """One request. The socket hears nothing else yet."""
+        self._sequence += 1
+        body = struct.pack("!BBH", family, 0, group) + attributes
+        self._socket.send(message(_LOG_CONFIG, NLM_F_ACK, self._sequence, body))
+        expect(self._socket, 1)
+
+    def _logged(self, body: bytes) -> Logged:
+        """``struct nfgenmsg`` and attributes of NFULNL_MSG_PACKET."""
+        found = nested(body, 4)
+        serial = int.from_bytes(found.get(12, b""), "big")
+        if self._next is not None:
+            self._lost += (serial - self._next) & 0xFFFFFFFF
+        self._next = (serial + 1) & 0xFFFFFFFF
+        seconds, microseconds = _TIMESTAMP.unpack(found[3]) if 3 in found else (0, 0)
+        return Logged(
+            hook=_PACKET_HEADER.unpack_from(found[1])[1] if 1 in found else 0,
+            prefix=found.get(10, b"").rstrip(b"\0").decode(errors="replace"),
+            packet=found.get(9, b""),
+            mark=int.from_bytes(found.get(2, b""), "big"),
+            in_index=int.from_bytes(found.get(4, b""), "big"),
+            out_index=int.from_bytes(found.get(5, b""), "big"),
+            at_ns=(seconds * 1_000_000 + microseconds) * 1000,
+        )

@@ -1,0 +1,82 @@
+"""nft(8) in a node.
+
+Owns: ``NftTool``, and the error by which it says that nft refused a text.
+Must not: write a rule.
+"""
+
+from proxylab.errors import CapabilityError, EngineError
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Completed, Launcher
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.timing import Deadline
+
+__all__ = ["NftRefusedError", "NftTool"]
+
+_SECONDS = 60.0
+_ATTEMPTS = 2  # the table may be made between the two questions
+
+
+class NftRefusedError(Exception):
+    """nft refused a text; the message is all that it said. Nothing of it is loaded."""
+
+
+class NftTool:
+    """Reads the nftables of one node, and loads texts of others."""
+
+    def __init__(self, launcher: Launcher, netns: NetNs, place: str) -> None:
+        self._launcher = launcher
+        self._netns = netns
+        self._place = place
+
+    def require(self) -> None:
+        """Raise ``CapabilityError`` where there is no nft."""
+        if self._launcher.path_of("nft") is None:
+            raise CapabilityError("nft, by which kube-proxy programs mode nftables", "apt-get install nftables")
+
+    async def load(self, text: str) -> None:
+        """Load a text as a whole.
+
+        Raises:
+            CapabilityError: there is no nft.
+            NftRefusedError: it refused the text.
+        """
+        self.require()
+        done = await self._run("--file", "-", stdin=text)
+        if done.status != 0:
+            raise NftRefusedError((done.stderr or done.stdout).decode(errors="replace").strip())
+
+    async def list_table(self, family: Family, table: str, *, handles: bool = False) -> str:
+        """The table as nft prints it, with the handles of its rules if they are asked for; nothing if there is none.
+
+        Raises:
+            EngineError: nft failed.
+        """
+        kind = "ip" if family is Family.IPV4 else "ip6"
+        argv = (*(("--handle",) if handles else ()), "list", "table", kind, table)
+        for _ in range(_ATTEMPTS):
+            done = await self._run(*argv)
+            if done.status == 0:
+                return done.stdout.decode(errors="replace")
+            tables = await self._run("list", "tables", kind)
+            if tables.status == 0 and f"table {kind} {table}\n" not in tables.stdout.decode(errors="replace"):
+                return ""
+        words = (done.stderr or done.stdout).decode(errors="replace").strip()
+        raise EngineError(self._netns.name, f"nft list table {kind} {table} failed", words)
+
+    async def list_all(self) -> str | None:
+        """All tables as nft prints them, with handles, and priorities as numbers; ``None`` where there is no nft.
+
+        Raises:
+            EngineError: nft failed.
+        """
+        if self._launcher.path_of("nft") is None:
+            return None
+        done = await self._run("--handle", "--numeric-priority", "list", "ruleset")
+        if done.status != 0:
+            words = (done.stderr or done.stdout).decode(errors="replace").strip()
+            raise EngineError(self._netns.name, "nft list ruleset failed", words)
+        return done.stdout.decode(errors="replace")
+
+    async def _run(self, *words: str, stdin: str = "") -> Completed:
+        argv, deadline = ("nft", *words), Deadline.after(_SECONDS)
+        return await self._launcher.run(self._netns, argv, place=self._place, stdin=stdin.encode(), deadline=deadline)

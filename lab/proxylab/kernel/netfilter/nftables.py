@@ -1,0 +1,155 @@
+"""A table of our own in nf_tables, which goes with the socket that made it.
+
+Owns: ``OwnTable`` and the encoding of chains, rules and the few expressions that the lab's own rules need
+(include/uapi/linux/netfilter/nf_tables.h).
+Must not: touch anybody else's table, or know what a rule is for.
+
+A table with NFT_TABLE_F_OWNER belongs to its socket: nobody else can change it, and it is gone when that is closed.
+"""
+
+import os
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from proxylab.frozen import dataclass
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.netlink.framing import HEADER, messages
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST, NLMSG_ERROR
+
+__all__ = ["Hook", "OwnTable", "equal", "expect", "expression", "message", "number", "open_netfilter", "transact"]
+
+# include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
+_NFPROTO_INET: Final = 1
+_BATCH_BEGIN: Final = 0x10
+_BATCH_END: Final = 0x11
+_SUBSYS_NFTABLES: Final = 10 << 8
+_NEWTABLE: Final = _SUBSYS_NFTABLES | 0
+_NEWCHAIN: Final = _SUBSYS_NFTABLES | 3
+_NEWRULE: Final = _SUBSYS_NFTABLES | 6
+_DELRULE: Final = _SUBSYS_NFTABLES | 8
+_TABLE_F_OWNER: Final = 0x2
+_REGISTER_1: Final = 1
+_BUFFER: Final = 1 << 16
+
+Request = tuple[int, int, bytes]
+"""The kind of a message, its flags, and its attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Where a chain is called: the number of the netfilter hook (``NF_INET_*``), and its priority there."""
+
+    number: int
+    priority: int
+
+
+class OwnTable:
+    """A table of the family inet with base chains, as long as it is not closed."""
+
+    def __init__(self, netns: NetNs, name: str, chains: Mapping[str, Hook]) -> None:
+        """Make the table and its chains.
+
+        Raises:
+            OSError: the kernel has no nf_tables, or none for this namespace.
+        """
+        with inside(netns):
+            self._socket = open_netfilter()
+        self._name = name
+        self._chains = tuple(chains)
+        table = nla.text(1, name)
+        requests = [(_NEWTABLE, NLM_F_CREATE, table + number(2, _TABLE_F_OWNER))]
+        for chain, hook in chains.items():
+            where = nla.nested(4, number(1, hook.number), number(2, hook.priority & 0xFFFFFFFF))
+            requests.append((_NEWCHAIN, NLM_F_CREATE, table + nla.text(3, chain) + where + nla.text(7, "filter")))
+        try:
+            self._transact(requests)
+        except OSError:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        """The descriptor to which the table belongs."""
+        return self._socket.fileno()
+
+    def append(self, rules: Sequence[Sequence[bytes]]) -> None:
+        """Append rules, each made of expressions, to every chain. They take effect together, or not at all."""
+        self._transact(
+            [
+                (_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, self._in(chain) + nla.nested(4, *rule))
+                for chain in self._chains
+                for rule in rules
+            ]
+        )
+
+    def clear(self) -> None:
+        """Delete every rule; the chains stay."""
+        self._transact([(_DELRULE, 0, self._in(chain)) for chain in self._chains])
+
+    def close(self) -> None:
+        """Close the socket; the table goes with its owner."""
+        self._socket.close()
+
+    def _in(self, chain: str) -> bytes:
+        return nla.text(1, self._name) + nla.text(2, chain)
+
+    def _transact(self, requests: Sequence[Request]) -> None:
+        self._socket.send(_batch(_NFPROTO_INET, requests))
+        expect(self._socket, len(requests))
+
+
+def transact(netns: NetNs, protocol: int, requests: Sequence[Request]) -> None:
+    """Do all of it in tables of one family (``NFPROTO_*``), or nothing. Raises ``OSError``."""
+    with inside(netns):
+        control = open_netfilter()
+    with control:
+        control.send(_batch(protocol, requests))
+        expect(control, len(requests))
+
+
+def _batch(protocol: int, requests: Sequence[Request]) -> bytes:
+    head = bytes([protocol, 0, 0, 0])
+    bodies = [(kind, flags | NLM_F_ACK, head + body) for kind, flags, body in requests]
+    subsystem = bytes([socket.AF_UNSPEC, 0, 0, _SUBSYS_NFTABLES >> 8])
+    whole = ((_BATCH_BEGIN, 0, subsystem), *bodies, (_BATCH_END, 0, subsystem))
+    return b"".join(message(kind, flags, number, body) for number, (kind, flags, body) in enumerate(whole, 1))
+
+
+def open_netfilter() -> socket.socket:
+    """A netlink socket to netfilter in the namespace that the thread is in."""
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
+
+
+def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+    """One request as bytes, padded."""
+    size = HEADER.size + len(body)
+    return HEADER.pack(size, kind, flags | NLM_F_REQUEST, sequence, 0) + body + bytes(-size & 3)
+
+
+def expect(control: socket.socket, acknowledgements: int) -> None:
+    """Hear that many answers. Raises ``OSError`` with the first errno that is not zero."""
+    failed = 0
+    while acknowledgements:
+        for kind, _, _, body in messages(control.recv(_BUFFER)):
+            if kind == NLMSG_ERROR:
+                acknowledgements -= 1
+                failed = failed or -int(struct.unpack_from("=i", body)[0])
+    if failed:
+        raise OSError(failed, os.strerror(failed))
+
+
+def expression(name: str, *attributes: bytes) -> bytes:
+    """One expression of a rule."""
+    return nla.nested(1, nla.text(1, name), nla.nested(2, *attributes))
+
+
+def equal(load: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Load something into register 1, and go on only if it is ``value``."""
+    return load, expression("cmp", number(1, _REGISTER_1), number(2, 0), nla.nested(3, nla.raw(1, value)))
+
+
+def number(kind: int, value: int) -> bytes:
+    """A 32-bit number in network byte order, as nf_tables has all of them."""
+    return nla.raw(kind, struct.pack("!I", value))

@@ -1,0 +1,59 @@
+"""The rules that the kernel holds, as bytes in which somebody looks for a name.
+
+Owns: reading them in this process: comments of iptables rules stand there as text, and so do names of nftables chains.
+Must not: know what is looked for, or run a program: this is asked a hundred times a second.
+"""
+
+import socket
+import struct
+from typing import Final
+
+from proxylab.addresses import Family
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.netlink.framing import nested
+from proxylab.kernel.netlink.socket import ask
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER
+from proxylab.kernel.netfilter.xtables import TableReader
+
+__all__ = ["iptables_nft_rules", "nft_chains", "xtables_rules"]
+
+# include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h
+_SUBSYS_NFTABLES: Final = 10 << 8
+_GETCHAIN: Final = _SUBSYS_NFTABLES | 4
+_GETRULE: Final = _SUBSYS_NFTABLES | 7
+_RULE_TABLE: Final = 1
+_CHAIN_TABLE: Final = 1
+_CHAIN_NAME: Final = 3
+_HEAD: Final = struct.Struct("=BBH")  # struct nfgenmsg: family, version, resource
+
+_PROTOCOLS: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+
+
+def xtables_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
+    """A table of legacy iptables in one piece (xt_comment keeps a comment as it is)."""
+    reader = TableReader(netns, family)
+    try:
+        snapshot = reader.read(table)
+    finally:
+        reader.close()
+    return [] if snapshot is None else [snapshot.entries]
+
+
+def iptables_nft_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
+    """Every rule of a table of iptables-nft."""
+    return _dump(netns, _GETRULE, _HEAD.pack(_PROTOCOLS[family], 0, 0) + nla.text(_RULE_TABLE, table))
+
+
+def nft_chains(netns: NetNs, family: Family, table: str) -> list[bytes]:
+    """The name of every chain of an nftables table."""
+    chains = [nested(found, _HEAD.size) for found in _dump(netns, _GETCHAIN, _HEAD.pack(_PROTOCOLS[family], 0, 0))]
+    wanted = table.encode()
+    return [each[_CHAIN_NAME].rstrip(b"\0") for each in chains if each[_CHAIN_TABLE].rstrip(b"\0") == wanted]
+
+
+def _dump(netns: NetNs, kind: int, body: bytes) -> list[bytes]:
+    try:
+        return ask(netns, NETLINK_NETFILTER, kind, body, dump=True)
+    except FileNotFoundError:  # ENOENT: no such table yet
+        return []

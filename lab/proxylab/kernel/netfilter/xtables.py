@@ -1,0 +1,225 @@
+"""The tables of legacy iptables, as the kernel holds them, without a process.
+
+Owns: reading one table's entries by getsockopt(2), and where in them each rule's counters stand.
+Must not: decode matches or targets. What a rule says, iptables-save knows; this module only counts.
+
+``iptables-save`` itself reads a table by IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES (include/uapi/linux/netfilter_ipv4/
+ip_tables.h; net/ipv4/netfilter/ip_tables.c), and starting it costs a hundred times what those two calls do. A table is
+one array of entries, chain after chain: the built-in chains begin where ``hook_entry`` says and end with their policy
+at ``underflow``; a user's chain begins with an ERROR target that bears its name and ends with a RETURN; a last ERROR
+ends the table. libiptc writes and lists chains and rules in that order (iptables, libiptc/libiptc.c).
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.netns import NetNs, inside
+
+__all__ = [
+    "CHAINS",
+    "COUNTERS",
+    "SHAPES",
+    "Entry",
+    "Kind",
+    "Shape",
+    "Snapshot",
+    "TableReader",
+    "counters",
+    "volatile",
+    "walk",
+]
+
+# include/uapi/linux/netfilter_ipv4/ip_tables.h, netfilter_ipv6/ip6_tables.h: both families use the same numbers.
+_GET_INFO: Final = 64
+_GET_ENTRIES: Final = 65
+_INFO: Final = struct.Struct("=32sI5I5III")  # name, valid hooks, hook entries, underflows, entries, size
+_HEAD_BYTES: Final = 40  # struct ipt_get_entries: name, size, and padding up to the first entry
+
+_OFFSETS: Final = struct.Struct("=HH")  # target_offset, next_offset
+COUNTERS: Final = struct.Struct("=QQ")
+"""struct xt_counters: packets, bytes."""
+
+_PACKETS_BYTES: Final = 8
+_TARGET: Final = struct.Struct("=H29sB")  # struct xt_entry_target: size, name, revision
+_VERDICT: Final = struct.Struct("=i")
+_DROP: Final = -1  # -NF_DROP - 1
+_ERROR: Final = b"ERROR"
+
+# The order of hooks in include/uapi/linux/netfilter.h.
+CHAINS: Final = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
+
+# A table that is replaced between the two calls changes its size, and the second call says EAGAIN.
+_ATTEMPTS: Final = 16
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Shape(NamedTuple):
+    """Where the fields that matter stand in struct ipt_entry, or ip6t_entry, and how long it is."""
+
+    level: int
+    offsets: int
+    counters: int
+    size: int
+
+
+SHAPES: Final = {
+    Family.IPV4: Shape(socket.IPPROTO_IP, 88, 96, 112),
+    Family.IPV6: Shape(socket.IPPROTO_IPV6, 140, 152, 168),
+}
+
+
+class Snapshot(NamedTuple):
+    """One table at one moment.
+
+    ``hooks`` and ``ends`` are offsets by chain: of its first entry, and of its policy.
+    """
+
+    family: Family
+    hooks: dict[int, str]
+    ends: dict[int, str]
+    entries: bytes
+
+
+class Kind(Enum):
+    """What an entry is. Only rules are listed by iptables-save, and policies in a line of their chain."""
+
+    RULE = auto()
+    ACCEPT_POLICY = auto()
+    DROP_POLICY = auto()
+    BOUNDARY = auto()  # the head of a user's chain, its RETURN, and the end of the table
+
+
+class Entry(NamedTuple):
+    """One entry: its kind, its chain, and where its counters stand in the snapshot's entries."""
+
+    kind: Kind
+    chain: str
+    counters_at: int
+
+
+class TableReader:
+    """Reads the tables of one family in one namespace, by a socket that belongs to it."""
+
+    def __init__(self, netns: NetNs, family: Family) -> None:
+        """Open the socket; it needs CAP_NET_RAW, and reading CAP_NET_ADMIN, over the namespace."""
+        self._family = family
+        kind = socket.AF_INET if family is Family.IPV4 else socket.AF_INET6
+        with inside(netns):
+            self._socket = socket.socket(kind, socket.SOCK_RAW, socket.IPPROTO_RAW)
+
+    def read(self, table: str) -> Snapshot | None:
+        """The table as it stands; ``None`` where the namespace has none of that name.
+
+        Raises:
+            OSError: EPERM, or EAGAIN when the table was being replaced each time.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._read(table)
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENOPROTOOPT):
+                    return None
+                if error.errno != errno.EAGAIN:
+                    raise
+        raise OSError(errno.EAGAIN, f"table {table} was replaced during each of {_ATTEMPTS} readings")
+
+    def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
+        """Every entry, in the table's order: ``walk`` of this module."""
+        return walk(snapshot)
+
+    def counters(self, places: Sequence[int]) -> struct.Struct:
+        """Reads, of entries, how many packets those have counted whose counters stand at ``places``."""
+        return counters("=", places)
+
+    def volatile(self, entry: Entry) -> slice:
+        """The bytes of an entry that change without its rule being changed: ``volatile`` of this module."""
+        return volatile(entry)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def _read(self, table: str) -> Snapshot:
+        name = table.encode()
+        info = ctypes.create_string_buffer(name, _INFO.size)
+        self._getsockopt(_GET_INFO, info)
+        fields = _INFO.unpack(info)
+        valid, hooks, ends, size = fields[1], fields[2:7], fields[7:12], fields[13]
+        numbers = [number for number in range(len(CHAINS)) if valid & 1 << number]
+        entries = ctypes.create_string_buffer(_HEAD_BYTES + size)
+        struct.pack_into("=32sI", entries, 0, name, size)
+        self._getsockopt(_GET_ENTRIES, entries)
+        return Snapshot(
+            self._family,
+            {hooks[number]: CHAINS[number] for number in numbers},
+            {ends[number]: CHAINS[number] for number in numbers},
+            entries.raw[_HEAD_BYTES:],
+        )
+
+    def _getsockopt(self, option: int, buffer: "ctypes.Array[ctypes.c_char]") -> None:
+        """getsockopt(2) with a buffer that is also read, which Python's own cannot."""
+        length = ctypes.c_uint(len(buffer))
+        level = SHAPES[self._family].level
+        if _libc.getsockopt(self._socket.fileno(), level, option, buffer, ctypes.byref(length)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"getsockopt: {os.strerror(number)}")
+
+
+def walk(snapshot: Snapshot) -> Iterator[Entry]:
+    """Every entry, in the table's order.
+
+    Raises:
+        ValueError: for entries that do not lie one behind the other up to the end.
+    """
+    shape, entries = SHAPES[snapshot.family], snapshot.entries
+    chain, at = "", 0
+    last: Entry | None = None  # of a user's chain: its RETURN if a boundary follows, else a rule
+    while at < len(entries):
+        to_target, to_next = _OFFSETS.unpack_from(entries, at + shape.offsets)
+        if to_next <= to_target or at + to_next > len(entries):
+            raise ValueError(f"entry at {at} of {len(entries)} bytes ends at {at + to_next}")
+        _size, name, _revision = _TARGET.unpack_from(entries, at + to_target)
+        body, counters = at + to_target + _TARGET.size, at + shape.counters
+        boundary = name.startswith(_ERROR)
+        if last is not None:
+            yield last._replace(kind=Kind.BOUNDARY) if boundary else last
+            last = None
+        if boundary:
+            chain = entries[body : at + to_next].split(b"\0", 1)[0].decode()
+            yield Entry(Kind.BOUNDARY, chain, counters)
+        elif at in snapshot.ends:
+            drops = _VERDICT.unpack_from(entries, body)[0] == _DROP
+            yield Entry(Kind.DROP_POLICY if drops else Kind.ACCEPT_POLICY, snapshot.ends[at], counters)
+        else:
+            chain = snapshot.hooks.get(at, chain)
+            entry = Entry(Kind.RULE, chain, counters)
+            if chain in CHAINS:
+                yield entry
+            else:
+                last = entry
+        at += to_next
+
+
+def volatile(entry: Entry) -> slice:
+    """The bytes of an entry that change without its rule being changed."""
+    return slice(entry.counters_at, entry.counters_at + COUNTERS.size)
+
+
+def counters(order: str, places: Iterable[int]) -> struct.Struct:
+    """Unpacks the numbers of 64 bits at ``places``, which ascend, in the byte order that ``struct`` has a sign for.
+
+    A table has thousands of them, and to unpack them one by one would cost more than all else that is done for a probe.
+    """
+    form, end = [order], 0
+    for place in places:
+        form.append(f"{place - end}xQ")
+        end = place + _PACKETS_BYTES
+    return struct.Struct("".join(form))

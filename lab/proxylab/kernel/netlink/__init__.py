@@ -1,0 +1,1 @@
+"""Route netlink: namespaces, links, addresses and routes are made and read back."""

@@ -1,0 +1,96 @@
+"""Addresses that answer: the wait between an IPv6 address that was given and one that is the namespace's own.
+
+Owns: the second gate every build with IPv6 ends with, beside ``kernel.carry``.
+Must not: give addresses or change routes.
+
+RTM_NEWADDR returns before an IPv6 address can be used, even one that skips the search for duplicates: a work item
+(``addrconf_dad_work``, net/ipv6/addrconf.c) joins its solicited-node group and then inserts its route into the local
+table, and it needs the RTNL lock that every namespace of the machine shares. Until then nobody is told where the
+address is, and packets to it are not delivered. The route comes last, so it is the sign that is waited for.
+IPv4 has no such interval (``fib_add_ifaddr`` runs within the request).
+"""
+
+import select
+import socket
+import struct
+from collections.abc import Mapping
+from ipaddress import IPv6Address
+from typing import Final
+
+from proxylab.errors import InternalError
+from proxylab.kernel.netlink.framing import nested
+from proxylab.kernel.netlink.socket import ask
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.plan.model import Plan
+from proxylab.timing import Deadline
+
+__all__ = ["make_addresses_answer"]
+
+# include/uapi/linux/rtnetlink.h
+_RTM_GETROUTE: Final = 26
+_RTMGRP_IPV6_ROUTE: Final = 0x400
+_RTMSG: Final = struct.Struct("=8BI")
+_TYPE_AT: Final = 7
+_RTN_LOCAL: Final = 2
+_RTA_DST: Final = 1
+_PATIENCE: Final = 20.0
+_LOOK: Final = 0.05
+
+
+def make_addresses_answer(
+    plan: Plan, namespaces: Mapping[str, NetNs], *, only: str | None = None, patience: float = _PATIENCE
+) -> None:
+    """Return when every IPv6 address of ``plan`` is local where it was given. ``patience`` is in seconds.
+
+    With ``only``, those of that namespace.
+
+    Raises:
+        InternalError: naming the namespace and the address that did not become its own in time.
+    """
+    deadline = Deadline.after(patience)
+    for namespace in plan.namespaces:
+        if only not in (None, namespace.name):
+            continue
+        wanted = {each.interface.ip for each in namespace.addresses if isinstance(each.interface.ip, IPv6Address)}
+        if wanted:
+            _wait(namespaces[namespace.name], wanted, deadline)
+
+
+def _wait(netns: NetNs, wanted: set[IPv6Address], deadline: Deadline) -> None:
+    """Look, and look again whenever a route came; the group is joined before the look, so that none comes unseen."""
+    if not wanted - _local(netns):
+        return
+    with _route_events(netns) as events:
+        while missing := wanted - _local(netns):
+            if deadline.passed:
+                raise InternalError(f"{netns.name}: {min(missing)} was given to a device, but did not become local")
+            select.select([events], [], [], min(_LOOK, deadline.remaining))
+            _drain(events)
+
+
+def _local(netns: NetNs) -> set[IPv6Address]:
+    """The addresses that ``netns`` takes packets for."""
+    found = set()
+    for body in ask(netns, socket.NETLINK_ROUTE, _RTM_GETROUTE, _RTMSG.pack(socket.AF_INET6, *bytes(8)), dump=True):
+        if body[_TYPE_AT] == _RTN_LOCAL:
+            found.add(IPv6Address(nested(body, _RTMSG.size)[_RTA_DST]))
+    return found
+
+
+def _route_events(netns: NetNs) -> socket.socket:
+    with inside(netns):
+        made = socket.socket(
+            socket.AF_NETLINK,
+            socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
+            socket.NETLINK_ROUTE,
+        )
+    made.bind((0, _RTMGRP_IPV6_ROUTE))
+    return made
+
+
+def _drain(events: socket.socket) -> None:
+    """Read what woke us, at most a buffer of it; an overrun (ENOBUFS) wakes as well as a message does."""
+    try:
+        events.recv(1 << 16)
+    except OSError:
+        return

@@ -1,0 +1,116 @@
+"""A plan made real: namespaces, links, addresses, routes, neighbours, sysctls.
+
+Owns: the order in which it happens, and the promise that every link carries and every address answers when it has.
+Must not: choose anything; what stands in the plan is done, and nothing else.
+
+The order matters. Sysctls are written before a namespace's first link, since devices copy ``conf.default`` when they
+are born; those of single devices before any of them is up. Both ends of a veth are made in place. Ports are brought up
+before their bridge, and routes follow when all that they name is up. Nothing is deleted, moved or closed on the way:
+each of these waits for an RCU grace period of 10 to 25 ms.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from proxylab.errors import InternalError
+from proxylab.frozen import dataclass
+from proxylab.kernel.netlink.answering import make_addresses_answer
+from proxylab.kernel.netlink.carry import make_links_carry
+from proxylab.kernel.netlink.socket import RouteSocket
+from proxylab.kernel.sandbox.netns import NetNs, make_netns
+from proxylab.kernel.netlink.requests import (
+    Request,
+    add_address,
+    add_bridge,
+    add_forwarding_entry,
+    add_neighbour,
+    add_route,
+    add_rule,
+    add_veth,
+    add_vxlan,
+    set_hairpin,
+    set_loopback_up,
+    set_proxy_delay,
+    set_up,
+)
+from proxylab.kernel.sandbox.sysctl import write_sysctls
+from proxylab.plan.model import Device, LinkEnd, Namespace, Plan, ends_by_namespace
+
+__all__ = ["Wiring", "realise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """A plan that is real: its namespaces, and a route socket in each."""
+
+    plan: Plan
+    namespaces: Mapping[str, NetNs]
+    routes: Mapping[str, RouteSocket]
+
+
+@contextmanager
+def realise(plan: Plan) -> Iterator[Wiring]:
+    """Make ``plan`` real for the length of the block.
+
+    On leaving, descriptors are closed and the kernel takes the namespaces apart in its own time.
+
+    Raises:
+        CapabilityError: a sysctl of the plan cannot be written on this machine.
+        InternalError: the kernel refused something, which a right plan rules out.
+    """
+    with ExitStack() as stack:
+        namespaces: dict[str, NetNs] = {}
+        routes: dict[str, RouteSocket] = {}
+        for namespace in plan.namespaces:
+            netns = make_netns(namespace.name)
+            stack.callback(netns.close)
+            namespaces[namespace.name] = netns
+            write_sysctls(netns, namespace.sysctls)
+            routes[namespace.name] = RouteSocket(netns)
+            stack.callback(routes[namespace.name].close)
+        wiring = Wiring(plan, namespaces, routes)
+        _make_links(wiring)
+        ends = ends_by_namespace(plan)
+        for namespace in plan.namespaces:
+            write_sysctls(namespaces[namespace.name], namespace.device_sysctls)
+            routes[namespace.name].send(_furnishing(namespace, ends[namespace.name]))
+        make_links_carry(plan, namespaces, routes)
+        make_addresses_answer(plan, namespaces)
+        yield wiring
+
+
+def _make_links(wiring: Wiring) -> None:
+    """Bridges first, since their ports name them; then the veths, from the namespace of their first end."""
+    requests: dict[str, list[Request]] = {
+        namespace.name: [add_bridge(bridge) for bridge in namespace.bridges] for namespace in wiring.plan.namespaces
+    }
+    for link in wiring.plan.links:
+        requests[link.first.namespace].append(add_veth(link, wiring.namespaces[link.second.namespace]))
+    for name, batch in requests.items():
+        wiring.routes[name].send(batch)
+
+
+def _furnishing(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Request]:
+    """All that happens inside one namespace once its veths and bridges exist, in order."""
+    tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
+    known = {"lo": 1} | {device.device: device.index for device in [*ends, *tops]}
+
+    def index(device: str) -> int:
+        try:
+            return known[device]
+        except KeyError:
+            raise InternalError(f"the plan names {namespace.name}/{device}, which it does not make") from None
+
+    return [
+        set_loopback_up(),
+        *(add_vxlan(vxlan, index(vxlan.underlay)) for vxlan in namespace.vxlans),
+        *(add_address(address, index(address.device)) for address in namespace.addresses),
+        *(set_up(end, None if end.master is None else index(end.master)) for end in ends),
+        *(set_hairpin(end) for end in ends if end.hairpin),
+        *(set_proxy_delay(end) for end in ends if end.proxy_arp),
+        *(set_up(device) for device in tops),
+        *(add_neighbour(neighbour, index(neighbour.device)) for neighbour in namespace.neighbours),
+        *(add_forwarding_entry(entry, index(entry.device)) for entry in namespace.forwarding),
+        *(add_route(route, *map(index, route.devices)) for route in namespace.routes),
+        *(add_rule(rule) for rule in namespace.rules),
+    ]

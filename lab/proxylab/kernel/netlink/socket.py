@@ -1,0 +1,137 @@
+"""Route netlink, one socket per namespace, many messages per system call.
+
+Owns: the sockets, batches, and the reading of the kernel's answers.
+Must not: know what a message is about; ``kernel.requests`` packs them, ``kernel.realise`` says what to send.
+
+A batch goes out in one sendmsg(2), and every message asks for an acknowledgement, so that an error is that of one
+message and can name it.
+"""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from proxylab.errors import CapabilityError, InternalError, LabError
+from proxylab.kernel.netlink.dumps import Dump
+from proxylab.kernel.netlink.framing import HEADER, attributes, messages
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.netlink.requests import RTM_GETLINK, Request
+from proxylab.kernel.netlink.uapi import (
+    NETLINK_CAP_ACK,
+    NETLINK_EXT_ACK,
+    NLM_F_ACK,
+    NLM_F_CAPPED,
+    NLM_F_REQUEST,
+    NLMSG_ERROR,
+    NLMSGERR_ATTR_MSG,
+    SOL_NETLINK,
+)
+
+__all__ = ["RouteSocket", "ask"]
+
+# include/uapi/linux/netlink.h
+
+# What a batch is answered with must fit the socket's receive buffer, 208 KiB for an ordinary user, of which an
+# acknowledgement takes 1 KiB and a link some 6 (skb->truesize). What does not fit is lost (ENOBUFS, netlink(7)).
+_PATIENCE: Final = 10.0  # seconds for an answer; the kernel gives it before send(2) returns, or while it dumps
+_BATCH: Final = 64
+_BATCH_OF_LINKS: Final = 16
+
+
+class RouteSocket:
+    """A NETLINK_ROUTE socket in one namespace."""
+
+    def __init__(self, netns: NetNs) -> None:
+        self._name = netns.name
+        self._sequence = 0
+        with inside(netns):
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def send(self, requests: Sequence[Request]) -> None:
+        """Carry out ``requests`` in order.
+
+        Raises:
+            CapabilityError: the kernel lacks what a request says it needs.
+            InternalError: naming the first request that the kernel refused, its errno and the kernel's own words.
+        """
+        size = _BATCH_OF_LINKS if any(request.kind == RTM_GETLINK for request in requests) else _BATCH
+        try:
+            for start in range(0, len(requests), size):
+                self._send_batch(requests[start : start + size])
+        except OSError as error:
+            raise InternalError(f"{self._name}: route netlink failed: {error}") from error
+
+    def _send_batch(self, requests: Sequence[Request]) -> None:
+        waiting: dict[int, Request] = {}
+        parts: list[bytes] = []
+        for request in requests:
+            self._sequence += 1
+            waiting[self._sequence] = request
+            flags = request.flags | NLM_F_REQUEST | NLM_F_ACK
+            parts += (
+                HEADER.pack(HEADER.size + len(request.body), request.kind, flags, self._sequence, 0),
+                request.body,
+            )
+        self._socket.sendmsg(parts)
+        refused: LabError | None = None
+        while waiting:
+            data = self._socket.recv(1 << 18)
+            for kind, flags, sequence, body in messages(data):
+                if kind != NLMSG_ERROR:
+                    continue  # the link that RTM_GETLINK asked for; its acknowledgement follows
+                request = waiting.pop(sequence)
+                code = -struct.unpack_from("=i", body)[0]
+                if code and refused is None:
+                    refused = self._refusal(request, code, _kernel_words(body, flags))
+        if refused is not None:
+            raise refused
+
+    def _refusal(self, request: Request, code: int, words: str) -> LabError:
+        if request.needs is not None and code == errno.EOPNOTSUPP:
+            return CapabilityError(*request.needs)
+        name = errno.errorcode.get(code, code)
+        return InternalError(f"{self._name}: the kernel refused to {request.what}: {name} ({os.strerror(code)}){words}")
+
+
+def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = False) -> list[bytes]:
+    """Send one request of any netlink protocol through a socket of its own, and return the bodies of what is answered.
+
+    Raises:
+        OSError: with the errno that the kernel answered, or of a protocol that it does not have.
+        TimeoutError: no answer came, though each request asks for one.
+    """
+    with inside(netns):
+        asking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+    found: list[bytes] = []
+    with asking:
+        asking.settimeout(_PATIENCE)
+        if dump:
+            return Dump(asking).all(kind, body)
+        asking.send(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
+        while True:
+            for answer, _, _, content in messages(asking.recv(1 << 18)):
+                if answer == NLMSG_ERROR:
+                    code = -struct.unpack_from("=i", content)[0]
+                    if code:
+                        raise OSError(code, os.strerror(code))
+                    return found
+                found.append(content)
+
+
+def _kernel_words(body: bytes, flags: int) -> str:
+    """The text of an extended acknowledgement (NLMSGERR_ATTR_MSG), or nothing."""
+    if not flags & NLM_F_CAPPED:
+        return ""
+    for kind, content in attributes(body, 4 + HEADER.size):
+        if kind == NLMSGERR_ATTR_MSG:
+            return ": " + content.rstrip(b"\0").decode(errors="replace")
+    return ""

@@ -1,0 +1,1 @@
+"""The private namespaces of a lab process, and the commands that run in them."""

@@ -1,0 +1,262 @@
+"""The sandbox: private user, mount, network, pid and UTS namespaces around a lab process.
+
+Owns: the way into the sandbox and the promise that nothing outlives it.
+Must not: import anything heavy (three processes carry a copy of whatever is loaded here), or make anything of a lab.
+
+    client ── socketpair ──────────────────────────┐        (the client's own world)
+      └─ keeper            waits, holds the leash  │        (outside the pid namespace)
+          └─ init          pid 1: reaps, obeys     │        (inside, as everything below)
+              └─ lab process ─────────────────────-┘        enter() returns here, and only here
+                  └─ launcher, commands, engines
+
+Whoever dies takes the rest along. The client's death is end-of-file on the socketpair, and SIGKILL to the keeper
+(PR_SET_PDEATHSIG); the keeper's death is SIGKILL to init, and end-of-file on the leash for the moment before init
+could ask for that signal; init's death is SIGKILL from the kernel to everybody in its pid namespace
+(pid_namespaces(7)); the lab process's death makes init exit. Namespaces, links, rules and mounts have no other owner
+than these processes, so they go with the last of them.
+
+A lab that may be told to stay (``proxylab.server.process``) has a *door*, a Unix socket that listens, or may come to. Its keeper is
+detached: it does not die with the client, and the socketpair alone says that the client has gone. Until it is told to
+stay, that ends the lab process as ever, and from then on the keeper is the last that holds anything. So it takes the
+door's name away when all is over.
+
+PR_SET_PDEATHSIG is forgotten whenever credentials grow (commit_creds() in kernel/cred.c), as they do on entering a
+user namespace: the keeper asks a second time after unshare(2). Pid 1 has no parent it could see (getppid() is 0), so a
+parent that is gone already can only be noticed by the leash.
+"""
+
+import errno
+import os
+import select
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from proxylab.errors import CapabilityError
+from proxylab.frozen import dataclass
+from proxylab.kernel.sandbox.linux import (
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    CLONE_NEWUTS,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_RDONLY,
+    MS_REC,
+    MS_REMOUNT,
+    die_with_parent,
+    forgo_machine_capabilities,
+    mount,
+    unshare,
+)
+
+__all__ = ["Door", "enter"]
+
+_SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWUTS
+_HOSTNAME = "proxylab"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The socket by which other clients than the first may come, and a descriptor of the folder that it is named in.
+
+    The folder is held because the keeper, too, sees the sandbox's own /run.
+    """
+
+    socket: socket.socket
+    folder: int
+
+    def take_away(self) -> None:
+        """Remove the socket's name, and the note beside it (``proxylab.client.control_sockets``), if it has come to have one.
+
+        The name goes last: who waits for a lab to be gone waits for that.
+        """
+        bound = Path(str(self.socket.getsockname()))
+        for name in (bound.stem + ".keeper", bound.name) if bound.name else ():
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self.folder)
+
+
+def enter(client: socket.socket, door: Door | None = None) -> None:
+    """Build the sandbox around the calling process's future child; return in that child, the lab process.
+
+    The calling process becomes the keeper and never returns. ``client`` is closed in the keeper and in init, so that
+    the lab process alone keeps it open. With a ``door``, the keeper is detached.
+
+    Raises:
+        CapabilityError: in whichever process met it, with ``client`` still open there, so that it can be reported.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if door is None:
+        die_with_parent()
+    _exit_if_hung_up(client.fileno())
+    _unshare()
+    if door is None:
+        die_with_parent()
+    leash_read, leash_write = os.pipe()
+    init = os.fork()
+    if init:
+        os.close(leash_read)
+        _keep(init, client, leash_write, door)
+    os.close(leash_write)
+    die_with_parent()
+    _exit_if_hung_up(leash_read)
+    _furnish()
+    if door is not None:
+        os.close(door.folder)
+    lab_process = os.fork()
+    if lab_process:
+        client.close()
+        if door is not None:
+            door.socket.close()
+        _init(lab_process, leash_read)
+    os.close(leash_read)
+    die_with_parent()
+
+
+def _unshare() -> None:
+    """Take leave of the machine: as root directly, else by way of a user namespace in which this user is root."""
+    if os.geteuid() == 0:
+        try:
+            unshare(_SPACES)
+        except PermissionError:
+            pass  # root without CAP_SYS_ADMIN, as in most containers: try what an ordinary user would
+        else:
+            return
+    user, group = os.geteuid(), os.getegid()
+    try:
+        unshare(CLONE_NEWUSER | _SPACES)
+        # user_namespaces(7): setgroups must be denied before an unprivileged process may map its group.
+        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="ascii")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="ascii")
+    except OSError as error:
+        raise _no_namespaces(error) from error
+
+
+def _furnish() -> None:
+    """Give the sandbox a /proc of its own pids, a private /run (netns names, xtables.lock) and a name."""
+    try:
+        mount("none", "/", "", MS_REC | MS_PRIVATE)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        _protect_the_machine()
+        mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m")
+        socket.sethostname(_HOSTNAME)
+        forgo_machine_capabilities()
+    except OSError as error:
+        raise _no_namespaces(error) from error
+
+
+def _protect_the_machine() -> None:
+    """Make everything below /proc that is the machine's read-only, for the lab and for commands in it.
+
+    Much of it is writable to whoever is root, without any capability, and belongs to no namespace. What remains is
+    /proc/sys/net: that of the namespace of whoever opens it.
+    """
+    mount("/proc/sys/net", "/proc/sys/net", "", MS_BIND)
+    for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi"):
+        with suppress(FileNotFoundError):
+            mount(path, path, "", MS_BIND | MS_REC)
+            mount("none", path, "", MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+
+def _no_namespaces(error: OSError) -> CapabilityError:
+    """Say which switch of this machine forbids a sandbox, as far as it can be read."""
+    reasons = (
+        (
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            (
+                "AppArmor restricts unprivileged user namespaces (Ubuntu 23.10 and later): "
+                "run as root, or 'sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0'"
+            ),
+        ),
+        (
+            "/proc/sys/kernel/unprivileged_userns_clone",
+            "0",
+            (
+                "unprivileged user namespaces are switched off: "
+                "run as root, or 'sudo sysctl -w kernel.unprivileged_userns_clone=1'"
+            ),
+        ),
+        (
+            "/proc/sys/user/max_user_namespaces",
+            "0",
+            "no user namespace is allowed: run as root, or 'sudo sysctl -w user.max_user_namespaces=15000'",
+        ),
+    )
+    for path, forbidding, cure in reasons:
+        with suppress(OSError):
+            if Path(path).read_text(encoding="ascii").strip() == forbidding:
+                return CapabilityError(f"a way into a sandbox ({error})", cure)
+    if error.errno in (errno.EPERM, errno.EACCES):
+        cure = (
+            "run as root; in a container start it with '--privileged', or with "
+            "'--cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined "
+            "--security-opt apparmor=unconfined --security-opt systempaths=unconfined'"
+        )
+    elif error.errno == errno.EINVAL:
+        cure = (
+            "the root directory of a chroot must be a mount point: 'mount --bind DIR DIR' before entering it, "
+            "or use a container"
+        )
+    else:
+        cure = "the kernel needs CONFIG_USER_NS, CONFIG_NET_NS, CONFIG_PID_NS and CONFIG_UTS_NS"
+    return CapabilityError(f"a way into a sandbox ({error})", cure)
+
+
+def _exit_if_hung_up(fd: int) -> None:
+    """End the process if the other end of ``fd`` is closed already."""
+    poll = select.poll()
+    poll.register(fd, select.POLLHUP)
+    if any(event & select.POLLHUP for _, event in poll.poll(0)):
+        os._exit(0)
+
+
+def _keep(init: int, client: socket.socket, leash: int, door: Door | None) -> NoReturn:
+    """Be the keeper: hold the leash until init is gone, and pass its status on.
+
+    On SIGTERM init is killed, and with it everything in its pid namespace; the kernel lets init be reaped only when all
+    of that has ended (zap_pid_ns_processes), so the keeper's own end says that nothing is left.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(init, signal.SIGKILL))
+    client.close()
+    _, status = os.waitpid(init, 0)
+    os.close(leash)
+    if door is not None:
+        door.take_away()
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def _init(lab_process: int, leash: int) -> NoReturn:
+    """Be pid 1: reap every orphan, pass SIGTERM on, and end with the lab process or with the keeper.
+
+    Pid 1 receives no signal it has no handler for, not even from outside (pid_namespaces(7)), but for SIGKILL.
+    """
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(lab_process, signal.SIGTERM))
+    poll = select.poll()
+    poll.register(leash, select.POLLIN)
+    poll.register(wake_read, select.POLLIN)
+    while True:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                os._exit(0)
+            if pid == lab_process:
+                os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+            if pid == 0:
+                break
+        if any(fd == leash for fd, _ in poll.poll()):
+            os._exit(0)
+        with suppress(BlockingIOError):
+            os.read(wake_read, 4096)

@@ -1,0 +1,61 @@
+"""Writing and reading sysctls of a network namespace.
+
+Owns: the translation of a dotted name to a path below /proc/sys, and what a missing or refused key means.
+Must not: choose names or values (``plan.sysctls`` does), or write outside ``net``.
+"""
+
+import os
+from collections.abc import Sequence
+
+from proxylab.errors import CapabilityError, InternalError
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.plan.model import Sysctl
+
+__all__ = ["read_sysctl", "write_sysctls"]
+
+
+def _path(name: str) -> str:
+    """``net.ipv4.conf.eth0/1.rp_filter`` is net/ipv4/conf/eth0.1/rp_filter (sysctl(8))."""
+    return "/proc/sys/" + name.translate(str.maketrans("./", "/."))
+
+
+def write_sysctls(netns: NetNs, sysctls: Sequence[Sysctl]) -> None:
+    """Write all of them in ``netns``; a key that is not required may be absent from this kernel.
+
+    Raises:
+        CapabilityError: a required key does not exist here, or may not be written in a network namespace.
+        InternalError: the name leaves ``net``.
+    """
+    for sysctl in sysctls:
+        if not sysctl.name.startswith("net.") or ".." in sysctl.name:
+            raise InternalError(f"{netns.name}: {sysctl.name} is not a sysctl of a network namespace")
+    if not sysctls:
+        return
+    with inside(netns):
+        for sysctl in sysctls:
+            try:
+                fd = os.open(_path(sysctl.name), os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    os.write(fd, sysctl.value.encode() + b"\n")  # an empty list is still one line
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                if not sysctl.required:
+                    continue
+                raise CapabilityError(
+                    f"{sysctl.name}: {sysctl.value!r} could not be written to it in {netns.name} ({error.strerror})",
+                    "use a kernel that has it per network namespace, or take it out of the scenario",
+                ) from error
+
+
+def read_sysctl(netns: NetNs, name: str) -> str | None:
+    """The value of one sysctl in ``netns``, ``None`` where this kernel has none of that name."""
+    with inside(netns):
+        try:
+            fd = os.open(_path(name), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            return os.read(fd, 4096).decode().strip()
+        finally:
+            os.close(fd)

@@ -1,0 +1,258 @@
+"""Who has which IP address.
+
+Owns: the address plan of a scenario's networks, and what happens when one of them runs out.
+Must not: know devices or routes (``topology`` does).
+
+In every network the first address is the gateway's. Nodes stand from the second on, as in kind; each has a part of the
+pod network, a /24 or a /64, as kube-controller-manager's ``--node-cidr-mask-size`` flags give it. Pods and outside
+hosts begin at the tenth, which leaves room to write addresses by hand beside them; so do hosts and further uplinks of
+nodes on any other segment. What is written by hand is handed to nobody else.
+
+A pod with a fixed address outside its node's part is a stray: it has routes of its own (``AddressPlan.behind``), as
+pods have with CNIs that give addresses no order. ``claims`` refuses what two of them claim.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from ipaddress import ip_network
+from itertools import combinations, islice
+from typing import Final
+
+from proxylab.errors import ScenarioError
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.plan.names import NODES, OUTSIDE
+from proxylab.plan.naming import has_own_server
+from proxylab.scenario.model import Position, Scenario
+
+__all__ = ["AddressPlan", "allocate_addresses"]
+
+_GATEWAY: Final = 1
+_FIRST_NODE: Final = 2
+_FIRST: Final = 10
+_NODE_MASK: Final = {Family.IPV4: 24, Family.IPV6: 64}
+
+Addresses = tuple[IPAddress, ...]
+"""Addresses of one place: one for each family of the lab, in their order, unless said otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressPlan:
+    """All addresses of a lab, by the names of the scenario, and by family within each.
+
+    ``host`` holds all addresses of each host: those of the first family, then those of the next. ``pod_network`` is by
+    node, and so are ``strays``, the fixed addresses of pods outside of it. ``uplink`` is by node and device, for the
+    uplinks that a node has beside its first. ``name_server`` is the lab's own, which stands on the first node.
+    """
+
+    segments: Mapping[str, tuple[IPNetwork, ...]]
+    service_networks: tuple[IPNetwork, ...]
+    node: Mapping[str, Addresses]
+    pod: Mapping[str, Addresses]
+    host: Mapping[str, Addresses]
+    pod_network: Mapping[str, tuple[IPNetwork, ...]]
+    strays: Mapping[str, Addresses]
+    uplink: Mapping[tuple[str, str], Addresses]
+    name_server: Addresses = ()
+
+    def gateway(self, node: str) -> Addresses:
+        """What the pods of ``node`` have as their gateway: the addresses of every pod device, or of its bridge."""
+        return tuple(network[_GATEWAY] for network in self.pod_network[node])
+
+    def behind(self, node: str) -> tuple[IPNetwork, ...]:
+        """Where the pods of ``node`` are: its parts of the pod networks, and each stray."""
+        return (*self.pod_network[node], *map(ip_network, self.strays[node]))
+
+    def overlay(self, node: str) -> Addresses:
+        """The addresses of the node's VXLAN device: the first of its pod networks, as flannel has it."""
+        return tuple(network.network_address for network in self.pod_network[node])
+
+    def router(self, segment: str) -> Addresses:
+        """The router's addresses on a segment."""
+        return tuple(network[_GATEWAY] for network in self.segments[segment])
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Who wants addresses: how many in each family, but for the families of which ``fixed`` holds one."""
+
+    name: str
+    position: Position
+    number: int = 1
+    fixed: Addresses = ()
+
+
+def allocate_addresses(scenario: Scenario) -> AddressPlan:
+    """Give every node, pod and host of the scenario its addresses.
+
+    Raises:
+        ScenarioError: a line for everything that gets none, or for networks that overlap.
+    """
+    segments, pods, services = _networks(scenario)
+    problems: list[str] = []
+    by_hand = {each.interface.ip for node in scenario.nodes for each in node.addresses}
+    fixed = {each for node in scenario.nodes for each in node.internal_ips}
+    node_wishes = [_Wish(node.name, node.position, fixed=node.internal_ips) for node in scenario.nodes]
+    node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDR", problems, fixed)
+    host: dict[str, Addresses] = {}
+    uplink: dict[tuple[str, str], Addresses] = {}
+    for name, networks in segments.items():
+        hosts = [_Wish(each.name, each.position, each.addresses) for each in scenario.hosts if each.segment == name]
+        where = {NODES: "spec.network.nodeCIDR", OUTSIDE: "spec.network.outsideCIDR"}.get(name, f"segment {name}")
+        first = max(_FIRST, _FIRST_NODE + len(scenario.nodes)) if name == NODES else _FIRST
+        keys = {
+            f"{owner.name}/{each.device}": (owner, each.device)
+            for owner in scenario.nodes
+            for each in owner.uplinks
+            if each.segment == name
+        }
+        wishes = [*hosts, *(_Wish(key, owner.position) for key, (owner, _) in keys.items())]
+        given = _hand_out(networks, first, wishes, where, problems, by_hand | fixed)
+        host |= {each.name: given[each.name] for each in hosts if each.name in given}
+        uplink |= {(owner.name, device): given[key] for key, (owner, device) in keys.items() if key in given}
+    pod_network = _pod_networks(pods, node_wishes, problems)
+    pod = _pods(scenario, node, pod_network, problems)
+    name_server = _name_server(scenario, pod_network, problems) if has_own_server(scenario) else ()
+    if problems:
+        raise ScenarioError(problems)
+    return AddressPlan(
+        segments=segments,
+        service_networks=services,
+        node=node,
+        pod=pod,
+        host=host,
+        pod_network=pod_network,
+        strays=_strays(scenario, pod, pod_network),
+        uplink=uplink,
+        name_server=name_server,
+    )
+
+
+def _name_server(
+    scenario: Scenario, pod_network: Mapping[str, tuple[IPNetwork, ...]], problems: list[str]
+) -> Addresses:
+    """Below those of pods, where authors write addresses by hand: so no pod has another address for its being there."""
+    node = scenario.nodes[0]
+    by_hand = {address for group in scenario.pods for address in group.addresses}
+    where = f"the pod network of {node.name}"
+    wish = _Wish("the name server", node.position)
+    return _hand_out(pod_network.get(node.name, ()), _FIRST_NODE, [wish], where, problems, by_hand)[wish.name]
+
+
+def _pods(
+    scenario: Scenario,
+    node: Mapping[str, Addresses],
+    pod_network: Mapping[str, tuple[IPNetwork, ...]],
+    problems: list[str],
+) -> dict[str, Addresses]:
+    """Pods' addresses: their node's for those in the host network, else their own, or the next of their node's part."""
+    given: dict[str, Addresses] = {}
+    on_node: dict[str, list[_Wish]] = {name: [] for name in pod_network}
+    for group in scenario.pods:
+        for ordinal, name in enumerate(group.pod_names):
+            place = group.node_of(ordinal)
+            if group.host_network and place in node:
+                given[name] = node[place]
+            elif place in on_node:
+                on_node[place].append(_Wish(name, group.position, fixed=group.addresses))
+    taken = {address for wishes in on_node.values() for wish in wishes for address in wish.fixed}
+    for name, networks in pod_network.items():
+        masks = " or ".join(f"/{network.prefixlen}" for network in networks)
+        where = f"the pod network of {name}, a {masks} of spec.network.podCIDR"
+        given |= _hand_out(networks, _FIRST, on_node[name], where, problems, taken)
+    return given
+
+
+def _strays(
+    scenario: Scenario, pod: Mapping[str, Addresses], pod_network: Mapping[str, tuple[IPNetwork, ...]]
+) -> dict[str, Addresses]:
+    strays: dict[str, Addresses] = dict.fromkeys(pod_network, ())
+    for group in scenario.pods:
+        place = group.node_of(0)
+        if group.addresses and place in strays and not group.host_network:
+            own = pod.get(group.name, ())
+            strays[place] += tuple(each for each in own if not any(each in part for part in pod_network[place]))
+    return strays
+
+
+def _networks(
+    scenario: Scenario,
+) -> tuple[dict[str, tuple[IPNetwork, ...]], tuple[IPNetwork, ...], tuple[IPNetwork, ...]]:
+    """The networks of each segment, of pods and of Services: one for each family of the lab, in their order."""
+    network = scenario.network
+    cidrs: dict[str, Sequence[IPNetwork]] = {
+        "spec.network.podCIDR": network.pod_cidrs,
+        "spec.network.nodeCIDR": network.node_cidrs,
+        "spec.network.serviceCIDR": network.service_cidrs,
+        "spec.network.outsideCIDR": network.outside_cidrs,
+        **{f"spec.network.segments.{segment.name}": segment.cidrs for segment in network.segments},
+    }
+    by_family = {
+        key: [[cidr for cidr in given if Family.of(cidr) is family] for family in network.families]
+        for key, given in cidrs.items()
+    }
+    problems = [
+        f"{scenario.file}: {key}: expected one {family} network, found {len(found)}"
+        for key, given in by_family.items()
+        for family, found in zip(network.families, given, strict=True)
+        if len(found) != 1
+    ]
+    problems += [
+        f"{scenario.file}: {one}: {first} and {other} {second} overlap; an address can only be in one place"
+        for (one, firsts), (other, seconds) in combinations(cidrs.items(), 2)
+        for first in firsts
+        for second in seconds
+        if first.overlaps(second)
+    ]
+    if problems:
+        raise ScenarioError(problems)
+    pods, nodes, services, outside, *others = (
+        tuple(network for found in given for network in found) for given in by_family.values()
+    )
+    names = (NODES, OUTSIDE, *(segment.name for segment in network.segments))
+    return dict(zip(names, (nodes, outside, *others), strict=True)), pods, services
+
+
+def _hand_out(
+    networks: Iterable[IPNetwork],
+    first: int,
+    wishes: Sequence[_Wish],
+    where: str,
+    problems: list[str],
+    taken: Collection[IPAddress] = (),
+) -> dict[str, Addresses]:
+    """Addresses in order from ``first`` on that nobody has taken, short of the last one, which is broadcast in IPv4."""
+    given: dict[str, Addresses] = {wish.name: () for wish in wishes}
+    for network in networks:
+        numbered = (network[number] for number in range(first, network.num_addresses - 1))
+        free = (address for address in numbered if address not in taken)
+        served = 0
+        for wish in wishes:
+            own = [address for address in wish.fixed if address.version == network.version]
+            found = own or list(islice(free, wish.number))
+            if own or len(found) == wish.number:
+                given[wish.name] += tuple(found)
+                served += 1
+            else:
+                problems.append(
+                    f"{wish.position}: {wish.name}: no address is left in {where} ({network}): {served} have one; "
+                    "use fewer of them, or a larger network"
+                )
+    return given
+
+
+def _pod_networks(
+    networks: Iterable[IPNetwork], nodes: Sequence[_Wish], problems: list[str]
+) -> dict[str, tuple[IPNetwork, ...]]:
+    parts: dict[str, tuple[IPNetwork, ...]] = {node.name: () for node in nodes}
+    for network in networks:
+        mask = _NODE_MASK[Family.of(network)]
+        size = 1 << (network.max_prefixlen - mask)
+        room = network.num_addresses // size
+        problems += [
+            f"{node.position}: {node.name}: no /{mask} is left in spec.network.podCIDR ({network}): "
+            f"{room} nodes have one; use fewer nodes, or a larger network"
+            for node in nodes[room:]
+        ]
+        for number, node in enumerate(nodes[:room]):
+            parts[node.name] += (type(network)((int(network.network_address) + number * size, mask)),)
+    return {name: part for name, part in parts.items() if part}

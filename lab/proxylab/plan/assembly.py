@@ -1,0 +1,313 @@
+"""Everything that follows from a scenario before anything is made: plan, cluster objects, errands.
+
+Owns: ``assemble`` and ``lay_out``, the way through the pure rooms in their order.
+Must not: touch the kernel, or judge.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from proxylab.cluster.kube_dns import DNS_PORT
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
+from proxylab.plan.cluster_timeline import Cluster, begin
+from proxylab.errors import ScenarioError
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.plan.dialled import UnresolvableError
+from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
+from proxylab.plan.resolved import Errand, Fence, Question
+from proxylab.plan.resolve import resolve, resolve_streams
+from proxylab.plan.model import Plan
+from proxylab.plan.naming import resolv_confs
+from proxylab.plan.questions import Questions
+from proxylab.plan.sharing import refuse_neighbours
+from proxylab.plan.sources import snat_source
+from proxylab.plan.topology import draw
+from proxylab.scenario.model import (
+    AddressTarget,
+    Expect,
+    Front,
+    NodeDevice,
+    Outcome,
+    Position,
+    Preserved,
+    Probe,
+    Scenario,
+    Send,
+    ServiceTarget,
+    Source,
+    SourceExpectation,
+    StreamExpect,
+)
+
+__all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
+
+_FRONTS = ", ".join(front for front in Front if front is not Front.DNS_NAME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A scenario with all that follows from it.
+
+    ``course`` is the cluster when the lab begins, and after each step. ``errands`` and ``expected_sources`` stand in
+    the order of all of the scenario's probes, those of its steps too. ``streams`` are the errands of its streams, and
+    ``stream_sources`` says for each step whom the backend must see, by the names of streams of which that is expected.
+    """
+
+    scenario: Scenario
+    plan: Plan
+    course: tuple[Cluster, ...]
+    errands: tuple[Errand, ...]
+    expected_sources: tuple[IPAddress | None, ...]
+    streams: tuple[Errand, ...] = ()
+    stream_sources: tuple[Mapping[str, IPAddress], ...] = ()
+
+    @property
+    def objects(self) -> tuple[KubeObject, ...]:
+        """What the engines see when the lab begins: nodes, pods, Services with everything allocated, and slices."""
+        return self.course[0].objects
+
+    @property
+    def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
+        """The addresses of every node, pod and host."""
+        return self.plan.everybody
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes."""
+        return tuple(node.name for node in self.scenario.nodes)
+
+    def errand(self, probe: Probe) -> Errand:
+        """The errand of one of the scenario's probes."""
+        return self.errands[self.scenario.all_probes.index(probe)]
+
+    def expected_source(self, probe: Probe) -> IPAddress | None:
+        """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
+        return self.expected_sources[self.scenario.all_probes.index(probe)]
+
+    @property
+    def resolv_confs(self) -> Mapping[str, str]:
+        """The /etc/resolv.conf of each namespace that is a pod's own."""
+        return resolv_confs(self.scenario, self.plan, self.course[0].services)
+
+    def answered(self, probe: Probe, address: IPAddress) -> tuple[Errand, IPAddress | None]:
+        """The errand of a probe that dials a name, once an address is known, with the source that backends must see.
+
+        Raises:
+            ScenarioError: the sender cannot dial it, or ``expect.source`` has no address of its family.
+        """
+        asking = self.errand(probe)
+        if asking.question is None:
+            return asking, self.expected_source(probe)
+        cluster = self.course[self.scenario.steps_before(probe)]
+        target = AddressTarget(address=address, port=asking.question.port)
+        send = replace(probe.send, protocol=asking.question.protocol)
+        dialling = replace(probe, target=target, send=send)
+        now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
+        (errand,) = resolve(now, self.plan, cluster.services, _slices(cluster), first=asking.number, gone=cluster.gone)
+        problems: list[str] = []
+        source = _expected_source(probe, self.plan, Family.of(address), problems)
+        if problems:
+            raise ScenarioError(problems)
+        return replace(errand, question=asking.question), source
+
+    def asking(self, place: str, name: str, steps: int = 0) -> tuple[Errand, Question]:
+        """How a program in a place asks for a name, once so many steps are made.
+
+        Returns:
+            The errand to the name server, which says from where, and the question, which says what for.
+
+        Raises:
+            ScenarioError: there is no such place, or nobody to ask.
+        """
+        scenario, cluster = self.scenario, self.course[steps]
+        home = next((each.namespace for each in scenario.pods if place in each.pod_names), None)
+        try:
+            question = Questions(self.plan, cluster.services, scenario.network.families).about_name(name, home)
+        except UnresolvableError as error:
+            raise ScenarioError([f"{scenario.file}: {place} asks for {name}: {error}"]) from None
+        at = Position(scenario.file, 1, 1)
+        asking = Probe(
+            name=f"{place} asks for {name}",
+            source=Source(name=place),
+            target=AddressTarget(address=question.resolvers[0], port=DNS_PORT),
+            send=Send(protocol=Transport.UDP),
+            expect=Expect(outcome=Outcome.DELIVERED, position=at),
+            position=at,
+        )
+        now = replace(scenario, probes=(asking,))
+        (errand,) = resolve(now, self.plan, cluster.services, _slices(cluster), gone=cluster.gone)
+        return errand, question
+
+    def with_probe(self, probe: Probe, made: int = 0) -> "Assembly":
+        """The same with one more probe, unless it is one of them already; it is sent after that many steps.
+
+        Raises:
+            ScenarioError: the probe names what is not there.
+        """
+        if probe in self.scenario.all_probes:
+            return self
+        if made:
+            steps = list(self.scenario.steps)
+            steps[made - 1] = replace(steps[made - 1], probes=(*steps[made - 1].probes, probe))
+            more = replace(self.scenario, steps=tuple(steps))
+        else:
+            more = replace(self.scenario, probes=(*self.scenario.probes, probe))
+        if more.has_names and not self.scenario.has_names:
+            via = f"{probe.position}: to.via"
+            raise ScenarioError([f"{via}: the lab has no name server; let its scenario say dns: true"])
+        return assemble(more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What of a scenario needs no probe: the wire, and what the engines see (see ``Assembly``)."""
+
+    scenario: Scenario
+    plan: Plan
+    services: tuple[Service, ...]
+    objects: tuple[KubeObject, ...]
+
+
+def lay_out(scenario: Scenario) -> Layout:
+    """Lay a scenario's cluster out, whatever is sent through it. The same scenario always gives the same layout.
+
+    Raises:
+        ScenarioError: with a line for each thing that cannot be had.
+    """
+    cluster = begin(scenario)
+    return Layout(scenario=scenario, plan=draw(scenario), services=cluster.services, objects=cluster.objects)
+
+
+def assemble(scenario: Scenario) -> Assembly:
+    """Lay a scenario out, with its probes. The same scenario always gives the same assembly.
+
+    Raises:
+        ScenarioError: with a line for each thing that cannot be had, or that is named and not there.
+    """
+    plan, course = draw(scenario), tuple(_course(scenario))
+    asked = [scenario.probes, *(step.probes for step in scenario.steps)]
+    errands: list[Errand] = []
+    for cluster, probes in zip(course, asked, strict=True):
+        now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
+        slices = _slices(cluster)
+        refuse_neighbours(now, plan, slices)
+        errands += resolve(
+            now, plan, cluster.services, slices, first=len(errands), gone=cluster.gone, links=cluster.links
+        )
+    streams = resolve_streams(scenario, plan, course[0].services)
+    return Assembly(
+        scenario=scenario,
+        plan=plan,
+        course=course,
+        errands=tuple(errands),
+        expected_sources=_expected_sources(scenario, plan, errands),
+        streams=streams,
+        stream_sources=_stream_sources(scenario, plan, streams),
+    )
+
+
+def _slices(cluster: Cluster) -> list[EndpointSlice]:
+    return [each for each in cluster.objects if isinstance(each, EndpointSlice)]
+
+
+def _course(scenario: Scenario) -> Iterator[Cluster]:
+    cluster = begin(scenario)
+    yield cluster
+    for step in scenario.steps:
+        cluster = cluster.after(step)
+        yield cluster
+
+
+def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -> Dialogue:
+    """A dialogue between two places of a lab, each with a kernel that can be kept out of it; a node may be the client.
+
+    Args:
+        assembly: of the lab.
+        there: whom the client dials; its expectations are nobody's.
+        server: the pod or outside host that answers.
+        turns: what both say.
+
+    Raises:
+        ScenarioError: it cannot be held, at the place of the probe.
+    """
+    client, scenario = there.source.name, assembly.scenario
+    nodes = {node.name for node in scenario.nodes}
+    alone = {host.name for host in scenario.hosts}
+    alone |= {pod.name for pod in assembly.plan.pods if pod.namespace not in nodes}
+    problems = [
+        f"{there.position}: dialogue: {name!r} is no pod with a network of its own and no outside host"
+        for name, may_be in ((client, alone | nodes), (server, alone))
+        if name not in may_be
+    ]
+    if not problems and client == server:
+        problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two places")
+    if isinstance(there.target, ServiceTarget) and there.target.via is Front.DNS_NAME:
+        problems.append(f"{there.position}: dialogue: a name leads to no address before it is asked for; use {_FRONTS}")
+    if not 0 < len(turns) <= MOST_TURNS:
+        problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
+    if problems:
+        raise ScenarioError(problems)
+    bare = replace(scenario, steps=(), streams=(), dns=scenario.has_names)
+    (forth,) = assemble(replace(bare, probes=(there,))).errands
+    straight = AddressTarget(address=forth.sender.address, port=1)
+    back = replace(there, name=f"{there.name}, and back", source=Source(name=server), target=straight)
+    (home,) = assemble(replace(bare, probes=(back,))).errands
+    fence = Fence(name=client, address=home.destination)
+    if fence not in home.fences:
+        home = replace(home, fences=(*home.fences, fence))
+    return Dialogue(forth, home, tuple(turns))
+
+
+def _expected_sources(scenario: Scenario, plan: Plan, errands: Sequence[Errand]) -> tuple[IPAddress | None, ...]:
+    problems: list[str] = []
+    sources = tuple(
+        _expected_source(probe, plan, Family.of(errand.destination), problems)
+        for probe, errand in zip(scenario.all_probes, errands, strict=True)
+    )
+    if problems:
+        raise ScenarioError(problems)
+    return sources
+
+
+def _stream_sources(scenario: Scenario, plan: Plan, streams: Sequence[Errand]) -> tuple[Mapping[str, IPAddress], ...]:
+    problems: list[str] = []
+    errands = {errand.name: errand for errand in streams}
+    expected: list[Mapping[str, IPAddress]] = []
+    for step in scenario.steps:
+        sources: dict[str, IPAddress] = {}
+        for name, expect in step.expect.streams.items():
+            if expect.source is not None:
+                errand, what = errands[name], f"step {step.name!r}: {name}"
+                source = _seen(expect, expect.source, plan, Family.of(errand.destination), what, problems)
+                sources[name] = source or errand.sender.address
+        expected.append(sources)
+    if problems:
+        raise ScenarioError(problems)
+    return tuple(expected)
+
+
+def _expected_source(probe: Probe, plan: Plan, family: Family, problems: list[str]) -> IPAddress | None:
+    source = probe.expect.source
+    return None if source is None else _seen(probe.expect, source, plan, family, f"probe {probe.name!r}", problems)
+
+
+def _seen(
+    expect: Expect | StreamExpect,
+    source: SourceExpectation,
+    plan: Plan,
+    family: Family,
+    whose: str,
+    problems: list[str],
+) -> IPAddress | None:
+    """The address that a backend must see; ``None`` for the sender's own."""
+    if isinstance(source, Preserved):
+        return None
+    if not isinstance(source, NodeDevice):
+        return source
+    try:
+        return snat_source(plan, source.node, source.device, family)
+    except LookupError as error:
+        place = expect.positions.get("source", expect.position)
+        problems.append(f"{place}: {whose}: expect.source: {error}")
+        return None

@@ -1,0 +1,78 @@
+"""Which node has a balanced address: the policy of load balancers.
+
+Owns: how flows are shared among nodes, whom a balancer asks for health, and what follows from the answers.
+Must not: ask anybody, or write a route (``control.balancers`` does).
+
+A balancer is a part of the router, as one that speaks BGP makes of a real one (MetalLB, Calico, kube-router): the
+addresses of its pool are nobody's, and the router shares their flows among the nodes, by a hash of addresses and ports
+(``fib_multipath_hash_policy``). It looks at health-check node ports, which only Services with ``externalTrafficPolicy:
+Local`` have (KEP-2819); all other addresses of the pool go to all of its nodes. Where every node of an address says
+no, its route is taken back, and who dials it is told by an ICMP error that it cannot be reached.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_network
+
+from proxylab.cluster.objects import Service, ServiceType
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress, IPNetwork
+from proxylab.plan.model import Balancer, NextHop, Route
+
+__all__ = ["Followed", "follow", "followed_route", "shared_route"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """A balanced address that follows its nodes' health: each node's address, asked on ``port``, by its name."""
+
+    address: IPAddress
+    port: int
+    nodes: Mapping[str, IPAddress]
+    device: str
+
+
+def shared_route(destination: IPNetwork, device: str, ways: Sequence[IPAddress]) -> Route:
+    """The route to a network whose flows are shared among ``ways``; one for nobody without any."""
+    if not ways:
+        return Route(destination, device, unreachable=True)
+    if len(ways) == 1:
+        return Route(destination, device, via=ways[0])
+    return Route(destination, device, hops=tuple(NextHop(device, via) for via in ways))
+
+
+def follow(balancers: Iterable[Balancer], services: Iterable[Service]) -> tuple[Followed, ...]:
+    """The addresses of ``services`` whose route depends on what nodes say.
+
+    Args:
+        balancers: of the plan.
+        services: with everything allocated.
+    """
+    checked = [balancer for balancer in balancers if balancer.health_checked]
+    return tuple(
+        Followed(
+            address=address,
+            port=service.health_check_node_port,
+            nodes={
+                name: own
+                for name, addresses in balancer.nodes.items()
+                for own in addresses
+                if own.version == address.version
+            },
+            device=balancer.device,
+        )
+        for service in services
+        for address in _checked_addresses(service)
+        for balancer in checked
+        if any(address in network for network in balancer.pool)
+    )
+
+
+def followed_route(followed: Followed, healthy: Collection[str]) -> Route:
+    """The route of an address while the nodes of these names say that they serve it."""
+    ways = [address for name, address in followed.nodes.items() if name in healthy]
+    return shared_route(ip_network(followed.address), followed.device, ways)
+
+
+def _checked_addresses(service: Service) -> Iterator[IPAddress]:
+    if service.type is ServiceType.LOAD_BALANCER and service.health_check_node_port:
+        yield from (entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)

@@ -1,0 +1,86 @@
+"""Who may have an address that the author wrote.
+
+Owns: the refusal of fixed addresses that somebody else has, or that nobody can have where they are.
+Must not: give out addresses (``addresses`` does).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from proxylab.addresses import Family, IPAddress
+from proxylab.plan.addresses import AddressPlan
+from proxylab.scenario.model import PodGroup, Scenario
+
+__all__ = ["contested"]
+
+_LOOPBACK: Final = "lo"
+"""An address here is nobody's on a segment, and several nodes may bear it: so balanced addresses are taken in."""
+
+
+def contested(scenario: Scenario, addresses: AddressPlan) -> list[str]:
+    """A line for every fixed address that cannot be had, in the order of pods and nodes.
+
+    Args:
+        scenario: whose pods and nodes have fixed addresses.
+        addresses: as allocated for it.
+    """
+    owners = dict(_owners(scenario, addresses))
+    return [
+        *(line for group in scenario.pods for line in _pod_problems(scenario, addresses, owners, group)),
+        *_node_problems(scenario, owners),
+    ]
+
+
+def _owners(scenario: Scenario, addresses: AddressPlan) -> Iterator[tuple[IPAddress, str]]:
+    """Everybody but pods, by address; a later one of the same address is more exact."""
+    for name, parts in addresses.pod_network.items():
+        for part in parts:
+            yield part.network_address, f"the network of {name}'s pods itself"
+            if part.version == 4:
+                yield part.broadcast_address, f"the broadcast address of {name}'s pods"
+        for gateway in addresses.gateway(name):
+            yield gateway, f"the gateway of {name}'s pods"
+    for segment in addresses.segments:
+        for router in addresses.router(segment):
+            yield router, "the router's"
+    for (name, device), own in addresses.uplink.items():
+        yield from ((address, f"{name}'s on {device}") for address in own)
+    for name, own in (*addresses.node.items(), *addresses.host.items()):
+        yield from ((address, f"{name}'s") for address in own)
+
+
+def _pod_problems(
+    scenario: Scenario, addresses: AddressPlan, owners: dict[IPAddress, str], group: PodGroup
+) -> Iterator[str]:
+    """What is wrong with a pod's fixed addresses; those that it may have are its own from then on."""
+    node = group.node_of(0)
+    for address in group.addresses:
+        what = f"{group.position}: {group.name}: {address}"
+        family = Family.of(address)
+        networks = [network for network in scenario.network.pod_cidrs if Family.of(network) is family]
+        bridged = scenario.network.pod_network == "bridge"
+        if bridged:
+            networks = [part for part in addresses.pod_network[node] if Family.of(part) is family]
+        if group.replicas is not None or group.host_network:
+            yield f"{what}: only a single pod with a network of its own can have a fixed address; leave it out"
+        elif not networks:
+            yield f"{what}: the lab has no {family}; add it to spec.network.families"
+        elif not any(address in network for network in networks):
+            where = f"{node}'s part of the pod network, since a bridge is one network" if bridged else "the pod network"
+            yield f"{what} is not in {where}; choose one of {', '.join(map(str, networks))}"
+        elif (owner := owners.setdefault(address, f"{group.name}'s")) != f"{group.name}'s":
+            yield f"{what} is {owner} already; choose another one"
+
+
+def _node_problems(scenario: Scenario, owners: dict[IPAddress, str]) -> Iterator[str]:
+    """What is wrong with the further addresses of nodes; on ``lo`` they may be anybody's."""
+    for node in scenario.nodes:
+        for device, interface in ((each.device, each.interface) for each in node.addresses):
+            what = f"{node.position}: {node.name}: {interface.ip}"
+            if Family.of(interface) not in scenario.network.families:
+                yield f"{what}: the lab has no {Family.of(interface)}; add it to spec.network.families"
+            elif device != _LOOPBACK:
+                owner = owners.get(interface.ip)
+                owners[interface.ip] = f"{node.name}'s on {device}"
+                if owner is not None:
+                    yield f"{what} is {owner} already; choose another one"

@@ -1,0 +1,243 @@
+"""The cluster in the course of a scenario, as the API server would show it: when the lab begins, and after each step.
+
+Owns: ``Cluster``, from which every other one follows step by step.
+Must not: touch the kernel, or know how a change reaches an engine.
+
+Theory of operation. A step says what it changes, and a Service what it looks like then, in its author's words. What the
+API server had allocated stays allocated (``keep_allocated``), and asks for itself by name when the rest is handed out;
+slices are derived anew, as their controller does after every change.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from typing import TypeVar
+
+from proxylab.cluster.allocate import allocate_services
+from proxylab.cluster.ingress import Pool, give_ingress
+from proxylab.cluster.kube_dns import coredns, kube_dns
+from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
+from proxylab.cluster.slices import derive_slices
+from proxylab.cluster.updates import keep_allocated
+from proxylab.errors import ScenarioError
+from proxylab.frozen import dataclass
+from proxylab.plan.addresses import AddressPlan, allocate_addresses
+from proxylab.plan.naming import has_own_server
+from proxylab.plan.reach import Links
+from proxylab.scenario.model import NodeChange, PodChange, Position, Scenario, ServiceChange, SliceChange, Step
+
+__all__ = ["Cluster", "begin"]
+
+Named = TypeVar("Named", Node, Pod)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What the API server holds at one time.
+
+    Attributes:
+        scenario: whose cluster it is.
+        nodes: those that the API knows, by name.
+        pods: likewise.
+        services: with everything allocated, in the order in which they came.
+        slices: those that the author gives.
+        gone: pods that a step has deleted, and none has brought back.
+        links: those that steps have cut.
+        hidden: pods that are the lab's own, and stand in no report.
+    """
+
+    scenario: Scenario
+    nodes: Mapping[str, Node]
+    pods: Mapping[str, Pod]
+    services: tuple[Service, ...]
+    slices: Mapping[Key, EndpointSlice]
+    gone: frozenset[str] = frozenset()
+    links: Links = field(default_factory=Links)
+    hidden: tuple[Pod, ...] = ()
+
+    @property
+    def objects(self) -> tuple[KubeObject, ...]:
+        """Everything: namespaces, the network of cluster IPs, nodes, pods, Services, and their slices, derived anew."""
+        nodes, pods = tuple(self.nodes.values()), (*self.pods.values(), *self.hidden)
+        given = {(each.namespace, each.service) for each in self.slices.values()}
+        own = [each for each in self.services if (each.namespace, each.name) not in given]
+        derived = derive_slices(own, pods, nodes)
+        things: tuple[KubeObject, ...] = (*nodes, *pods, *self.services, *derived, *self.slices.values())
+        return (*_namespaces(things), ServiceCIDR(cidrs=self.scenario.network.service_cidrs), *things)
+
+    def after(self, step: Step) -> "Cluster":
+        """The cluster once a step's change is made.
+
+        Raises:
+            ScenarioError: with a line for each value that a Service cannot have.
+        """
+        change, addresses = step.change, allocate_addresses(self.scenario)
+        declared = {pod.name: pod for pod in _pods(self.scenario, addresses)}
+        machines = {node.name: node for node in _nodes(self.scenario, addresses)}
+        pods = _following(
+            self.pods, {name: _pod(self.pods.get(name), declared[name], each) for name, each in change.pods.items()}
+        )
+        nodes = _following(
+            self.nodes, {name: _node(self.nodes.get(name), machines[name], each) for name, each in change.nodes.items()}
+        )
+        return replace(
+            self,
+            nodes=nodes,
+            pods=pods,
+            services=_allocated(self.scenario, _written(self.services, change.services), lambda _: step.position),
+            slices=_given(self.slices, change.slices),
+            gone=frozenset(name for name in (*self.gone, *self.pods) if name not in pods),
+            links=self.links.after(change.links),
+        )
+
+    def brought_to(self, scenario: Scenario) -> "Cluster":
+        """The cluster when everything is applied that another scenario of the same wire begins with.
+
+        What the API server has allocated for a Service stays.
+
+        Raises:
+            ScenarioError: with a line for each thing that cannot be had.
+        """
+        there = {service.key: service for service in self.services}
+        written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
+        fresh = begin(scenario)
+        return replace(fresh, services=_allocated(scenario, written, lambda problem: _position(scenario, problem)))
+
+
+def begin(scenario: Scenario) -> Cluster:
+    """The cluster when the lab begins.
+
+    Raises:
+        ScenarioError: with a line for each thing that cannot be had.
+    """
+    addresses = allocate_addresses(scenario)
+    absent = {name for group in scenario.pods if not group.present for name in group.pod_names}
+    services: tuple[Service, ...] = scenario.services
+    hidden: tuple[Pod, ...] = ()
+    if has_own_server(scenario):
+        services = (*services, kube_dns(addresses.service_networks))
+        hidden = (coredns(scenario.nodes[0].name, addresses.name_server),)
+    return Cluster(
+        scenario=scenario,
+        nodes={node.name: node for node in _nodes(scenario, addresses)},
+        pods={pod.name: pod for pod in _pods(scenario, addresses) if pod.name not in absent},
+        services=_allocated(scenario, services, lambda problem: _position(scenario, problem)),
+        slices={each.key: each for each in scenario.slices},
+        hidden=hidden,
+    )
+
+
+def _namespaces(things: Iterable[KubeObject]) -> tuple[Namespace, ...]:
+    """Those that every cluster has, and those that something is in."""
+    used = dict.fromkeys(("default", "kube-system", *(thing.key.namespace for thing in things)))
+    return tuple(Namespace(name=name) for name in used if name)
+
+
+def _written(services: Iterable[Service], changes: Iterable[ServiceChange]) -> tuple[Service, ...]:
+    """The Services with what is changed of them as its author wrote it, but for what stays allocated."""
+    there = {service.key: service for service in services}
+    for change in changes:
+        key = Key("Service", change.namespace, change.name)
+        before = there.get(key)
+        if change.service is None:
+            there.pop(key, None)
+        else:
+            there[key] = change.service if before is None else keep_allocated(change.service, before)
+    return tuple(there.values())
+
+
+def _given(slices: Mapping[Key, EndpointSlice], changes: Iterable[SliceChange]) -> dict[Key, EndpointSlice]:
+    there = dict(slices)
+    for change in changes:
+        key = Key("EndpointSlice", change.namespace, change.name)
+        if change.slice is None:
+            there.pop(key, None)
+        else:
+            there[key] = change.slice
+    return there
+
+
+def _following(there: Mapping[str, Named], changed: Mapping[str, Named | None]) -> dict[str, Named]:
+    """All of a kind, with what is changed; ``None`` for what the API no longer knows."""
+    return {name: each for name, each in {**there, **changed}.items() if each is not None}
+
+
+def _pod(pod: Pod | None, declared: Pod, change: PodChange) -> Pod | None:
+    """A pod once it is changed. One that comes back is as declared."""
+    if change.present is False or (pod is None and not change.present):
+        return None
+    pod = pod or declared
+    return replace(
+        pod,
+        ready=pod.ready if change.ready is None else change.ready,
+        serving=pod.serving if change.serving is None else change.serving,
+        terminating=pod.terminating if change.terminating is None else change.terminating,
+        labels=_labelled(pod.labels, change.labels),
+    )
+
+
+def _node(node: Node | None, declared: Node, change: NodeChange) -> Node | None:
+    """A Node object likewise."""
+    if change.present is False or (node is None and not change.present):
+        return None
+    node = node or declared
+    return replace(
+        node,
+        labels=_labelled(node.labels, change.labels),
+        taints=node.taints if change.taints is None else change.taints,
+        deleting=node.deleting if change.terminating is None else change.terminating,
+    )
+
+
+def _labelled(labels: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in {**labels, **changes}.items() if value is not None}
+
+
+def _allocated(
+    scenario: Scenario, services: Iterable[Service], position: Callable[[str], Position | str]
+) -> tuple[Service, ...]:
+    pools = [Pool(balancer.name, balancer.pool) for balancer in scenario.load_balancers]
+    try:
+        return give_ingress(allocate_services(tuple(services), scenario.network.service_cidrs), pools)
+    except ScenarioError as error:
+        raise ScenarioError([f"{position(problem)}: {problem}" for problem in error.problems]) from None
+
+
+def _position(scenario: Scenario, problem: str) -> Position | str:
+    """Where the Service stands that a problem of allocation is about."""
+    for service, position in zip(scenario.services, scenario.service_positions, strict=False):
+        if problem.startswith(f"Service {service.namespace}/{service.name}: "):
+            return position
+    return scenario.file
+
+
+def _nodes(scenario: Scenario, addresses: AddressPlan) -> Iterator[Node]:
+    """Nodes as the API server would show them."""
+    for node in scenario.nodes:
+        yield Node(
+            name=node.name,
+            labels=node.labels,
+            addresses=addresses.node[node.name],
+            pod_cidrs=addresses.pod_network[node.name],
+            taints=node.taints,
+            deleting=node.terminating,
+        )
+
+
+def _pods(scenario: Scenario, addresses: AddressPlan) -> Iterator[Pod]:
+    """Every pod that is declared, as the API server would show it."""
+    for group in scenario.pods:
+        for ordinal, name in enumerate(group.pod_names):
+            yield Pod(
+                namespace=group.namespace,
+                name=name,
+                labels=group.labels,
+                node_name=group.node_of(ordinal),
+                addresses=addresses.pod[name],
+                ports=group.ports,
+                hostname=(group.hostname or name) if group.subdomain else "",
+                subdomain=group.subdomain,
+                host_network=group.host_network,
+                ready=group.ready,
+                serving=group.serving,
+                terminating=group.terminating,
+            )

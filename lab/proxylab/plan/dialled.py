@@ -1,0 +1,71 @@
+"""What a probe dials: the port of a Service or pod, and the addresses of a front.
+
+Owns: those look-ups, and the error of one that finds nothing.
+Must not: choose among addresses, or know senders.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from proxylab.cluster.objects import Service, ServicePort
+from proxylab.addresses import IPAddress, Protocol, Transport
+from proxylab.plan.model import Listener
+from proxylab.scenario.model import Front
+
+__all__ = ["UnresolvableError", "front_addresses", "listening", "service_port"]
+
+_DIALLED_FRONTS: Final = (
+    Front.CLUSTER_IP,
+    Front.NODE_PORT,
+    Front.EXTERNAL_IP,
+    Front.LOAD_BALANCER_IP,
+    Front.HEALTH_CHECK_NODE_PORT,
+)
+
+
+class UnresolvableError(LookupError):
+    """A probe names something that is not there: which key, and what there is."""
+
+
+def front_addresses(service: Service, via: Front) -> tuple[IPAddress, ...]:
+    """The addresses of a front that has addresses of its own."""
+    match via:
+        case Front.EXTERNAL_IP:
+            return service.external_ips
+        case Front.LOAD_BALANCER_IP:
+            return tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
+        case Front.CLUSTER_IP:
+            return service.cluster_ips
+        case _:
+            raise UnresolvableError(f"to.via: {via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
+
+
+def service_port(service: Service, wanted: str | int | None, asked: Transport | None) -> ServicePort:
+    """The port named, numbered, or the only one. Where two differ in protocol alone, the protocol asked for decides."""
+    fitting = [port for port in service.ports if wanted is None or wanted in (port.name, port.port)]
+    preferred = [port for port in fitting if asked is not None and port.protocol is asked.served]
+    if len(fitting) > 1 and len(preferred) == 1:
+        fitting = preferred
+    if len(fitting) != 1:
+        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
+        what = "says no single port" if wanted is None else f"{wanted!r} is no single port"
+        raise UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}")
+    return fitting[0]
+
+
+def listening(
+    pod: str, listeners: Sequence[Listener], wanted: int | None, asked: Transport | None
+) -> tuple[int, Transport]:
+    """The pod's port. One that it does not listen on may be dialled: to be refused is an outcome too."""
+    own = dict.fromkeys((listener.protocol, listener.port) for listener in listeners if listener.name == pod)
+    fitting = [
+        (protocol, port)
+        for protocol, port in own
+        if wanted in (None, port) and (asked is None or asked.served is protocol)
+    ]  # fmt: skip
+    if wanted is not None:
+        return wanted, asked or Transport(fitting[0][0] if fitting else Protocol.TCP)
+    if len(fitting) != 1:
+        known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
+        raise UnresolvableError(f"to.port: say which port of {pod}; it listens on: {known}")
+    return fitting[0][1], Transport(fitting[0][0])

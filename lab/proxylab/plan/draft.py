@@ -1,0 +1,181 @@
+"""A plan while it is being drawn.
+
+Owns: the parts of a plan that come in one by one, and the numbers and names that must be unique among them.
+Must not: know scenarios, or which namespace is wired to which (``topology`` does).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv6Interface, ip_interface, ip_network
+from itertools import count
+from typing import Final
+
+from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.plan.model import (
+    Address,
+    Balancer,
+    Bridge,
+    ForwardingEntry,
+    Leftover,
+    LinkEnd,
+    Listener,
+    Masquerade,
+    Namespace,
+    Neighbour,
+    Plan,
+    PodPlace,
+    PolicyRule,
+    Role,
+    Route,
+    Sysctl,
+    Veth,
+    Vxlan,
+)
+from proxylab.plan.names import DeviceNames, MacAddresses
+from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of, dotted, sysctls_for
+
+__all__ = ["Draft", "Place", "only"]
+
+_FIRST_INDEX: Final = 100
+"""Above 1, which is ``lo``, and above the fallback devices that tunnel modules make in every new namespace."""
+
+
+@dataclass
+class Place:
+    """One namespace."""
+
+    name: str
+    role: Role
+    sysctls: tuple[Sysctl, ...]
+    device_sysctls: list[Sysctl] = field(default_factory=list)
+    devices: DeviceNames = field(default_factory=DeviceNames)
+    bridges: list[Bridge] = field(default_factory=list)
+    vxlans: list[Vxlan] = field(default_factory=list)
+    addresses: list[Address] = field(default_factory=list)
+    routes: list[Route] = field(default_factory=list)
+    rules: list[PolicyRule] = field(default_factory=list)
+    neighbours: list[Neighbour] = field(default_factory=list)
+    forwarding: list[ForwardingEntry] = field(default_factory=list)
+    listeners: list[Listener] = field(default_factory=list)
+    masquerades: list[Masquerade] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
+
+    def address(self, device: str, address: IPAddress, network: IPNetwork | None = None) -> None:
+        """Put an address on a device: one of ``network``, or alone."""
+        prefix = address.max_prefixlen if network is None else network.prefixlen
+        self.addresses.append(Address(device, ip_interface((address, prefix))))
+
+    def link_local(self, device: str, mac: str) -> None:
+        """Give a device the link-local address of its MAC (RFC 4291, appendix A).
+
+        Who forwards IPv6 needs one: the source of its neighbour solicitations (ndisc_solicit, net/ipv6/ndisc.c).
+        """
+        first, second, third, *rest = bytes.fromhex(mac.replace(":", ""))
+        identifier = bytes([first ^ 0x02, second, third, 0xFF, 0xFE, *rest])
+        self.addresses.append(Address(device, IPv6Interface((b"\xfe\x80" + bytes(6) + identifier, 64))))
+
+    def route(self, destination: IPNetwork, device: str, via: IPAddress | None = None, *, onlink: bool = False) -> None:
+        """Route a network by a device, and by a gateway where one is given."""
+        self.routes.append(Route(destination, device, via, onlink=onlink))
+
+    def finished(self) -> Namespace:
+        """The namespace as the plan holds it."""
+        return Namespace(
+            name=self.name,
+            role=self.role,
+            sysctls=self.sysctls,
+            device_sysctls=tuple(self.device_sysctls),
+            bridges=tuple(self.bridges),
+            vxlans=tuple(self.vxlans),
+            addresses=tuple(self.addresses),
+            routes=tuple(self.routes),
+            rules=tuple(self.rules),
+            neighbours=tuple(self.neighbours),
+            forwarding=tuple(self.forwarding),
+            listeners=tuple(self.listeners),
+            masquerades=tuple(self.masquerades),
+            leftovers=tuple(self.leftovers),
+        )
+
+
+def only(address: IPAddress) -> IPNetwork:
+    """The network of one address: a /32 or a /128."""
+    return ip_network(address)
+
+
+class Draft:
+    """All namespaces and links so far."""
+
+    def __init__(self, families: Collection[Family]) -> None:
+        self._families = families
+        self._places: dict[str, Place] = {}
+        self._links: list[Veth] = []
+        self._pods: list[PodPlace] = []
+        self.balancers: tuple[Balancer, ...] = ()
+        self._indexes = count(_FIRST_INDEX)
+        self._macs = MacAddresses()
+
+    def place(self, name: str, role: Role, overrides: Mapping[str, str] | None = None) -> Place:
+        """A new namespace; ``overrides`` are sysctls in the place of the lab's own."""
+        named = {dotted(key): value for key, value in (overrides or {}).items()}
+        late = {key: value for key, value in named.items() if device_of(key) not in (None, *DEVICES_AT_HAND)}
+        early = {key: value for key, value in named.items() if key not in late}
+        place = Place(name, role, sysctls_for(role, self._families, early))
+        place.device_sysctls += [Sysctl(key, value) for key, value in late.items()]
+        self._places[name] = place
+        return place
+
+    def bridge(self, place: Place, wanted: str, *, promiscuous: bool = False) -> Bridge:
+        """A new bridge with that name or one near to it."""
+        name = place.devices.claim(wanted)
+        place.bridges.append(Bridge(name, next(self._indexes), self._macs.claim(place.name, name), promiscuous))
+        return place.bridges[-1]
+
+    def vxlan(self, place: Place, wanted: str, underlay: str, local: IPAddress, vni: int, port: int) -> Vxlan:
+        """A new VXLAN device over ``underlay``."""
+        name = place.devices.claim(wanted)
+        mac = self._macs.claim(place.name, name)
+        place.vxlans.append(Vxlan(name, next(self._indexes), mac, underlay, local, vni, port))
+        return place.vxlans[-1]
+
+    def link(
+        self, first: Place, first_device: str, second: Place, second_device: str, master: str | None = None
+    ) -> Veth:
+        """A new veth pair with devices of these names or near to them. ``master`` is a bridge of ``first``."""
+        link = Veth(self._end(first, first_device, master), self._end(second, second_device))
+        self._links.append(link)
+        return link
+
+    def pod_link(
+        self,
+        node: Place,
+        pod: Place,
+        uplink: str,
+        *,
+        mtu: int | None,
+        master: str | None = None,
+        hairpin: bool = False,
+        proxy_arp: bool = False,
+    ) -> Veth:
+        """A new veth pair between a node and a namespace of pods; all but ``mtu`` is said of the node's end."""
+        first = replace(self._end(node, pod.name, master), mtu=mtu, hairpin=hairpin, proxy_arp=proxy_arp)
+        link = Veth(first, replace(self._end(pod, uplink), mtu=mtu))
+        self._links.append(link)
+        return link
+
+    def pod(self, pod: PodPlace) -> None:
+        """Note where a pod lives."""
+        self._pods.append(pod)
+
+    def finished(self) -> Plan:
+        """The plan."""
+        return Plan(
+            namespaces=tuple(place.finished() for place in self._places.values()),
+            links=tuple(self._links),
+            pods=tuple(self._pods),
+            balancers=self.balancers,
+        )
+
+    def _end(self, place: Place, wanted: str, master: str | None = None) -> LinkEnd:
+        device = place.devices.claim(wanted)
+        return LinkEnd(place.name, device, next(self._indexes), self._macs.claim(place.name, device), master)

@@ -1,0 +1,94 @@
+"""Where a flow may arrive by what Services promise: the endpoints behind the address and port that are dialled.
+
+Owns: the way from a Service's port to the port of each endpoint, which EndpointSlices tell.
+Must not: choose among endpoints. Which of them are ready, near or local, each proxy decides itself.
+
+A Service's port has a number of its own at each endpoint: a named target port stands for whatever number the pod gives
+it, and slices that an author writes may hold any. The ports of a slice are the Service's by their names (kube-proxy's
+``ServicePortName``), and only an endpoint's first address is used.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
+from proxylab.addresses import IPAddress, Transport
+from proxylab.plan.dialled import service_port
+from proxylab.plan.resolved import Destination
+from proxylab.scenario.model import Front, ServiceTarget, Target
+
+__all__ = ["Endpoints"]
+
+
+class Endpoints:
+    """The endpoints of all Services of one lab at one time."""
+
+    def __init__(
+        self, services: Iterable[Service], slices: Iterable[EndpointSlice], nodes: Collection[IPAddress]
+    ) -> None:
+        """Endpoints of ``services``.
+
+        Args:
+            services: with everything allocated.
+            slices: theirs, those that the controller makes and those that an author has given.
+            nodes: the addresses at which node ports may be dialled.
+        """
+        self._services = tuple(services)
+        self._nodes = frozenset(nodes)
+        self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
+        for each in slices:
+            self._slices[each.namespace, each.service].append(each)
+
+    def due(
+        self, target: Target, asked: Transport | None, dialled: tuple[IPAddress, int, Transport]
+    ) -> tuple[str, tuple[Destination, ...]]:
+        """Where flows may arrive, and behind which port of a Service; behind none, where something else is dialled.
+
+        Args:
+            target: what a probe dials.
+            asked: the protocol that the probe names.
+            dialled: what that comes to; an echo request has no port, so there is nothing to say.
+        """
+        address, number, protocol = dialled
+        if protocol is Transport.ICMP:
+            return "", ()
+        found = self._named(target, asked) or self._at(address, number, protocol)
+        if found is None:
+            return "", (Destination(address=address, port=number),)
+        service, port = found
+        endpoints = (each for each in self._behind(service, port) if each.address.version == address.version)
+        return _name(service, port), tuple(dict.fromkeys(endpoints))
+
+    def _named(self, target: Target, asked: Transport | None) -> tuple[Service, ServicePort] | None:
+        """The port of the Service that a probe names; ``None`` where it asks the name server first, or for health."""
+        if not isinstance(target, ServiceTarget) or target.via in (Front.DNS_NAME, Front.HEALTH_CHECK_NODE_PORT):
+            return None
+        known = (each for each in self._services if (each.namespace, each.name) == (target.namespace, target.service))
+        service = next(known, None)
+        return None if service is None else (service, service_port(service, target.port, asked))
+
+    def _at(self, address: IPAddress, number: int, protocol: Transport) -> tuple[Service, ServicePort] | None:
+        """The Service's port that is dialled at an address."""
+        for service in self._services:
+            for port in service.ports:
+                if port.protocol is protocol.served and self._is_at(service, port, address, number):
+                    return service, port
+        return None
+
+    def _behind(self, service: Service, port: ServicePort) -> Iterator[Destination]:
+        for each in self._slices.get((service.namespace, service.name), ()):
+            for own in each.ports:
+                if own.name == port.name and own.protocol is port.protocol and own.port:
+                    for endpoint in each.endpoints:
+                        yield Destination(address=endpoint.addresses[0], port=own.port)
+
+    def _is_at(self, service: Service, port: ServicePort, address: IPAddress, number: int) -> bool:
+        if number == port.node_port and (address in self._nodes or address.is_loopback):
+            return True
+        ingress: Sequence[IPAddress | None] = [each.ip for each in service.load_balancer_ingress]
+        return number == port.port and address in (*service.cluster_ips, *service.external_ips, *ingress)
+
+
+def _name(service: Service, port: ServicePort) -> str:
+    """A Service's port as kube-proxy spells it: ``NAMESPACE/NAME:PORT``, without the last part for a nameless port."""
+    return f"{service.namespace}/{service.name}" + (f":{port.name}" if port.name else "")

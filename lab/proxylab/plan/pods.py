@@ -1,0 +1,167 @@
+"""How pods hang on their nodes.
+
+Owns: the three pod networks, and the namespaces that pods live in.
+Must not: know how nodes reach each other (``topology`` does), or rules.
+
+``ptp``, as kind's CNI does it: the node's end of every pod's veth bears the node's gateway address, and permanent
+neighbours on both ends make ARP superfluous. The pod's own address is a /32 with everything else by way of the gateway,
+so a pod reaches its neighbour on the same node through the node's IP stack and its rules, never past them. The gateway
+address has global scope: a masquerade towards a pod then finds it on the outgoing device (inet_select_addr,
+net/ipv4/devinet.c).
+
+``ptp-unnumbered``, as Calico does it: the node's ends have no address of their own. Pods send to 169.254.1.1, which
+nobody has: the node answers ARP for it as a proxy, since its route there leads elsewhere (arp_process, net/ipv4/arp.c).
+In IPv6 the gateway is a link-local address that every node's end bears.
+
+``bridge``, as flannel does it: all pods of a node are ports of one bridge, which bears the gateway address. Pods of a
+node talk past its IP stack, but for what bridge-nf-call-iptables hands to the rules. A bridge does not send a frame
+back out of the port it came by, so a pod reaches itself through a Service only if its port is a hairpin port or, in
+part, if the bridge is promiscuous.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Final
+
+from proxylab.cluster.kube_dns import COREDNS, DNS_PORT
+from proxylab.addresses import IPAddress, IPNetwork, Protocol
+from proxylab.plan.addresses import AddressPlan
+from proxylab.plan.draft import Draft, Place, only
+from proxylab.plan.model import Listener, Neighbour, PodPlace, Role, Sysctl
+from proxylab.plan.names import POD_BRIDGE, UPLINK
+from proxylab.plan.naming import home_of_names, serves_names
+from proxylab.scenario.model import PodGroup, Scenario
+
+__all__ = ["add_pods", "everywhere"]
+
+_EVERYWHERE: Final[Mapping[int, IPNetwork]] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
+_UNNUMBERED: Final[Mapping[int, IPAddress]] = {
+    4: IPv4Address("169.254.1.1"),
+    6: IPv6Address("fe80::ecee:eeff:feee:eeee"),
+}
+_LINK_LOCAL: Final = IPv6Network("fe80::/64")
+_VXLAN_OVERHEAD: Final = {4: 50, 6: 70}  # VXLAN_HEADROOM and VXLAN6_HEADROOM, include/net/vxlan.h
+_ETHERNET_MTU: Final = 1500
+
+
+def everywhere(address: IPAddress) -> IPNetwork:
+    """The destination of a default route of the family of ``address``."""
+    return _EVERYWHERE[address.version]
+
+
+def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Mapping[str, Place]) -> None:
+    """Draw every pod of the scenario."""
+    wirer = _Wirer(scenario, addresses, draft)
+    for group in scenario.pods:
+        for home, names in _homes(group).items():
+            node = nodes[group.node_of(group.pod_names.index(names[0]))]
+            if group.host_network:
+                place = node
+            else:
+                place = draft.place(home, Role.POD, group.sysctls)
+                wirer.wire(place, node, names)
+            for name in names:
+                own = addresses.pod[name]
+                listening = _listeners(name, group, own if group.shared_netns else (None,))
+                if serves_names(scenario, group):
+                    listening = [replace(each, serves_names=True) for each in listening]
+                place.listeners += listening
+                draft.pod(PodPlace(name=name, node=node.name, namespace=place.name, device=UPLINK, addresses=own))
+    if addresses.name_server:
+        _add_name_server(nodes[scenario.nodes[0].name], addresses.name_server, draft, wirer)
+
+
+def _add_name_server(node: Place, own: Sequence[IPAddress], draft: Draft, wirer: "_Wirer") -> None:
+    """Draw the lab's own name server: wired like any pod, and in nobody's list of pods."""
+    place = draft.place(home_of_names(node.name), Role.POD)
+    wirer.wire_by(place, node, own)
+    place.listeners += [
+        Listener(COREDNS, protocol, DNS_PORT, serves_names=True) for protocol in (Protocol.UDP, Protocol.TCP)
+    ]
+
+
+def _homes(group: PodGroup) -> dict[str, list[str]]:
+    """The pods in each namespace of the group. ``@`` is in no name that an author can give."""
+    homes: dict[str, list[str]] = {}
+    for ordinal, name in enumerate(group.pod_names):
+        home = f"{group.name}@{group.node_of(ordinal)}" if group.shared_netns else name
+        homes.setdefault(home, []).append(name)
+    return homes
+
+
+def _listeners(name: str, group: PodGroup, addresses: tuple[IPAddress | None, ...]) -> list[Listener]:
+    where = str(group.position)
+    return [
+        Listener(name, port.protocol, port.port, address, position=where)
+        for address in addresses
+        for port in group.ports
+    ]
+
+
+class _Wirer:
+    """The pod network of one lab."""
+
+    def __init__(self, scenario: Scenario, addresses: AddressPlan, draft: Draft) -> None:
+        network = scenario.network
+        self._wire = {"ptp": self._ptp, "ptp-unnumbered": self._unnumbered, "bridge": self._bridge}[network.pod_network]
+        self._hairpin = network.hairpin
+        self._addresses = addresses
+        self._draft = draft
+        self._bridges: dict[str, str] = {}
+        self._mtu = None
+        if network.inter_node == "vxlan":
+            outer = next(iter(addresses.node.values()))[0]
+            self._mtu = _ETHERNET_MTU - _VXLAN_OVERHEAD[outer.version]
+
+    def wire(self, pod: Place, node: Place, names: list[str]) -> None:
+        """Link the namespace of the pods ``names`` to their node."""
+        self.wire_by(pod, node, [address for name in names for address in self._addresses.pod[name]])
+
+    def wire_by(self, pod: Place, node: Place, own: Sequence[IPAddress]) -> None:
+        """Link a namespace to its node by these addresses."""
+        self._wire(pod, node, list(own))
+
+    def _ptp(self, pod: Place, node: Place, own: list[IPAddress]) -> None:
+        outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu).ends
+        for gateway in self._addresses.gateway(node.name):
+            node.address(outer.device, gateway)
+        for address in own:
+            node.route(only(address), outer.device)
+            node.neighbours.append(Neighbour(outer.device, address, inner.mac))
+            pod.address(inner.device, address)
+        for gateway in self._addresses.gateway(node.name):
+            pod.route(only(gateway), inner.device)
+            pod.route(everywhere(gateway), inner.device, via=gateway)
+            pod.neighbours.append(Neighbour(inner.device, gateway, outer.mac))
+
+    def _unnumbered(self, pod: Place, node: Place, own: list[IPAddress]) -> None:
+        outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu, proxy_arp=True).ends
+        node.device_sysctls.append(Sysctl(f"net.ipv4.conf.{outer.device.replace('.', '/')}.proxy_arp", "1"))
+        for address in own:
+            node.route(only(address), outer.device)
+            pod.address(inner.device, address)
+        for gateway in (_UNNUMBERED[address.version] for address in self._addresses.gateway(node.name)):
+            if gateway.version == 6:
+                node.address(outer.device, gateway, _LINK_LOCAL)
+            pod.route(only(gateway), inner.device)
+            pod.route(everywhere(gateway), inner.device, via=gateway)
+
+    def _bridge(self, pod: Place, node: Place, own: list[IPAddress]) -> None:
+        networks = self._addresses.pod_network[node.name]
+        gateways = self._addresses.gateway(node.name)
+        if node.name not in self._bridges:
+            promiscuous = self._hairpin == "promiscuous-bridge"
+            bridge = self._draft.bridge(node, POD_BRIDGE, promiscuous=promiscuous)
+            self._bridges[node.name] = bridge.device
+            for gateway, network in zip(gateways, networks, strict=True):
+                node.address(bridge.device, gateway, network)
+                if network.version == 6:
+                    node.link_local(bridge.device, bridge.mac)
+        hairpin = self._hairpin == "hairpin-veth"
+        master = self._bridges[node.name]
+        inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu, master=master, hairpin=hairpin).second
+        for address in own:
+            pod.address(inner.device, address, next(network for network in networks if address in network))
+        for gateway in gateways:
+            pod.route(everywhere(gateway), inner.device, via=gateway)

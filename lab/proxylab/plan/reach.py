@@ -1,0 +1,69 @@
+"""Who can still be reached when links are cut and pods are gone.
+
+Owns: ``Links``, the links that are cut at one time, and ``Absences``, with the pods that are gone then.
+Must not: know steps, or look for another way: an uplink beside ``eth0`` is nobody's only one.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from proxylab.frozen import dataclass
+from proxylab.plan.model import LinkEnd, Plan, PodPlace, Role
+from proxylab.plan.names import UPLINK
+from proxylab.scenario.model import LinkChange
+
+__all__ = ["Absences", "Links"]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links by the name of the node, pod or host and its device."""
+
+    cut: frozenset[tuple[str, str]] = frozenset()
+
+    def after(self, changes: Iterable[LinkChange]) -> "Links":
+        """The same once more are mended, or cut."""
+        cut = set(self.cut)
+        for change in changes:
+            (cut.discard if change.up else cut.add)((change.place, change.device))
+        return Links(frozenset(cut))
+
+    def part(self, plan: Plan, one: str, other: str) -> bool:
+        """Whether a cut link parts two nodes, pods or hosts."""
+        if not self.cut:
+            return False
+        there, here = _stations(plan, one), _stations(plan, other)
+        between = set(there) ^ set(here)
+        return any((name, UPLINK) in self.cut for name in between)
+
+
+@dataclass(frozen=True, slots=True)
+class Absences:
+    """What steps have taken out of a lab: pods that are gone, by their names, and links that are cut."""
+
+    gone: frozenset[str] = frozenset()
+    links: Links = Links()
+
+    def mute(self, plan: Plan) -> tuple[str, ...]:
+        """The namespaces that nothing leaves: those of pods that are all gone."""
+        by_namespace: dict[str, list[str]] = {}
+        for pod in plan.pods:
+            by_namespace.setdefault(pod.namespace, []).append(pod.name)
+        of_pods = {each.name for each in plan.namespaces if each.role is Role.POD}
+        return tuple(name for name, pods in by_namespace.items() if name in of_pods and self.gone.issuperset(pods))
+
+    def down(self, plan: Plan) -> tuple[LinkEnd, ...]:
+        """The ends of links that are down, as far as the plan has them."""
+        found = []
+        for place, device in sorted(self.links.cut):
+            with suppress(KeyError):
+                found.append(plan.end_to_cut(place, device))
+        return tuple(found)
+
+
+def _stations(plan: Plan, name: str) -> tuple[str, ...]:
+    """The place itself, and the node whose link it shares; a pod of the host network is its node."""
+    pod: PodPlace | None = next((each for each in plan.pods if each.name == name), None)
+    if pod is None:
+        return (name,)
+    return (pod.node,) if pod.namespace == pod.node else (pod.name, pod.node)

@@ -1,0 +1,48 @@
+"""Who may get a packet without being a pod: what listens on a node, and the stacks that answer echo requests.
+
+Owns: those receivers.
+Must not: know probes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from proxylab.addresses import Family, IPAddress
+from proxylab.plan.resolved import STACK, Receiver
+from proxylab.plan.model import Namespace
+from proxylab.plan.names import UPLINK
+
+__all__ = ["programs", "stacks"]
+
+_NO_PORT: Final = 0
+
+
+def programs(node: Namespace, family: Family) -> Iterator[Receiver]:
+    """The host-network pods and daemons of a node, each by the addresses and ports on which it listens."""
+    own = _own_addresses(node, family)
+    ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
+    for listener in node.listeners:
+        for address in own if listener.address is None else (listener.address,):
+            if Family.of(address) is family:
+                ports[listener.name, address].append(listener.port)
+    for (name, address), numbers in ports.items():
+        yield Receiver(
+            name=name, namespace=node.name, device=STACK, address=address, ports=tuple(dict.fromkeys(numbers))
+        )
+
+
+def stacks(nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Family) -> Iterator[Receiver]:
+    """Nodes and outside hosts by all their addresses: the stack of each answers an echo request."""
+    for node in nodes:
+        for address in (*_own_addresses(node, family), family.loopback):
+            yield Receiver(name=node.name, namespace=node.name, device=STACK, address=address, ports=(_NO_PORT,))
+    for host in hosts:
+        for address in _own_addresses(host, family):
+            yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
+
+
+def _own_addresses(place: Namespace, family: Family) -> tuple[IPAddress, ...]:
+    """All addresses of a namespace, on whatever device, but for the link's own of IPv6."""
+    own = (each.interface.ip for each in place.addresses)
+    return tuple(dict.fromkeys(each for each in own if Family.of(each) is family and not each.is_link_local))

@@ -1,0 +1,392 @@
+"""Probes become errands: every name is looked up, every address known.
+
+Owns: ``resolve`` for probes, and ``resolve_streams``.
+Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Final, assert_never
+
+from proxylab.cluster.kube_dns import DNS_PORT
+from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
+from proxylab.plan.dialled import UnresolvableError, front_addresses, listening, service_port
+from proxylab.plan.endpoints import Endpoints
+from proxylab.plan.resolved import STACK, Detour, Errand, Fence, Question, Receiver, Sender
+from proxylab.plan.framing import frame_mac
+from proxylab.plan.model import Namespace, Plan, PodPlace, Role
+from proxylab.plan.names import NODES, ROUTER, UPLINK
+from proxylab.plan.placements import find, namespace_of, own_address, own_addresses_of
+from proxylab.plan.questions import Questions
+from proxylab.plan.reach import Links
+from proxylab.plan.receivers import programs, stacks
+from proxylab.plan.sources import own_source
+from proxylab.plan.forwarding import UnreachableError, next_hop
+from proxylab.scenario.model import (
+    STREAM_EVERY,
+    AddressTarget,
+    Front,
+    HostTarget,
+    PodTarget,
+    Probe,
+    Scenario,
+    ServiceTarget,
+    Source,
+    Stream,
+)
+
+__all__ = ["resolve", "resolve_streams"]
+
+
+_Sent = Probe | Stream
+_Dialled = tuple[IPAddress, int, Transport]
+
+_ETHERNET_MTU: Final = 1500
+_NO_PORT: Final = 0
+_NO_MAC: Final = "00:00:00:00:00:00"
+_OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
+
+
+def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[Errand, ...]:
+    """One errand for each of the scenario's streams, in their order; what it dials is what has that name at first.
+
+    Raises:
+        ScenarioError: a line for every stream that names what does not exist, or cannot be sent.
+    """
+    resolver = _Resolver(scenario, plan, services, (), (), Links())
+    errands = _resolved(resolver, scenario.streams, 0, "stream")
+    problems = [
+        f"{stream.position}: stream {stream.name!r}: a stream of {errand.protocol} cannot be sent; allowed: TCP, UDP"
+        for stream, errand in zip(scenario.streams, errands, strict=True)
+        if errand.protocol not in (Transport.TCP, Transport.UDP)
+    ]
+    if problems:
+        raise ScenarioError(problems)
+    return errands
+
+
+def resolve(
+    scenario: Scenario,
+    plan: Plan,
+    services: Sequence[Service],
+    slices: Iterable[EndpointSlice],
+    *,
+    first: int = 0,
+    gone: Collection[str] = (),
+    links: Links = Links(),  # noqa: B008 - frozen
+) -> tuple[Errand, ...]:
+    """One errand for each of ``scenario.probes``, in their order.
+
+    Args:
+        scenario: whose probes they are.
+        plan: the scenario's own, as ``topology.draw`` gives it.
+        services: the scenario's Services with everything allocated.
+        slices: the EndpointSlices of these Services, at the time of the probes.
+        first: the number of the first errand.
+        gone: pods that answer nobody, not even a fence.
+        links: those that are cut.
+
+    Raises:
+        ScenarioError: a line for every probe that names what does not exist.
+    """
+    return _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
+
+
+def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what: str) -> tuple[Errand, ...]:
+    errands: list[Errand] = []
+    problems: list[str] = []
+    for number, each in enumerate(asked, first):
+        try:
+            errands.append(resolver.errand(number, each))
+        except (UnresolvableError, UnreachableError) as error:
+            problems.append(f"{each.position}: {what} {each.name!r}: {error}")
+    if problems:
+        raise ScenarioError(problems)
+    return tuple(errands)
+
+
+class _Resolver:
+    """What all probes of one scenario are looked up in."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        services: Sequence[Service],
+        slices: Iterable[EndpointSlice],
+        gone: Collection[str],
+        links: Links,
+    ) -> None:
+        self._plan = plan
+        self._gone = gone
+        self._links = links
+        self._families = scenario.network.families
+        self._services = {(service.namespace, service.name): service for service in services}
+        self._service_networks = scenario.network.service_cidrs
+        self._shared = [(each.network, each.nodes) for each in scenario.network.routed]
+        self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
+        self._nodes = _with_role(plan, Role.NODE)
+        self._hosts = _with_role(plan, Role.HOST)
+        local = [each.interface.ip for node in self._nodes.values() for each in node.addresses]
+        self._behind = Endpoints(services, slices, local)
+        self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
+        self._pods = {pod.name: pod for pod in plan.pods}
+        self._questions = Questions(plan, services, self._families)
+        self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
+        self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
+
+    def errand(self, number: int, probe: _Sent) -> Errand:
+        expect = probe.expect if isinstance(probe, Probe) else None
+        tables = expect is not None and expect.conntrack is not None
+        question = self._question(probe)
+        if question is None:
+            destination, port, protocol = self._dialled(probe)
+        else:
+            destination, port, protocol = _resolver(question, probe), DNS_PORT, Transport.UDP
+        if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
+            destination = Family.of(destination).loopback
+        service_port, endpoints = self._behind.due(probe.target, probe.send.protocol, (destination, port, protocol))
+        sender = self._sender(probe, destination)
+        return Errand(
+            number=number,
+            name=probe.name,
+            sender=sender,
+            destination=destination,
+            port=port,
+            protocol=protocol,
+            manner=probe.send.manner,
+            flows=probe.send.flows,
+            payload=probe.send.payload,
+            receivers=tuple(self._receivers(probe, Family.of(destination))),
+            fences=tuple(self._fences(probe, destination)),
+            nodes=tuple(self._nodes),
+            watched=() if expect is None else self._watched(expect.at),
+            detour=self._detour(probe, destination),
+            every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
+            http=expect is not None and expect.http is not None,
+            tables=tables,
+            addresses=self._plan.everybody if tables else {},
+            question=question,
+            service_port=service_port,
+            endpoints=endpoints,
+        )
+
+    def _question(self, probe: _Sent) -> Question | None:
+        target = probe.target
+        if not isinstance(target, ServiceTarget) or target.via is not Front.DNS_NAME:
+            return None
+        service, home = self._service(target), self._namespaces.get(probe.source.name)
+        asker = self._pods.get(probe.source.name)
+        question = self._questions.about(service, target, probe.send.protocol, home, self._plan.everybody)
+        return replace(question, own=asker.addresses if asker else ())
+
+    def _sender(self, probe: _Sent, destination: IPAddress) -> Sender:
+        source = probe.source
+        place = find("from", source.name, self._places)
+        namespace = namespace_of(place)
+        if source.address is not None and source.address.version != destination.version:
+            raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
+        if namespace in self._nodes:
+            return self._stack_sender(probe, place.name, namespace, destination)
+        hop = next_hop(self._plan, namespace, destination)
+        return Sender(
+            name=place.name,
+            namespace=namespace,
+            device=hop.out.device,
+            address=source.address or own_address(place, Family.of(destination)),
+            mac=hop.out.mac,
+            next_hop_mac=hop.into.mac,
+            port=source.port,
+            mtu=hop.out.mtu or _ETHERNET_MTU,
+            others=self._others(source, Family.of(destination)),
+            frame_mac=frame_mac(self._plan, (namespace, hop.out.device), probe.send.frame_to, self._places),
+        )
+
+    def _others(self, source: Source, family: Family) -> tuple[IPAddress, ...]:
+        """The further addresses of a host that is to use all of them."""
+        if not source.all_addresses:
+            return ()
+        own = own_addresses_of(self._hosts[source.name])
+        return tuple(address for address in own if Family.of(address) is family)[1:]
+
+    def _stack_sender(self, probe: _Sent, name: str, namespace: str, destination: IPAddress) -> Sender:
+        source = probe.source
+        if source.loopback:
+            address = Family.of(destination).loopback
+        elif destination.is_loopback:
+            address = destination
+        else:
+            address = source.address or own_source(self._plan, namespace, destination)
+        return Sender(
+            name=name,
+            namespace=namespace,
+            device=STACK,
+            address=address,
+            mac=_NO_MAC,
+            next_hop_mac=_NO_MAC,
+            port=source.port,
+        )
+
+    def _dialled(self, probe: _Sent) -> _Dialled:
+        asked, target = probe.send.protocol, probe.target
+        match target:
+            case ServiceTarget():
+                return self._front(probe, target)
+            case PodTarget():
+                pod = find("to.pod", target.pod, self._pods)
+                address = own_address(pod, target.family or self._families[0])
+                if asked is Transport.ICMP:
+                    return address, _NO_PORT, asked
+                listeners = self._plan.namespace(pod.namespace).listeners
+                return (address, *listening(pod.name, listeners, target.port, asked))
+            case HostTarget():
+                host = find("to.host", target.host, self._hosts)
+                address = own_address(host, target.family or self._families[0])
+                return address, target.port or _NO_PORT, asked or Transport.TCP
+            case AddressTarget():
+                return target.address, target.port or _NO_PORT, asked or Transport.TCP
+            case _:
+                assert_never(target)
+
+    def _service(self, target: ServiceTarget) -> Service:
+        service = self._services.get((target.namespace, target.service))
+        if service is None:
+            known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
+            raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+        return service
+
+    def _front(self, probe: _Sent, target: ServiceTarget) -> _Dialled:
+        service = self._service(target)
+        if target.via is Front.HEALTH_CHECK_NODE_PORT:
+            return self._health(probe, target, service)
+        asked = probe.send.protocol
+        if asked is Transport.ICMP:
+            return self._chosen(target, service, front_addresses(service, target.via)), _NO_PORT, asked
+        port = service_port(service, target.port, asked)
+        number = port.port
+        match target.via:
+            case Front.NODE_PORT:
+                node = self._entrance(probe) if target.node is None else find("to.node", target.node, self._nodes)
+                addresses: tuple[IPAddress, ...] = own_addresses_of(node) if port.node_port else ()
+                number = port.node_port
+            case _:
+                addresses = front_addresses(service, target.via)
+        return self._chosen(target, service, addresses), number, asked or Transport(port.protocol)
+
+    def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> _Dialled:
+        node = self._entrance(probe) if target.node is None else find("to.node", target.node, self._nodes)
+        addresses = own_addresses_of(node) if service.health_check_node_port else ()
+        return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
+
+    def _watched(self, at: str | None) -> tuple[str, ...]:
+        """The namespace of the pod or host at which flows are said to end, if it is one."""
+        place = self._places.get((at or "").partition("/")[0])
+        return () if place is None or namespace_of(place) in self._nodes else (namespace_of(place),)
+
+    def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
+        """The address that the probe names, or the first one of the Service's first family that the lab has."""
+        owner = f"Service {service.namespace}/{service.name}"
+        if target.address is not None:
+            if target.address not in addresses:
+                known = ", ".join(map(str, addresses)) or "none"
+                raise UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
+            return target.address
+        families = self._families if target.family is None else (target.family,)
+        for family in service.ip_families or self._families:
+            for address in addresses:
+                if family in families and Family.of(address) is family:
+                    return address
+        raise UnresolvableError(f"to.via: {owner} has no {' or '.join(families)} {target.via}")
+
+    def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
+        for pod in self._pods.values():
+            if pod.namespace not in self._nodes:
+                address = own_address(pod, family)
+                yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
+        if probe.send.protocol is Transport.ICMP:
+            yield from stacks(self._nodes.values(), self._hosts.values(), family)
+            return
+        for node in self._nodes.values():
+            yield from programs(node, family)
+        target = probe.target
+        if isinstance(target, ServiceTarget) and target.via is Front.HEALTH_CHECK_NODE_PORT:
+            port = self._services[target.namespace, target.service].health_check_node_port
+            for node in self._nodes.values():
+                address = own_address(node, family)
+                yield Receiver(name=node.name, namespace=node.name, device=STACK, address=address, ports=(port,))
+        for host in self._hosts.values():
+            dialled = isinstance(target, HostTarget) and target.host == host.name
+            for address in [own_address(host, family)] if dialled else self._serving(host, family):
+                yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
+
+    def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
+        """The addresses of a host that given slices have for endpoints."""
+        own = (address for address in own_addresses_of(host) if Family.of(address) is family)
+        return [address for address in own if address in self._endpoints]
+
+    def _fences(self, probe: _Sent, destination: IPAddress) -> Iterator[Fence]:
+        """The nodes that its packets may enter, every pod, and hosts that are endpoints.
+
+        None is in the sender's namespace, which none leaves, none at a pod that is gone, and none beyond a cut link.
+        """
+        hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
+        pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
+        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *pods, *hosts]
+        home = namespace_of(find("from", probe.source.name, self._places))
+        for place in places:
+            if namespace_of(place) != home and not self._links.part(self._plan, probe.source.name, place.name):
+                yield Fence(name=place.name, address=own_address(place, Family.of(destination)))
+
+    def _entrances(self, probe: _Sent, destination: IPAddress) -> list[Namespace]:
+        """The node that the sender's packets enter, or all those among which the router shares their flows."""
+        sharing = self._sharing(probe, destination)
+        return [self._nodes[name] for name in sharing] or [self._entrance(probe)]
+
+    def _sharing(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
+        """The nodes among which the router shares what a host sends there, unless the probe names one of them."""
+        named = isinstance(probe.target, ServiceTarget) and probe.target.node is not None
+        if named or probe.source.name not in self._hosts:
+            return ()
+        return next((nodes for network, nodes in self._shared if destination in network), ())
+
+    def _entrance(self, probe: _Sent) -> Namespace:
+        sender = probe.source.name
+        if sender in self._nodes:
+            return self._nodes[sender]
+        if probe.send.frame_to in self._nodes:
+            return self._nodes[probe.send.frame_to]
+        if sender in self._pods:
+            return self._nodes[self._pods[sender].node]
+        named = probe.target.node if isinstance(probe.target, ServiceTarget) else None
+        return next(iter(self._nodes.values())) if named is None else find("to.node", named, self._nodes)
+
+    def _detour(self, probe: _Sent, destination: IPAddress) -> Detour | None:
+        """Where the router sends an address of a Service that is no node's own, and that it does not share anyway."""
+        if probe.source.name not in self._hosts or self._sharing(probe, destination):
+            return None
+        network = self._service_network(destination)
+        if network is None and isinstance(probe.target, ServiceTarget) and probe.target.via not in _OF_NODE:
+            network = ip_network(destination)  # an external or a load-balancer IP
+        if network is None:
+            return None
+        via = own_address(self._entrance(probe), Family.of(destination))
+        return Detour(namespace=ROUTER, destination=network, device=NODES, via=via)
+
+    def _service_network(self, destination: IPAddress) -> IPNetwork | None:
+        return next((network for network in self._service_networks if destination in network), None)
+
+
+def _resolver(question: Question, probe: _Sent) -> IPAddress:
+    """The address of kube-dns that is asked: the first, or one of the family that the author chose."""
+    family = None if isinstance(probe.target, AddressTarget) else probe.target.family
+    if probe.source.address is not None:
+        family = Family.of(probe.source.address)
+    fitting = (each for each in question.resolvers if family in (None, Family.of(each)))
+    return next(fitting, question.resolvers[0])
+
+
+def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
+    return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}

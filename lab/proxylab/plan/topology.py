@@ -1,0 +1,312 @@
+"""The wire of a scenario: which namespaces there are, how they are linked, and what each routes where.
+
+Owns: ``draw``, the segments and who stands on them, and how nodes reach each other's pods.
+Must not: give out addresses (``addresses``), names (``names``) or sysctl values (``sysctls``), or wire pods (``pods``).
+
+            fabric                                    router
+    ┌──────────────────────┐     nodes    ┌────────────────────────────┐
+    │ bridge nodes ────────┼──────────────┤ default gateway of nodes   │
+    │ bridge outside ──────┼──────────────┤ and of outside hosts       │
+    └──┬────────┬────────┬─┘    outside   └────────────────────────────┘
+       │ eth0   │ eth0   │ eth0
+    ┌──┴───┐ ┌──┴───┐ ┌──┴───┐
+    │node-a│ │node-b│ │client│   hosts stand on the bridge outside, or on another segment
+    └──┬───┘ └──┬───┘ └──────┘
+       │ echo-1 │ echo-2         one veth for each pod, named after it
+    ┌──┴───┐ ┌──┴───┐
+    │echo-1│ │echo-2│ eth0
+    └──────┘ └──────┘
+
+Nodes route each other's pod networks to each other directly (``interNode: host-gw``), or by way of a VXLAN device
+(``vxlan``) as flannel does: its address is the first of the node's pod network, routes name the other device's address
+as on the link, and neighbours and forwarding entries are all told, so that nothing is learnt or asked for.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
+from proxylab.plan.addresses import AddressPlan, allocate_addresses
+from proxylab.plan.balance import shared_route
+from proxylab.plan.claims import contested
+from proxylab.plan.draft import Draft, Place
+from proxylab.plan.model import (
+    DETOUR_TABLE,
+    MAIN_TABLE,
+    Address,
+    Balancer,
+    Device,
+    ForwardingEntry,
+    Leftover,
+    LinkEnd,
+    Listener,
+    Masquerade,
+    Neighbour,
+    Plan,
+    PolicyRule,
+    Role,
+    Route,
+    Sysctl,
+    ends_by_namespace,
+)
+from proxylab.plan.names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
+from proxylab.plan.pods import add_pods, everywhere
+from proxylab.plan.refusals import refusals, written_sysctls
+from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of
+from proxylab.scenario.model import Host, HostTarget, LoadBalancer, Node, Probe, Scenario, Stream
+
+__all__ = ["draw"]
+
+_VNI: Final = 1
+_VXLAN_PORT: Final = 8472  # flannel's and the kernel's own; IANA's 4789 came later
+_FIRST_TABLE: Final = 100
+_FIRST_PRIORITY: Final = 1000
+_DETOUR_PRIORITY: Final = 100
+_FAMILY_OF_TOOL: Final = {"iptables": Family.IPV4, "ip6tables": Family.IPV6}
+
+
+def draw(scenario: Scenario) -> Plan:
+    """The plan of a scenario: the same scenario always gives the same plan.
+
+    Raises:
+        ScenarioError: addresses run out, a name cannot be had, or the wire asked for cannot be drawn.
+    """
+    problems = refusals(scenario)
+    if problems:
+        raise ScenarioError(problems)
+    addresses = allocate_addresses(scenario)
+    problems = contested(scenario, addresses)
+    if problems:
+        raise ScenarioError(problems)
+    draft = Draft(scenario.network.families)
+    fabric = draft.place(FABRIC, Role.SEGMENT)
+    bridges = {name: draft.bridge(fabric, name).device for name in _segments_in_use(scenario)}
+    segments = _Segments(addresses, draft, fabric, bridges)
+    _add_router(scenario, addresses, draft, segments)
+    nodes = {node.name: draft.place(node.name, Role.NODE, node.sysctls) for node in scenario.nodes}
+    for node in scenario.nodes:
+        _wire_node(node, nodes[node.name], addresses, segments)
+    if scenario.network.inter_node == "vxlan":
+        _overlay(nodes, addresses, draft)
+    else:
+        _route_directly(nodes, addresses)
+    add_pods(scenario, addresses, draft, nodes)
+    if scenario.network.outbound_masquerade:
+        for name, place in nodes.items():
+            place.masquerades += _masquerades(scenario, addresses.behind(name))
+    for node in scenario.nodes:
+        nodes[node.name].leftovers += _leftovers(scenario, node)
+    for host in scenario.hosts:
+        place = draft.place(host.name, Role.HOST, host.sysctls)
+        place.listeners += dict.fromkeys([*_dialled(scenario, host.name), *_serving(scenario, host.name, addresses)])
+        _wire_host(host, place, addresses, segments)
+    plan = draft.finished()
+    problems = _device_problems(scenario, plan)
+    if problems:
+        raise ScenarioError(problems)
+    return plan
+
+
+class _Segments:
+    """The bridges of the fabric, and how to get onto them."""
+
+    def __init__(self, addresses: AddressPlan, draft: Draft, fabric: Place, bridges: Mapping[str, str]) -> None:
+        self.names = tuple(bridges)
+        self._addresses = addresses
+        self._draft = draft
+        self._fabric = fabric
+        self._bridges = bridges
+        self._joined: defaultdict[str, list[tuple[Place, str]]] = defaultdict(list)
+
+    def join(self, place: Place, port: str, segment: str, wanted: str, own: Iterable[IPAddress]) -> LinkEnd:
+        """Link a place to a segment and give it its addresses there. Returns its end of the link."""
+        link = self._draft.link(self._fabric, port, place, wanted, master=self._bridges[segment])
+        networks = self._addresses.segments[segment]
+        for address in own:
+            place.address(link.second.device, address, next(network for network in networks if address in network))
+        if any(network.version == 6 for network in networks):
+            place.link_local(link.second.device, link.second.mac)
+        self._joined[segment].append((place, link.second.device))
+        return link.second
+
+    def joined(self, segment: str) -> tuple[tuple[Place, str], ...]:
+        """Who is on a segment so far, each with its device there."""
+        return tuple(self._joined[segment])
+
+
+def _segments_in_use(scenario: Scenario) -> list[str]:
+    outside = any(host.segment == OUTSIDE for host in scenario.hosts) or any(
+        uplink.segment == OUTSIDE for node in scenario.nodes for uplink in node.uplinks
+    )
+    return [NODES, *([OUTSIDE] if outside else []), *(segment.name for segment in scenario.network.segments)]
+
+
+def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segments: _Segments) -> None:
+    router = draft.place(ROUTER, Role.ROUTER, scenario.network.router_sysctls)
+    legs = {
+        name: segments.join(
+            router, ROUTER if name == NODES else f"{ROUTER}-{name}", name, name, addresses.router(name)
+        ).device
+        for name in segments.names
+    }
+    inner = legs[NODES]
+    for name, own in addresses.node.items():
+        _route_behind(router, addresses.behind(name), inner, own)
+    # Cluster IPs are no addresses of the wire; from outside they are reached by a static route to some node. Which one
+    # an errand needs, its detour says; until then it is the first.
+    for network, via in zip(addresses.service_networks, next(iter(addresses.node.values())), strict=True):
+        router.route(network, inner, via=via)
+    shared = [(each.network, each.nodes) for each in scenario.network.routed]
+    shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
+    for network, names in shared:
+        family = scenario.network.families.index(Family.of(network))
+        router.routes.append(shared_route(network, inner, [addresses.node[name][family] for name in names]))
+    draft.balancers = tuple(_balancer(each, addresses, inner) for each in scenario.load_balancers)
+    router.rules += [PolicyRule(family, _DETOUR_PRIORITY, DETOUR_TABLE) for family in scenario.network.families]
+
+
+def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Balancer:
+    return Balancer(
+        name=balancer.name,
+        pool=balancer.pool,
+        nodes={name: addresses.node[name] for name in balancer.nodes},
+        device=device,
+        health_checked=balancer.health_checked,
+    )
+
+
+def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
+    uplink = segments.join(place, node.name, NODES, UPLINK, addresses.node[node.name]).device
+    for gateway in addresses.router(NODES):
+        place.route(everywhere(gateway), uplink, via=gateway)
+    for further in node.uplinks:
+        own = addresses.uplink[node.name, further.device]
+        segments.join(place, f"{node.name}-{further.device}", further.segment, further.device, own)
+    place.addresses += [Address(each.device, each.interface) for each in node.addresses]
+    place.listeners += [
+        Listener(each.name, each.protocol, each.port, each.address, position=str(node.position))
+        for each in node.daemons
+    ]
+    tables: dict[IPNetwork, int] = {}
+    for route in node.routes:
+        table = MAIN_TABLE
+        if route.source is not None:
+            if route.source not in tables:
+                tables[route.source] = _FIRST_TABLE + len(tables)
+                priority = _FIRST_PRIORITY + len(tables)
+                family = Family.of(route.source)
+                place.rules.append(PolicyRule(family, priority, tables[route.source], route.source))
+            table = tables[route.source]
+        place.routes.append(Route(route.destination, route.device, route.via, table=table))
+
+
+def _route_directly(nodes: Mapping[str, Place], addresses: AddressPlan) -> None:
+    for node in nodes.values():
+        for name, own in addresses.node.items():
+            if name != node.name:
+                _route_behind(node, addresses.behind(name), UPLINK, own)
+
+
+def _route_behind(
+    place: Place, networks: Iterable[IPNetwork], device: str, ways: Sequence[IPAddress], *, onlink: bool = False
+) -> None:
+    """Route networks of pods to their node, each by its address of the same family."""
+    by_family = {Family.of(way): way for way in ways}
+    for network in networks:
+        place.route(network, device, via=by_family[Family.of(network)], onlink=onlink)
+
+
+def _overlay(nodes: Mapping[str, Place], addresses: AddressPlan, draft: Draft) -> None:
+    """A VXLAN device in every node. The tunnel's outer family is the lab's first; it carries both."""
+    devices = {
+        name: draft.vxlan(node, OVERLAY, UPLINK, addresses.node[name][0], _VNI, _VXLAN_PORT)
+        for name, node in nodes.items()
+    }
+    for name, node in nodes.items():
+        device = devices[name].device
+        for address in addresses.overlay(name):
+            node.address(device, address)
+        for other, there in devices.items():
+            if other == name:
+                continue
+            _route_behind(node, addresses.behind(other), device, addresses.overlay(other), onlink=True)
+            node.neighbours += [Neighbour(device, via, there.mac) for via in addresses.overlay(other)]
+            node.forwarding.append(ForwardingEntry(device, there.mac, there.local))
+
+
+def _masquerades(scenario: Scenario, pods: Sequence[IPNetwork]) -> Iterator[Masquerade]:
+    """What a node hides: its pods, from everybody but other pods, as kind's and flannel's masquerading agents do."""
+    for family in scenario.network.families:
+        sources = tuple(network for network in pods if Family.of(network) is family)
+        spared = tuple(network for network in scenario.network.pod_cidrs if Family.of(network) is family)
+        yield Masquerade(family, sources, spared)
+
+
+def _leftovers(scenario: Scenario, node: Node) -> Iterator[Leftover]:
+    """Rules of tools that no other family's packets meet: an engine has nothing to do with tables of that one."""
+    for tool, text in node.leftovers.items():
+        if _FAMILY_OF_TOOL.get(tool) in (None, *scenario.network.families):
+            yield Leftover(tool, text)
+
+
+def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
+    own = addresses.host[host.name]
+    others = segments.joined(host.segment)
+    end = segments.join(place, host.name, host.segment, UPLINK, own)
+    if host.addresses > 1:
+        _introduce(own, end.mac, others)
+    for gateway in addresses.router(host.segment):
+        place.route(everywhere(gateway), end.device, via=gateway)
+
+
+def _introduce(crowd: Sequence[IPAddress], mac: str, others: Iterable[tuple[Place, str]]) -> None:
+    """Tell all others on a segment of the many addresses that one of them has.
+
+    The kernel has one table for the neighbours of all namespaces, with room for 1,024 of each family that it has found
+    by itself (``gc_thresh3``); a few crowds fill it, and then packets are lost. Permanent entries do not count.
+    """
+    for place, device in others:
+        place.neighbours += [Neighbour(device, address, mac) for address in crowd]
+
+
+def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
+    """A host answers on the ports that the scenario's probes and streams dial."""
+    dialling: tuple[Probe | Stream, ...] = (*scenario.all_probes, *scenario.streams)
+    for probe in dialling:
+        target, protocol = probe.target, (probe.send.protocol or Transport.TCP).served
+        if isinstance(target, HostTarget) and target.host == host and protocol and target.port:
+            yield Listener(host, protocol, target.port)
+
+
+def _serving(scenario: Scenario, host: str, addresses: AddressPlan) -> Iterator[Listener]:
+    """A host that given slices have for an endpoint listens on their ports."""
+    own = frozenset(addresses.host[host])
+    changed = (change.slice for step in scenario.steps for change in step.change.slices)
+    for each in (*scenario.slices, *filter(None, changed)):
+        if any(endpoint.addresses[0] in own for endpoint in each.endpoints):
+            yield from (Listener(host, port.protocol, port.port) for port in each.ports)
+
+
+def _device_problems(scenario: Scenario, plan: Plan) -> list[str]:
+    """Sysctls of devices that the plan does not make: only now is it known which there are."""
+    ends = ends_by_namespace(plan)
+    authors = {name: position for name, position, _ in written_sysctls(scenario)}
+    authors |= {pod.namespace: authors[pod.name] for pod in plan.pods if pod.namespace not in authors}
+    problems: list[str] = []
+    for namespace in plan.namespaces:
+        made: list[Device] = [*ends[namespace.name], *namespace.bridges, *namespace.vxlans]
+        devices = [*DEVICES_AT_HAND, *(device.device for device in made)]
+        problems += [
+            f"{authors[namespace.name]}: {namespace.name}: sysctl {sysctl.name}: there is no such device; "
+            f"there are {', '.join(devices)}"
+            for sysctl in namespace.device_sysctls
+            if not _names_one_of(sysctl, devices)
+        ]
+    return problems
+
+
+def _names_one_of(sysctl: Sysctl, devices: list[str]) -> bool:
+    device = device_of(sysctl.name)
+    return device is not None and device.replace("/", ".") in devices

@@ -1,0 +1,1 @@
+"""What clients and a lab process say to each other."""

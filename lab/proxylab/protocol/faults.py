@@ -1,0 +1,40 @@
+"""Errors across the boundary between lab process and client.
+
+Owns: both directions of one translation, side by side so that they cannot drift apart.
+Must not: decide how an error is shown.
+"""
+
+from proxylab.errors import CapabilityError, EngineError, InternalError, LabEndedError, LabError, ScenarioError
+from proxylab.protocol.messages import Fault
+
+__all__ = ["fault_of", "raised"]
+
+
+def fault_of(error: LabError) -> Fault:
+    """The message that stands for ``error``."""
+    match error:
+        case CapabilityError():
+            return Fault("capability", (error.missing, error.cure))
+        case EngineError():
+            return Fault("engine", (error.node, error.what, error.log))
+        case ScenarioError():
+            return Fault("scenario", error.problems)
+        case LabEndedError():
+            return Fault("ended", (str(error),))
+        case _:
+            return Fault("internal", (str(error),))
+
+
+def raised(fault: Fault) -> LabError:
+    """The error that ``fault`` stands for, to be raised by the caller."""
+    match fault.kind, fault.words:
+        case "capability", (missing, cure):
+            return CapabilityError(missing, cure)
+        case "engine", (node, what, log):
+            return EngineError(node, what, log)
+        case "scenario", problems:
+            return ScenarioError(problems)
+        case "ended", words:
+            return LabEndedError("\n".join(words))
+        case _:
+            return InternalError("\n".join(fault.words))

@@ -1,0 +1,107 @@
+"""Scenarios as pytest items: ``pytest scenarios/x.lab.yaml`` and ``proxylab run`` are the same run.
+
+Owns: the hooks that make pytest a client of the lab; the modules beside this one have a part each.
+Must not: import what only a run needs before the first item runs (collection needs no privilege and no kernel), patch
+anything, or do anything in a project that has no ``*.lab.yaml``.
+
+A scenario file is a ``pytest.Module``, and a probe or step a ``pytest.Function``: fixtures, ``-k``, ``::``, xdist and
+other plugins treat them as they treat Python tests. Three fixtures carry the run, and are the place to stand in for it:
+
+* ``lab_sessions``, once per worker: a lab process for each engine, started when the first item needs it.
+* ``lab_open``: the lab of the item's scenario, or of its case; closed when an item needs another, or the file ends.
+* ``lab_verdict``, once per item: the probe, sent and judged; or the step, ended and judged.
+
+So evidence is gathered while an item is set up, and its call only holds the verdict against the expectation: what came
+out otherwise than expected is *failed*; what could not be decided is an *error*, as JUnit tells the two apart; what
+this machine cannot do is *skipped*, with the cure.
+
+What YAML should not say is a ``test_*.py`` with the fixture ``lab`` or ``lab_factory`` (``python_fixtures``).
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from proxylab.pytest_plugin.annotations import Annotations
+from proxylab.pytest_plugin.on_failure import AtTheDesk
+from proxylab.pytest_plugin.interactive_options import DESK, add_desk_options, is_kept, is_paused, shell_place
+from proxylab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_shelf, lab_verdict
+from proxylab.pytest_plugin.gathering import Gathering, Telling
+from proxylab.pytest_plugin.in_python import Lab
+from proxylab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
+from proxylab.pytest_plugin.markers import register
+from proxylab.pytest_plugin.options import (
+    add_options,
+    engines,
+    feature_gates,
+    iptables,
+    is_required,
+    kube_proxy_flags,
+    repeats,
+    report,
+    seed,
+)
+from proxylab.pytest_plugin.python_fixtures import LabFactory, lab, lab_engine, lab_factory, parametrize_engines
+from proxylab.pytest_plugin.required import Required
+from proxylab.pytest_plugin.themes import Themes
+
+__all__ = [
+    "Lab",
+    "LabFactory",
+    "ProbeItem",
+    "ScenarioFile",
+    "lab",
+    "lab_engine",
+    "lab_factory",
+    "lab_of_file",
+    "lab_open",
+    "lab_sessions",
+    "lab_shelf",
+    "lab_verdict",
+    "pytest_addoption",
+    "pytest_collect_file",
+    "pytest_configure",
+    "pytest_generate_tests",
+]
+
+_ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the lab, all of which begin with ``--lab-``."""
+    add_options(parser)
+    add_desk_options(parser)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
+    """Take ``*.lab.yaml``, and leave all other YAML alone."""
+    if file_path.name.endswith(SUFFIX):
+        return ScenarioFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run Python tests that have a lab on every engine, as scenario files are."""
+    parametrize_engines(metafunc)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse options that cannot be, make markers known, and listen where all probes are heard of."""
+    for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed):
+        option(config)
+    register(config)
+    if any((is_kept(config), is_paused(config), shell_place(config))):
+        config.pluginmanager.register(AtTheDesk(config), DESK)
+    if report(config) is not None:
+        config.pluginmanager.register(Telling(), "proxylab-telling")
+    if hasattr(config, "workerinput"):
+        return
+    config.pluginmanager.register(Themes(), "proxylab-themes")
+    if report(config) is not None:
+        config.pluginmanager.register(Gathering(config), "proxylab-report")
+    if is_required(config):
+        config.pluginmanager.register(Required(), "proxylab-required")
+    if os.environ.get("GITHUB_ACTIONS") == "true" and not config.pluginmanager.has_plugin(_ANNOTATES_ITSELF):
+        config.pluginmanager.register(Annotations(), "proxylab-annotations")

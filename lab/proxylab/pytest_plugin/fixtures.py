@@ -1,0 +1,169 @@
+"""The fixtures that carry a probe from its file to its verdict.
+
+Owns: ``lab_sessions``, ``lab_of_file``, ``lab_open``, ``lab_shelf`` and ``lab_verdict``.
+Must not: import a run's own rooms before an item runs.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from proxylab.client.bundles import Shelf
+from proxylab.engines.names import where_of
+from proxylab.errors import LabError
+from proxylab.client.known_failures import open_or_foresee
+from proxylab.pytest_plugin.live_labs import Awake
+from proxylab.pytest_plugin.interactive_options import DESK, has_pcap
+from proxylab.pytest_plugin.options import (
+    bundle_directory,
+    engines,
+    feature_gates,
+    iptables,
+    kube_proxy,
+    kube_proxy_flags,
+    seed,
+)
+from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
+from proxylab.pytest_plugin.showing import show_of_file
+from proxylab.pytest_plugin.stash import OPEN
+from proxylab.scenario.model import Probe, Step
+from proxylab.verdict.model import Foreseen, Judgement
+
+if TYPE_CHECKING:
+    from proxylab.client.open_lab import OpenLab
+    from proxylab.pytest_plugin.items import ProbeItem, Run
+    from proxylab.client.session import Session
+    from proxylab.verdict.model import ProbeVerdict, StepVerdict
+
+    Judged = ProbeVerdict | StepVerdict
+    _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
+
+__all__ = [
+    "lab_of_file",
+    "lab_open",
+    "lab_sessions",
+    "lab_shelf",
+    "lab_verdict",
+]
+
+
+@pytest.fixture(scope="session")
+def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Session]]":
+    """The session on an engine: a lab process of this pytest process, which is an xdist worker or the only one."""
+    from proxylab.binaries.upstream import upstream_for  # noqa: PLC0415 - a run's own rooms
+    from proxylab.engines.protocol import EngineChoice  # noqa: PLC0415
+    from proxylab.client.session import Session  # noqa: PLC0415
+
+    desk = pytestconfig.pluginmanager.get_plugin(DESK)
+    door = None if desk is None else desk.keeping.door
+    with ExitStack() as stack:
+
+        def begin(engine: str) -> Session:
+            where = where_of(engine, engines(pytestconfig), kube_proxy(pytestconfig))
+            flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
+            upstream = upstream_for(engine, where, _tell, flags=flags, gates=gates)
+            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
+            return stack.enter_context(Session(choice, seed(pytestconfig), door))
+
+        yield Awake(begin).session
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+class _Labs:
+    """The labs of one scenario file: a lab for each of its runs, one at a time."""
+
+    def __init__(self, sessions: "Callable[[str], Session]") -> None:
+        self._sessions = sessions
+        self._run: Run | None = None
+        self._lab: OpenLab | None = None
+        self._failed: dict[Run, LabError] = {}
+        self._foreseen: dict[Run, Foreseen] = {}
+
+    def of(self, run: "Run", judged: Probe | Step) -> "OpenLab | Foreseen":
+        """The lab of a run, not past a probe or step; what keeps it from being opened is told to each of its items."""
+        if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(judged):
+            return self._lab
+        self.close()
+        if run in self._failed:
+            raise self._failed[run]
+        if run in self._foreseen:
+            return self._foreseen[run]
+        try:
+            session = self._sessions(run.engine)
+            run.settle(session.engine.version)
+            opened = open_or_foresee(session.open, run.scenario)
+        except LabError as error:
+            self._failed[run] = error
+            raise
+        if isinstance(opened, Foreseen):
+            self._foreseen[run] = opened
+            return opened
+        self._run, self._lab = run, opened
+        return opened
+
+    def close(self) -> None:
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            lab.close()
+
+
+@pytest.fixture(scope="module")
+def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
+    """The labs of the scenario file, the last of which is closed after the last item."""
+    with closing(_Labs(lab_sessions)) as labs:
+        yield labs
+
+
+@pytest.fixture
+def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
+    """The lab of the item's scenario, or of its case; where its engine fails as foreseen, the item does so, too."""
+    item: ProbeItem = request.node
+    with in_its_own_words(item.scenario.file):
+        opened = lab_of_file.of(item.run, item.judged)
+    if isinstance(opened, Foreseen):
+        pytest.xfail(str(opened))
+    item.stash[OPEN] = opened
+    return opened
+
+
+@pytest.fixture(scope="session")
+def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
+    """Where evidence is kept; ``None`` where nobody wants any."""
+    directory = bundle_directory(pytestconfig)
+    return None if directory is None else Shelf(directory)
+
+
+@pytest.fixture
+def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: "Shelf | None") -> "Judged":
+    """The verdict on the probe or step, unless there is none that could be held against the expectation."""
+    item: ProbeItem = request.node
+    verdict: Judged
+    with in_its_own_words(str(item.judged.position)):
+        if isinstance(item.judged, Step):
+            verdict = _kept(item, lab_open, lab_open.conclude(item.judged), lab_shelf)
+        else:
+            verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_shelf)
+    record(item, lab_open, item.run.engine, verdict)
+    if has_pcap(item.config):
+        leave_pcap(item, lab_open, verdict)
+    show_of_file(item, item.scenario, item.run.engine, verdict)
+    match verdict.overall:
+        case Judgement.SKIP:
+            pytest.skip(why_skipped(verdict))
+        case Judgement.INCONCLUSIVE:
+            pytest.fail(explanation(verdict), pytrace=False)
+    return verdict
+
+
+def _kept(item: "ProbeItem", lab_open: "OpenLab", verdict: "_Verdict", lab_shelf: "Shelf | None") -> "_Verdict":
+    if lab_shelf is None:
+        return verdict
+    evidence = partial(lab_open.bundle, verdict)
+    return lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)

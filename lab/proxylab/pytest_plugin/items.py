@@ -1,0 +1,120 @@
+"""Scenario files as modules of pytest items.
+
+Owns: ``ScenarioFile`` and ``ProbeItem``: which items a file has, in which order, under which ids, with which markers.
+Must not: import what only a run needs: collection needs no privilege and no kernel.
+
+An id is the author's words and, in brackets, what the run adds to them: the case of the matrix, the engine where
+several run, the number of the repetition. It holds neither ``/`` nor ``::``, by which pytest divides ids, and nothing
+that differs between two collections: the workers of xdist collect each by themselves and must find the same.
+"""
+
+import os
+import types
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from proxylab.engines.names import mode_of, version_of
+from proxylab.errors import ScenarioError
+from proxylab.pytest_plugin.markers import markers_of
+from proxylab.pytest_plugin.options import engines, repeats
+from proxylab.pytest_plugin.outcome import hold
+from proxylab.scenario.cases import cases
+from proxylab.scenario.model import Probe, Scenario, Step
+from proxylab.scenario.versions import Version
+
+__all__ = ["SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
+
+SUFFIX: Final = ".lab.yaml"
+
+
+def is_of_a_scenario(nodeid: str) -> bool:
+    """Whether an item with this id is a probe of a scenario file."""
+    return f"{SUFFIX}::" in nodeid
+
+
+class ScenarioFile(pytest.Module):
+    """One scenario file. A ``Module`` and not a ``File``, since only modules can hold module-scoped fixtures."""
+
+    def _getobj(self) -> types.ModuleType:
+        return types.ModuleType(self.path.name.removesuffix(SUFFIX))
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """The scenario's probes, then of each step its probes, and itself where it expects anything.
+
+        Raises:
+            CollectError: with every mistake in the file.
+        """
+        from proxylab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for a run that has scenario files
+
+        try:
+            scenario = load_scenario(Path(os.path.relpath(self.path)))
+        except ScenarioError as error:
+            raise self.CollectError("\n".join(error.problems)) from None
+        for run in _runs(self.config, scenario):
+            for number, judged in enumerate(run.scenario.judged):
+                item = ProbeItem.from_parent(self, name=run.id_of(judged), callobj=hold, number=number, run=run)
+                for marker in markers_of(self.config, run.scenario, run.engine):
+                    item.add_marker(marker)
+                yield item
+
+
+class Run:
+    """One lab of a file: a case of its matrix, on an engine, for the nth time."""
+
+    def __init__(self, written: Scenario, case: Scenario, engine: str, marks: tuple[str, ...]) -> None:
+        self.scenario = case
+        self.engine: Final = engine
+        self._written: Final = written
+        self._version = version_of(engine)
+        self._marks: Final = marks
+
+    def settle(self, version: Version) -> None:
+        """Let exceptions hold for the version that is found to run, of which collection knows no more than its name."""
+        if version != self._version:
+            known = cases(self._written, mode_of(self.engine), version)
+            self.scenario = next(each for each in known if each.case == self.scenario.case)
+            self._version = version
+
+    def id_of(self, judged: Probe | Step) -> str:
+        """The id of a probe or step of this run."""
+        if not self._marks:
+            return judged.name
+        words = self.scenario.case.words(judged.name)
+        case = judged.name.removeprefix(words)[1:-1]
+        return f"{words}[{'-'.join(filter(None, (case, *self._marks)))}]"
+
+
+def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
+    chosen, times = engines(config), repeats(config)
+    for number in range(1, times + 1):
+        for engine in chosen:
+            for case in cases(scenario, mode_of(engine), version_of(engine)):
+                marks = [engine.replace("/", ".")] if len(chosen) > 1 else []
+                marks += [f"{number} of {times}"] if times > 1 else []
+                yield Run(scenario, case, engine, tuple(marks))
+
+
+class ProbeItem(pytest.Function):
+    """One probe of a scenario, or one step that expects something itself, on one engine."""
+
+    def __init__(self, *, number: int, run: Run, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._number: Final = number
+        self.run: Final = run
+
+    @property
+    def judged(self) -> Probe | Step:
+        """The probe or step, with what is expected of the version that runs."""
+        return self.run.scenario.judged[self._number]
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario, or the case of it, that it belongs to."""
+        return self.run.scenario
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Its own line in the YAML file; pytest counts lines from 0."""
+        return self.path, self.judged.position.line - 1, self.name

@@ -1,0 +1,58 @@
+"""Markers that say what a probe is about, for ``pytest -m``.
+
+Owns: their names and meanings, and which of them a scenario bears.
+Must not: mark what nobody could choose by: words and axes are in the id, for ``-k``.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pytest
+
+from proxylab.engines.names import mode_of
+from proxylab.addresses import Family, Protocol
+from proxylab.scenario.model import Scenario
+
+__all__ = ["MARKERS", "markers_of", "register"]
+
+MARKERS: Final[Mapping[str, str]] = {
+    "lab(scenario, case='')": "the scenario of the fixture lab: a file beside the test, or text",
+    "engine_embedded": "a probe on proxylab's own engine",
+    "engine_kube_proxy": "a probe on upstream's kube-proxy",
+    "mode_iptables": "a probe on a proxy in mode iptables",
+    "mode_nftables": "a probe on a proxy in mode nftables",
+    "mode_ipvs": "a probe on a proxy in mode ipvs",
+    "ipv4": "a probe in a lab that has IPv4",
+    "ipv6": "a probe in a lab that has IPv6",
+    "dual_stack": "a probe in a lab that has both families",
+    "needs_sctp": "a probe in a lab that needs SCTP of the kernel",
+    "needs_vxlan": "a probe in a lab that needs VXLAN of the kernel",
+}
+
+
+def register(config: pytest.Config) -> None:
+    """Make the markers known, so that ``--strict-markers`` takes them and ``--markers`` lists them."""
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def markers_of(config: pytest.Config, scenario: Scenario, engine: str) -> tuple[str, ...]:
+    """The markers of every probe of a scenario; the author's own tags become known as they are met."""
+    known = {line.partition(":")[0].strip() for line in config.getini("markers")}
+    for tag in scenario.tags:
+        if tag not in known:
+            config.addinivalue_line("markers", f"{tag}: a tag of scenarios")
+    return (*_of_content(scenario, engine), *scenario.tags)
+
+
+def _of_content(scenario: Scenario, engine: str) -> Iterator[str]:
+    yield "engine_" + engine.partition("/")[0].partition("@")[0].replace("-", "_")
+    yield f"mode_{mode_of(engine)}"
+    families = scenario.network.families
+    yield from (str(family).lower() for family in families)
+    if set(families) == set(Family):
+        yield "dual_stack"
+    if any(port.protocol is Protocol.SCTP for pods in scenario.pods for port in pods.ports):
+        yield "needs_sctp"
+    if scenario.network.inter_node == "vxlan":
+        yield "needs_vxlan"

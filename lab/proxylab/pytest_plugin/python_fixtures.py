@@ -1,0 +1,88 @@
+"""What a Python test asks pytest for when it wants a lab.
+
+Owns: the fixtures ``lab``, ``lab_factory`` and ``lab_engine``, and the marker ``lab``.
+Must not: know what a test does in its lab (``in_python`` does).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pytest
+
+from proxylab.pytest_plugin.in_python import Lab
+from proxylab.pytest_plugin.options import engines
+from proxylab.pytest_plugin.outcome import in_its_own_words
+from proxylab.pytest_plugin.stash import OPEN
+from proxylab.pytest_plugin.tested_case import case_of, parsed, text_of
+
+if TYPE_CHECKING:
+    from proxylab.client.bundles import Shelf
+    from proxylab.client.session import Session
+
+__all__ = ["MARKER", "LabFactory", "lab", "lab_engine", "lab_factory", "parametrize_engines"]
+
+MARKER: Final = "lab"
+
+
+class LabFactory(Protocol):
+    """What the fixture ``lab_factory`` is."""
+
+    def __call__(self, scenario: str | Path, *, case: str = "") -> "Lab":
+        """Build the lab of a scenario and return it.
+
+        Args:
+            scenario: a file, looked for beside the test, or the text of one.
+            case: the id of the case that is meant, where the scenario has a matrix.
+        """
+
+
+@pytest.fixture
+def lab_engine(pytestconfig: pytest.Config) -> str:
+    """The engine of a Python test's labs; each of them, where several run."""
+    return engines(pytestconfig)[0]
+
+
+def parametrize_engines(metafunc: pytest.Metafunc) -> None:
+    """Let a test that has a lab run on every engine that was asked for."""
+    chosen = engines(metafunc.config)
+    if "lab_engine" in metafunc.fixturenames and len(chosen) > 1:
+        metafunc.parametrize("lab_engine", chosen, ids=[engine.replace("/", ".") for engine in chosen])
+
+
+@pytest.fixture
+def lab_factory(
+    request: pytest.FixtureRequest,
+    lab_sessions: "Callable[[str], Session]",
+    lab_engine: str,
+    lab_shelf: "Shelf | None",
+) -> Iterator[LabFactory]:
+    """Builds labs for a Python test, one at a time: the next one takes the place of the one before."""
+    with ExitStack() as stack:
+
+        def build(scenario: str | Path, *, case: str = "") -> Lab:
+            stack.close()
+            with in_its_own_words(""):
+                text, file = text_of(scenario, request.path)
+                session, written = lab_sessions(lab_engine), parsed(text, file)
+                stands = session.open(case_of(written, session.engine, case), text)
+            stack.enter_context(closing(stands))
+            request.node.stash[OPEN] = stands
+            return Lab(stands, text, engine=lab_engine, item=request.node, shelf=lab_shelf, case=case)
+
+        yield build
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, lab_factory: LabFactory) -> Lab:
+    """The lab of the scenario that the marker names: ``@pytest.mark.lab("x.lab.yaml")``."""
+    marker = request.node.get_closest_marker(MARKER)
+    if marker is None:
+        pytest.fail(
+            'the fixture "lab" needs a scenario: mark the test with @pytest.mark.lab("FILE.lab.yaml"), '
+            'or use the fixture "lab_factory"',
+            pytrace=False,
+        )
+    arguments: Any = marker.args
+    return lab_factory(*arguments, **marker.kwargs)

@@ -1,0 +1,79 @@
+"""What of an item is to be seen in the page of a run.
+
+Owns: the entries of an item, until its report is made, and where they stand in the page.
+Must not: know how they come there (``gathering`` does), or import a run's own rooms before an item runs.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from proxylab.pytest_plugin.options import engines, report
+from proxylab.pytest_plugin.outcome import explanation
+from proxylab.report.html import entry
+from proxylab.report.html import Heading
+from proxylab.verdict.model import Judgement
+
+if TYPE_CHECKING:
+    from proxylab.report.html import Entry
+    from proxylab.scenario.model import Scenario
+    from proxylab.verdict.model import ProbeVerdict, StepVerdict
+
+__all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_told", "show_of_file", "show_of_test", "taken"]
+
+_SHOWN: Final = pytest.StashKey[list["Entry"]]()
+_BAD: Final = pytest.StashKey[list["ProbeVerdict | StepVerdict"]]()
+NO_ENGINE: Final = "no engine"
+
+
+def show_of_file(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
+    """Show the verdict of a probe or step of a scenario file, if there is to be a page."""
+    if report(item.config) is not None:
+        _show(item, heading_in_file(scenario, engine), verdict)
+
+
+def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
+    """Show a verdict of a Python test below the test's own file and name, if there is to be a page."""
+    if report(item.config) is not None:
+        heading = replace(heading_of_test(item), engine=engine, scenario=scenario.name, tags=scenario.tags)
+        _show(item, heading, verdict)
+
+
+def heading_of_test(item: pytest.Item) -> Heading:
+    """Where what is told of a Python test stands in the page, whether it has a lab or not."""
+    engine = NO_ENGINE
+    if "lab_engine" in getattr(item, "fixturenames", ()):
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        engine = parameters.get("lab_engine", engines(item.config)[0])
+    return Heading(file=item.location[0], engine=engine, case=item.name)
+
+
+def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":
+    """Where the probes of a scenario, or of a case of it, stand in the page."""
+    return Heading(
+        file=scenario.file,
+        engine=engine,
+        case=scenario.case.id,
+        scenario=scenario.name,
+        description=scenario.description,
+        tags=scenario.tags,
+    )
+
+
+def taken(item: pytest.Item) -> list["Entry"]:
+    """What was shown of an item since this was asked last."""
+    shown = item.stash.get(_SHOWN, [])
+    item.stash[_SHOWN] = []
+    return shown
+
+
+def is_told(item: pytest.Item, words: str) -> bool:
+    """Whether these are the words of a verdict that was shown of the item."""
+    return any(explanation(verdict) in words for verdict in item.stash.get(_BAD, ()))
+
+
+def _show(item: pytest.Item, heading: "Heading", verdict: "ProbeVerdict | StepVerdict") -> None:
+    item.stash.setdefault(_SHOWN, []).append(entry(heading, verdict))
+    if verdict.overall is not Judgement.PASS:
+        item.stash.setdefault(_BAD, []).append(verdict)

@@ -1,0 +1,165 @@
+"""One thing of a lab, with all that belongs to it, in words.
+
+Owns: ``describe``, for nodes, pods, Services and outside hosts.
+Must not: know where the objects come from, or print a manifest.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from proxylab.cluster.objects import ClusterEvent, EndpointSlice, KubeObject, Node, Pod, Service
+from proxylab.addresses import Family
+from proxylab.plan.model import Plan
+from proxylab.plan.sources import snat_source
+from proxylab.evidence.words import endpoint
+
+__all__ = ["describe", "describe_host"]
+
+_DEVICES = ("uplink", "pods", "overlay")
+_WIDTH = 22
+
+Field = tuple[str, str | Sequence[str]]
+
+
+def describe(thing: KubeObject, everything: Sequence[KubeObject], plan: Plan, families: Sequence[Family]) -> list[str]:
+    """What a node, a pod or a Service is, has and is related to; one field a line, as kubectl describes.
+
+    Args:
+        thing: the object.
+        everything: all objects of the cluster.
+        plan: of the lab, by which the addresses of devices are known.
+        families: of the lab.
+    """
+    match thing:
+        case Node():
+            fields = _node(thing, everything, plan, families)
+        case Pod():
+            fields = _pod(thing, everything, plan)
+        case Service():
+            fields = _service(thing, everything)
+        case _:
+            fields = iter([("Name", thing.name)])
+    events = [
+        f"{each.type} {each.reason}: {each.note}"
+        for each in everything
+        if isinstance(each, ClusterEvent) and (each.regarding.kind, each.regarding.name) == (thing.key.kind, thing.name)
+    ]
+    return _lines([*fields, ("Events", events)])
+
+
+def describe_host(name: str, plan: Plan) -> list[str]:
+    """An outside host, which is no object of the cluster."""
+    return _lines([("Name", name), ("Kind", "outside host"), *_place(name, plan)])
+
+
+def _lines(fields: Sequence[Field]) -> list[str]:
+    lines: list[str] = []
+    for name, value in fields:
+        values = [value] if isinstance(value, str) else list(value)
+        first, *rest = values or ["<none>"]
+        lines.append(f"{name + ':':{_WIDTH}}{first or '<none>'}")
+        lines += [f"{'':{_WIDTH}}{each}" for each in rest]
+    return lines
+
+
+def _node(node: Node, everything: Sequence[KubeObject], plan: Plan, families: Sequence[Family]) -> Iterator[Field]:
+    yield "Name", node.name
+    yield "Labels", _labels(node.labels)
+    yield "Taints", list(node.taints)
+    yield "Internal IPs", list(map(str, node.addresses))
+    yield "Pod CIDRs", list(map(str, node.pod_cidrs))
+    yield from _place(node.name, plan)
+    yield "Masquerades as", list(_sources(node.name, plan, families))
+    pods = [each for each in everything if isinstance(each, Pod) and each.node_name == node.name]
+    yield "Pods", [f"{pod.name} {' '.join(map(str, pod.addresses))}" for pod in pods]
+
+
+def _sources(node: str, plan: Plan, families: Sequence[Family]) -> Iterator[str]:
+    for device in _DEVICES:
+        for family in families:
+            try:
+                yield f"{snat_source(plan, node, device, family)} by its {device}"
+            except LookupError:
+                continue
+
+
+def _pod(pod: Pod, everything: Sequence[KubeObject], plan: Plan) -> Iterator[Field]:
+    yield "Name", pod.name
+    yield "Namespace", pod.namespace
+    yield "Labels", _labels(pod.labels)
+    yield "Node", pod.node_name
+    yield "IPs", list(map(str, pod.addresses))
+    yield "Ports", [f"{port.port}/{port.protocol}{f' ({port.name})' if port.name else ''}" for port in pod.ports]
+    states = {"ready": pod.ready, "serving": pod.serving, "terminating": pod.terminating}
+    yield "Conditions", ", ".join(name for name, holds in states.items() if holds) or "not ready"
+    home = next((each for each in plan.pods if each.name == pod.name), None)
+    if home is not None:
+        yield from _place(home.namespace, plan)
+    yield "Endpoint of", list(_memberships(pod, everything))
+
+
+def _memberships(pod: Pod, everything: Sequence[KubeObject]) -> Iterator[str]:
+    """The Services that send to the pod, each with the addresses and ports of its own."""
+    for each in everything:
+        if isinstance(each, EndpointSlice) and each.namespace == pod.namespace:
+            for own in each.endpoints:
+                if own.target == pod.name:
+                    there = [endpoint(address, port.port) for port in each.ports for address in own.addresses]
+                    yield f"{each.service}: {', '.join(there)}"
+
+
+def _place(name: str, plan: Plan) -> Iterator[Field]:
+    """Where it is on the wire."""
+    namespace = plan.namespace(name)
+    yield "Addresses", [f"{each.interface} dev {each.device}" for each in namespace.addresses]
+    yield (
+        "Links",
+        [
+            f"{ours.device} to {theirs.device} in {theirs.namespace}"
+            for link in plan.links
+            for ours, theirs in (link.ends, link.ends[::-1])
+            if ours.namespace == name
+        ],
+    )
+
+
+def _service(service: Service, everything: Sequence[KubeObject]) -> Iterator[Field]:
+    yield "Name", service.name
+    yield "Namespace", service.namespace
+    yield "Labels", _labels(service.labels)
+    yield "Selector", _labels(service.selector)
+    yield "Type", str(service.type)
+    yield "IP Family Policy", service.ip_family_policy
+    yield "Cluster IPs", "None" if service.headless else list(map(str, service.cluster_ips))
+    if service.external_ips:
+        yield "External IPs", list(map(str, service.external_ips))
+    if service.load_balancer_ingress:
+        yield "LoadBalancer Ingress", [str(each.ip or each.hostname) for each in service.load_balancer_ingress]
+    pieces = [
+        each
+        for each in everything
+        if isinstance(each, EndpointSlice) and (each.namespace, each.service) == (service.namespace, service.name)
+    ]
+    for port in service.ports:
+        named = f"{port.name} " if port.name else ""
+        node_port = f", node port {port.node_port}" if port.node_port else ""
+        yield "Port", f"{named}{port.port}/{port.protocol} to {port.target_port}{node_port}"
+        yield "Endpoints", list(_endpoints(port.name, pieces))
+    yield "Session Affinity", "None" if service.affinity_timeout is None else f"ClientIP {service.affinity_timeout}s"
+    yield "Internal Policy", str(service.internal_traffic_policy)
+    yield "External Policy", str(service.external_traffic_policy)
+    if service.health_check_node_port:
+        yield "Health Check Port", str(service.health_check_node_port)
+
+
+def _endpoints(port: str, pieces: Sequence[EndpointSlice]) -> Iterator[str]:
+    for piece in pieces:
+        for each in (found for found in piece.ports if found.name == port):
+            for own in piece.endpoints:
+                states = [name for name in ("ready", "serving", "terminating") if getattr(own, name)]
+                who = f" {own.target}" if own.target else ""
+                where = f" on {own.node_name}" if own.node_name else ""
+                yield f"{endpoint(own.addresses[0], each.port)}{who}{where}: {', '.join(states) or 'not ready'}"
+
+
+def _labels(labels: Mapping[str, str]) -> list[str]:
+    return [f"{key}={value}" for key, value in labels.items()]

@@ -1,0 +1,148 @@
+"""A run as a JSON document, for programs.
+
+Owns: the shape of ``-o json``, which is documented here and stays as it is within an ``apiVersion``.
+Must not: hold anything that a text report does not, such as the packets themselves (evidence bundles hold those).
+
+The document (every key is always there; ``null`` where there is nothing to say)::
+
+    apiVersion: proxylab/v1
+    kind: RunReport
+    exitCode: 1                        # as the command exits
+    counts: {pass: 3, fail: 1, inconclusive: 0, skip: 0}          # probes and steps
+    scenarios:
+    - file: scenarios/cluster-ip.lab.yaml
+      name: cluster-ip
+      engine: embedded/iptables
+      case: bridge-ipv6                # the id of a case of its matrix; "" without one
+      tags: [hairpin]
+      judgement: fail                  # pass | fail | inconclusive | skip | null, if no probe was selected
+      seconds: 0.31
+      skipped: {missing: …, cure: …}   # or null
+      fault: {exitCode: 1, message: …} # or null
+      foreseen:                        # an engine that fails as spec.except says; or null
+        {because: …, said: …, position: {file: scenarios/prefix.lab.yaml, line: 14, column: 5}}
+      probes:
+      - name: an outside client keeps its address
+        position: {file: scenarios/cluster-ip.lab.yaml, line: 18, column: 5}
+        judgement: fail
+        seconds: 0.004
+        reproduce: "proxylab run … --probe '…'"
+        bundle: .proxylab/bundles/…    # the directory of its evidence, or null
+        verdicts:
+        - expectation: source          # outcome | port | reply | backends | source | spread | at
+          judgement: fail
+          expected: preserved (10.244.1.2)
+          observed: 172.18.0.2
+          reasons: [echo-1 saw it come from 172.18.0.2]
+          witnesses: []
+          position: {file: scenarios/cluster-ip.lab.yaml, line: 23, column: 15}
+      steps:                           # those that expect something of streams, or of connection tracking
+      - name: the old one is gone
+        position: {file: scenarios/cluster-ip.lab.yaml, line: 31, column: 5}
+        judgement: fail
+        seconds: 0.06
+        reproduce: "proxylab run … --probe '…'"
+        bundle: null
+        verdicts:
+        - expectation: queries.lost    # STREAM.KEY | conntrack
+          judgement: fail
+          expected: "0"
+          observed: "5"
+          reasons: [5 of 6 pulses were lost]
+          witnesses: []
+          position: {file: scenarios/cluster-ip.lab.yaml, line: 33, column: 15}
+        timeline:                      # from the beginning of the step; stream is null for what is the step's own
+        - {ms: 20.0, stream: queries, what: "pulses 10 to 14: lost"}
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from proxylab.report.exits import exit_code
+from proxylab.scenario.model import Position
+from proxylab.verdict.explain import command
+from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
+from proxylab.verdict.timeline import happenings
+
+__all__ = ["to_json"]
+
+API_VERSION = "proxylab/v1"
+KIND = "RunReport"
+
+
+def to_json(results: Sequence[ScenarioResult]) -> str:
+    """The JSON document of a run; see the module for its keys. Ends without a newline."""
+    counts = Counter(each.overall for result in results for each in result.judged)
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "exitCode": int(exit_code(results)),
+        "counts": {judgement.value: counts[judgement] for judgement in Judgement},
+        "scenarios": [_scenario(result) for result in results],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _scenario(result: ScenarioResult) -> dict[str, object]:
+    skipped, fault, foreseen = result.skipped, result.fault, result.foreseen
+    return {
+        "file": result.file,
+        "name": result.name,
+        "engine": result.engine,
+        "case": result.case,
+        "tags": list(result.tags),
+        "judgement": result.overall,
+        "seconds": round(result.seconds, 6),
+        "skipped": {"missing": skipped.missing, "cure": skipped.cure} if skipped else None,
+        "fault": {"exitCode": int(fault.exit_code), "message": fault.message} if fault else None,
+        "foreseen": foreseen
+        and {"because": foreseen.because, "said": foreseen.said, "position": _position(foreseen.position)},
+        "probes": [_probe(probe) for probe in result.probes],
+        "steps": [_step(step) for step in result.steps],
+    }
+
+
+def _probe(probe: ProbeVerdict) -> dict[str, object]:
+    return {
+        "name": probe.probe.name,
+        "position": _position(probe.probe.position),
+        "judgement": probe.overall,
+        "seconds": round(probe.evidence.seconds, 6),
+        "reproduce": " ".join(command(probe)).rstrip(),
+        "bundle": probe.bundle or None,
+        "verdicts": [_verdict(verdict) for verdict in probe.verdicts],
+    }
+
+
+def _step(step: StepVerdict) -> dict[str, object]:
+    evidence = step.evidence
+    return {
+        "name": step.step.name,
+        "position": _position(step.step.position),
+        "judgement": step.overall,
+        "seconds": round((evidence.ended - evidence.began) / 1e9, 6),
+        "reproduce": " ".join(command(step)).rstrip(),
+        "bundle": step.bundle or None,
+        "verdicts": [_verdict(verdict) for verdict in step.verdicts],
+        "timeline": [
+            {"ms": round((at - evidence.began) / 1e6, 3), "stream": stream or None, "what": what}
+            for at, stream, what in happenings(step)
+        ],
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, object]:
+    return {
+        "expectation": verdict.expectation,
+        "judgement": verdict.judgement,
+        "expected": verdict.expected,
+        "observed": verdict.observed,
+        "reasons": list(verdict.reasons),
+        "witnesses": list(verdict.witnesses),
+        "position": _position(verdict.position),
+    }
+
+
+def _position(position: Position) -> dict[str, object]:
+    return {"file": position.file, "line": position.line, "column": position.column}

@@ -1,0 +1,49 @@
+"""The one number that a run comes to.
+
+Owns: which exit code stands for a set of results.
+Must not: end the process.
+"""
+
+from collections.abc import Sequence
+
+from proxylab.errors import ExitCode
+from proxylab.verdict.model import Judgement, ScenarioResult
+
+__all__ = ["exit_code"]
+
+_FAULTS_WORST_FIRST = (ExitCode.INTERNAL, ExitCode.SCENARIO, ExitCode.CAPABILITY)
+
+
+def exit_code(results: Sequence[ScenarioResult]) -> ExitCode:
+    """The exit code of a run, worst first.
+
+    An error of ours (3) and a scenario that cannot be read (2) come before any verdict, since what they kept from
+    being judged is not known; then fail (1), and inconclusive where nothing failed (6). A machine that lacks something
+    (4) counts only where on one of the engines nothing at all was judged: who asks for an engine wants to know of it.
+    Nothing selected (5) is what is left where nothing was skipped either.
+    """
+    faults = {result.fault.exit_code for result in results if result.fault is not None}
+    for code in _FAULTS_WORST_FIRST[:2]:
+        if code in faults:
+            return code
+    judgements = {each.overall for result in results for each in result.judged}
+    if Judgement.FAIL in judgements or ExitCode.FAILED in faults:
+        return ExitCode.FAILED
+    if Judgement.INCONCLUSIVE in judgements or ExitCode.INCONCLUSIVE in faults:
+        return ExitCode.INCONCLUSIVE
+    engines = dict.fromkeys(result.engine for result in results)
+    if any(_is_skipped([result for result in results if result.engine == engine]) for engine in engines):
+        return ExitCode.CAPABILITY
+    passed = Judgement.PASS in judgements or any(result.foreseen is not None for result in results)
+    return ExitCode.OK if passed else ExitCode.NOTHING_SELECTED
+
+
+def _is_skipped(results: Sequence[ScenarioResult]) -> bool:
+    """Whether something was skipped, and nothing judged."""
+    judgements = {each.overall for result in results for each in result.judged}
+    lacking = any(
+        result.skipped is not None or (result.fault is not None and result.fault.exit_code is ExitCode.CAPABILITY)
+        for result in results
+    )
+    passed = Judgement.PASS in judgements or any(result.foreseen is not None for result in results)
+    return not passed and (lacking or Judgement.SKIP in judgements)

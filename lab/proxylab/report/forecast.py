@@ -1,0 +1,184 @@
+"""The way of a probe before anything runs: what the plan implies, and what the author expects.
+
+Owns: ``planned_path``.
+Must not: know rules. Where a Service is translated follows from where its address leads; to which endpoint and as whom
+is what the probe expects; and what the source would be if it were masqueraded is what the plan computes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from proxylab.plan.assembly import Assembly
+from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import STACK, Errand
+from proxylab.plan.model import Plan, Role, Route
+from proxylab.plan.sources import masquerade_source
+from proxylab.plan.forwarding import Hop, UnreachableError, next_hop, way
+from proxylab.report.paths import Branch, Leg, Path
+from proxylab.scenario.model import Outcome, Preserved, Probe
+from proxylab.evidence.words import endpoint, listed
+
+__all__ = ["planned_path"]
+
+_MOST_BRANCHES: Final = 8
+_MOST_HOPS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """The port of a Service that an errand dials. ``of_node`` says by its number on a node, not by an own address."""
+
+    service: Service
+    port: ServicePort
+    of_node: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Backend:
+    name: str
+    address: IPAddress
+    port: int
+
+
+def planned_path(assembly: Assembly, probe: Probe) -> Path:
+    """The way of a probe of the scenario, from its sender to every endpoint that it may be sent to."""
+    errand = assembly.errand(probe)
+    plan = _with_detour(assembly.plan, errand)
+    title = f"{probe.name}, as planned"
+    front = _front(assembly, plan, probe, errand)
+    try:
+        hops = _dialled(plan, errand, front)
+    except UnreachableError as error:
+        return Path(title, (), ends=(str(error),))
+    dialled = endpoint(errand.destination, errand.port)
+    legs = _legs(hops, f"{errand.sender.address} > {dialled}", errand)
+    last = hops[-1].into.namespace if hops else errand.sender.namespace
+    delivers = front is not None and probe.expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED)
+    backends = list(_backends(assembly, probe, front, errand)) if front is not None and delivers else []
+    if not backends:
+        return Path(title, legs, ends=tuple(_expected(assembly, probe)))
+    branches = tuple(_branch(assembly, plan, probe, last, each) for each in backends[:_MOST_BRANCHES])
+    several = f"one of {len(backends):,} endpoints" if len(backends) > 1 else listed([each.name for each in backends])
+    ends = [f"{last} translates {dialled} to {several}"]
+    if len(backends) > _MOST_BRANCHES:
+        ends.append(f"of which {_MOST_BRANCHES} are shown")
+    return Path(title, legs, branches, tuple(ends))
+
+
+def _expected(assembly: Assembly, probe: Probe) -> Iterator[str]:
+    """What the author expects at the end of a way that no Service changes."""
+    expect, source = probe.expect, assembly.expected_source(probe)
+    if expect.http is None:
+        yield f"expected: {expect.outcome}{(expect.at and f' at {expect.at}') or ''}"
+    if source is not None:
+        yield f"expected to come from {source}"
+
+
+def _with_detour(plan: Plan, errand: Errand) -> Plan:
+    """The plan with the route that the router gets for the errand."""
+    if errand.detour is None:
+        return plan
+    detour = errand.detour
+    return plan.with_routes(detour.namespace, (Route(detour.destination, detour.device, detour.via),))
+
+
+def _front(assembly: Assembly, plan: Plan, probe: Probe, errand: Errand) -> _Front | None:
+    """The front that is dialled, whoever it was named by; ``None`` for what no proxy translates."""
+    nodes = [each for each in plan.namespaces if each.role is Role.NODE]
+    of_nodes = {address.interface.ip for node in nodes for address in node.addresses}
+    for service in assembly.course[assembly.scenario.steps_before(probe)].services:
+        own = (*service.cluster_ips, *service.external_ips)
+        own += tuple(each.ip for each in service.load_balancer_ingress if each.ip is not None and each.ip_mode == "VIP")
+        for port in service.ports:
+            if str(port.protocol) != str(errand.protocol):
+                continue
+            if errand.port == port.port and errand.destination in own:
+                return _Front(service, port, of_node=False)
+            on_a_node = errand.destination.is_loopback or errand.destination in of_nodes
+            if errand.port == port.node_port and on_a_node:
+                return _Front(service, port, of_node=True)
+    return None
+
+
+def _dialled(plan: Plan, errand: Errand, front: _Front | None) -> tuple[Hop, ...]:
+    """The hops to who has the address that is dialled, or to the node that translates it: the first on the way.
+
+    Raises:
+        UnreachableError: the way ends before.
+    """
+    place = errand.sender.namespace
+    if errand.destination.is_loopback:
+        return ()
+    if front is None or front.of_node:
+        return way(plan, place, errand.destination)
+    nodes = {each.name for each in plan.namespaces if each.role is Role.NODE}
+    hops: list[Hop] = []
+    while place not in nodes:
+        if len(hops) == _MOST_HOPS:
+            raise UnreachableError(f"the way to {errand.destination} comes to no node")
+        hops.append(next_hop(plan, place, errand.destination))
+        place = hops[-1].into.namespace
+    return tuple(hops)
+
+
+def _backends(assembly: Assembly, probe: Probe, front: _Front, errand: Errand) -> Iterator[_Backend]:
+    """The endpoints that the probe may be sent to: those that it expects, else all that are ready."""
+    names = {each.address: each.name for each in reversed(errand.receivers)}
+    wanted = probe.expect.backends
+    for slice_ in assembly.course[assembly.scenario.steps_before(probe)].objects:
+        of_service = (front.service.namespace, front.service.name)
+        if not isinstance(slice_, EndpointSlice) or (slice_.namespace, slice_.service) != of_service:
+            continue
+        ports = [each.port for each in slice_.ports if each.name == front.port.name]
+        for each in slice_.endpoints:
+            address = each.addresses[0]
+            name = each.target or names.get(address, str(address))
+            if address.version == errand.destination.version and (name in wanted if wanted else each.ready):
+                yield from (_Backend(name, address, number) for number in ports)
+
+
+def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _Backend) -> Branch:
+    """The way from the node that translates to one endpoint, as whom the probe expects."""
+    errand = assembly.errand(probe)
+    there = endpoint(backend.address, backend.port)
+    changes = [f"destination {endpoint(errand.destination, errand.port)} becomes {there}"]
+    try:
+        hops = way(plan, node, backend.address)
+        hidden = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
+    except LookupError as error:
+        return Branch(backend.name, (), (str(error),))
+    source = errand.sender.address
+    expected = assembly.expected_source(probe)
+    ends: tuple[str, ...] = ()
+    if isinstance(probe.expect.source, Preserved):
+        ends = (f"it keeps its source, as expected; masqueraded it would be {hidden}",) if hidden else ()
+    elif expected is not None:
+        changes += [f"source {source} becomes {expected}"] if source != expected else []
+        source = expected
+        if hidden not in (None, expected):
+            ends = (f"expected; by its way out a masquerade would give {hidden}",)
+    elif hidden is not None:
+        ends = (f"masqueraded its source would be {hidden}",)
+    legs = _legs(hops, f"{source} > {there}", errand)
+    if not legs:
+        return Branch(backend.name, (), (*changes, "it stays on the node", *ends))
+    return Branch(backend.name, (replace(legs[0], changes=tuple(changes)), *legs[1:]), ends)
+
+
+def _legs(hops: tuple[Hop, ...], packet: str, errand: Errand) -> tuple[Leg, ...]:
+    """Hops as legs. A pod that shares a namespace keeps its own name where it sends."""
+    sender = errand.sender
+    names = {sender.namespace: sender.name} if sender.device != STACK else {}
+    return tuple(
+        Leg(
+            names.get(hop.out.namespace, hop.out.namespace),
+            hop.out.device,
+            names.get(hop.into.namespace, hop.into.namespace),
+            hop.into.device,
+            packet,
+        )
+        for hop in hops
+    )

@@ -1,0 +1,179 @@
+"""One probe as a report shows it.
+
+Owns: ``Entry``, and the body of a probe.
+Must not: know the page around it. An entry is text alone: a worker of pytest hands it to its controller.
+"""
+
+from proxylab.frozen import dataclass
+from proxylab.report.html.ladder import ladder
+from proxylab.report.html.markup import Markup, joined, tag
+from proxylab.report.html.rules import rules, traced
+from proxylab.report.html.shares import shares
+from proxylab.report.html.timeline import timeline
+from proxylab.verdict.case import open_case
+from proxylab.verdict.explain import command, explain, intent, summary, why
+from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
+
+__all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """Where an entry stands: the run of a scenario, or of one case of it, on an engine."""
+
+    file: str
+    engine: str
+    case: str = ""
+    scenario: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A probe, or what kept a scenario from being judged.
+
+    Attributes:
+        heading: where it stands.
+        name: of the probe, without its case.
+        judgement: the worst of its verdicts.
+        seconds: how long it took.
+        summary: what was seen, in a line.
+        body: HTML.
+    """
+
+    heading: Heading
+    name: str
+    judgement: Judgement
+    seconds: float
+    summary: str
+    body: str
+
+
+def entries_of(result: ScenarioResult) -> list[Entry]:
+    """The entries of a scenario's run: its probes and steps, and what kept others from being judged."""
+    heading = Heading(
+        file=result.file,
+        engine=result.engine,
+        case=result.case,
+        scenario=result.name,
+        description=result.description,
+        tags=result.tags,
+    )
+    found = [entry(heading, judged) for judged in result.judged]
+    if result.skipped is not None:
+        lack = f"needs {result.skipped.missing}; {result.skipped.cure}"
+        found.append(message(heading, "skipped", Judgement.SKIP, lack, result.seconds))
+    if result.foreseen is not None:
+        found.append(message(heading, "the engine fails", Judgement.PASS, str(result.foreseen), result.seconds))
+    if result.fault is not None:
+        found.append(message(heading, "ended by an error", Judgement.FAIL, result.fault.message, result.seconds))
+    return found
+
+
+def message(heading: Heading, name: str, judgement: Judgement, text: str, seconds: float = 0.0) -> Entry:
+    """What there is to say where nothing was sent, or nothing judged."""
+    first, _, more = text.partition("\n")
+    body = tag("pre", text, tabindex=0) if more else tag("p", text)
+    return Entry(heading=heading, name=name, judgement=judgement, seconds=seconds, summary=first, body=str(body))
+
+
+def entry(heading: Heading, judged: ProbeVerdict | StepVerdict) -> Entry:
+    """The entry of a probe or step that was judged."""
+    return _of_step(heading, judged) if isinstance(judged, StepVerdict) else _of_probe(heading, judged)
+
+
+def _of_step(heading: Heading, judged: StepVerdict) -> Entry:
+    """A step: what was expected and seen of its streams, as a timeline, and in words."""
+    evidence = judged.evidence
+    return Entry(
+        heading=heading,
+        name=judged.step.name.removesuffix(f"[{heading.case}]") if heading.case else judged.step.name,
+        judgement=judged.overall,
+        seconds=(evidence.ended - evidence.began) / 1e9,
+        summary=_reason(judged) or summary(judged),
+        body=str(
+            joined(
+                _verdicts(judged),
+                timeline(judged),
+                tag(
+                    "details",
+                    tag("summary", "All of it in words"),
+                    tag("pre", "\n".join(explain(judged)), tabindex=0),
+                    class_="trace",
+                ),
+                _again(judged),
+            )
+        ),
+    )
+
+
+def _of_probe(heading: Heading, probed: ProbeVerdict) -> Entry:
+    name = probed.probe.name.removesuffix(f"[{heading.case}]") if heading.case else probed.probe.name
+    return Entry(
+        heading=heading,
+        name=name,
+        judgement=probed.overall,
+        seconds=probed.evidence.seconds,
+        summary=_reason(probed) or summary(probed),
+        body=str(_body(probed)),
+    )
+
+
+def _reason(probed: ProbeVerdict | StepVerdict) -> str:
+    """Of what is not a pass, the first reason."""
+    if probed.overall is Judgement.PASS:
+        return ""
+    deciding = (each for each in probed.verdicts if each.judgement is probed.overall)
+    return next((reason for each in deciding for reason in each.reasons), "")
+
+
+def _body(probed: ProbeVerdict) -> Markup:
+    case = open_case(probed.probe, probed.errand, probed.evidence)
+    cause = why(case, probed)
+    shown = next((each.example for each in probed.verdicts if each.judgement is probed.overall), None)
+    return joined(
+        tag("p", intent(probed), class_="intent"),
+        tag("p", tag("b", "Why: "), cause, class_="why") if cause else None,
+        _verdicts(probed),
+        ladder(case, probed, shown or 0),
+        shares(case),
+        rules(case, probed),
+        traced(probed),
+        _again(probed),
+    )
+
+
+def _verdicts(probed: ProbeVerdict | StepVerdict) -> Markup:
+    head = tag("tr", [tag("th", word, scope="col") for word in ("", "expectation", "expected", "observed")])
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("thead", head),
+            tag("tbody", [_verdict(each) for each in probed.verdicts]),
+            class_="verdicts",
+        ),
+        class_="scroll",
+    )
+
+
+def _verdict(verdict: Verdict) -> Markup:
+    notes = verdict.witnesses if verdict.judgement is Judgement.PASS else verdict.reasons
+    word = str(verdict.judgement)
+    return tag(
+        "tr",
+        tag("td", tag("span", word, class_=f"judgement {word}")),
+        tag("th", verdict.expectation, scope="row"),
+        tag("td", verdict.expected),
+        tag("td", verdict.observed, [tag("span", note, class_="note") for note in notes]),
+    )
+
+
+def _again(probed: ProbeVerdict | StepVerdict) -> Markup:
+    """Where it stands, how to see it again, and where its evidence is."""
+    written = probed.step if isinstance(probed, StepVerdict) else probed.probe
+    rows = [("written at", str(written.position)), ("run again", " ".join(command(probed)).rstrip())]
+    if probed.bundle:
+        rows.append(("evidence", probed.bundle))
+    return tag("dl", [joined(tag("dt", word), tag("dd", tag("code", text))) for word, text in rows], class_="again")

@@ -1,0 +1,282 @@
+"""The way of a packet as a ladder: a column for each place, a rung for each hop, and what was changed between them.
+
+Owns: the drawing of one flow.
+Must not: judge, or say of a hop what nobody saw.
+
+Where the page is wide, rungs lie between columns; where it is narrow they stand below each other, and each says in
+words whence and whither. Both are one list, so that it is read aloud in the order of the way.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family
+from proxylab.plan.resolved import STACK
+from proxylab.report.html.markup import Child, Markup, joined, tag
+from proxylab.verdict.case import Case
+from proxylab.verdict.counted import telling
+from proxylab.verdict.rule_actions import short
+from proxylab.evidence.evidence import Packet
+from proxylab.verdict.flows import Flow
+from proxylab.verdict.model import ProbeVerdict
+from proxylab.verdict.rules import Rule, ending
+from proxylab.verdict.stops import Ends, Stop, stops
+from proxylab.verdict.way import missing, testimony
+from proxylab.evidence.words import amount, endpoint, times
+
+__all__ = ["MOST_PLACES", "ladder"]
+
+MOST_PLACES: Final = 8
+"""With more places than this there are no columns; the style sheet has as many."""
+
+_MOST_RUNGS: Final = 48
+"""As many rows the style sheet has."""
+
+_DEEDS: Final = {
+    (True, True): "DNAT",
+    (True, False): "SNAT",
+    (False, False): "DNAT undone",
+    (False, True): "SNAT undone",
+}
+"""By whether the packet is a request, and whether it is the destination that changed."""
+
+
+def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
+    """The drawing of the flow of that number; ``None`` where nothing was seen of it."""
+    flow = case.flows[number]
+    seen = stops(flow)
+    if not seen:
+        return None
+    places = list(dict.fromkeys(stop.place for stop in seen))
+    drawing = _Drawing(case, probed, {place: column for column, place in enumerate(places, 1)})
+    wide = f"n{len(places)}" if len(places) <= MOST_PLACES else "flat"
+    found = list(drawing.rungs(seen))
+    rungs = [drawing.heads(), *_in_rows(found[:_MOST_RUNGS])]
+    if len(found) > _MOST_RUNGS:
+        rungs.append(tag("li", f"and {amount(len(found) - _MOST_RUNGS, 'more rung')}", class_="note"))
+    rungs += [_missing(*row) for row in missing(case, probed, flow)]
+    return tag(
+        "figure",
+        tag("figcaption", _caption(case, flow)),
+        tag("ol", rungs, class_=f"ladder {wide}"),
+        [tag("p", clause, class_="said") for clause in testimony(case, flow, probed.traced)],
+        class_="way",
+    )
+
+
+def _caption(case: Case, flow: Flow) -> str:
+    if len(case.flows) == 1:
+        return "The packet, hop by hop"
+    return f"Flow {flow.number:,} of {len(case.flows):,}, hop by hop"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rung:
+    """What stands between two columns, the first of which is that of its begin, or at one."""
+
+    begins: int
+    ends: int
+    kind: str
+    content: Child
+
+    def goes_on_from(self, before: "_Rung") -> bool:
+        """Whether it can stand in one row with the rung before: one hop behind the other in one direction."""
+        steps = (before.ends - before.begins, self.ends - self.begins)
+        return self.begins == before.ends and (min(steps) > 0 or max(steps) < 0)
+
+
+def _in_rows(rungs: Sequence[_Rung]) -> Iterator[Markup]:
+    row = 1
+    for before, rung in zip((None, *rungs), rungs, strict=False):
+        row += before is None or not rung.goes_on_from(before)
+        here, there = sorted((rung.begins, rung.ends))
+        place = f"c{here}" if here == there else f"f{here} t{there}"
+        yield tag("li", rung.content, class_=f"{rung.kind} {place} r{row}")
+
+
+class _Drawing:
+    """What all rungs of one ladder share: the columns, by place, and the rules that counted."""
+
+    def __init__(self, case: Case, probed: ProbeVerdict, columns: Mapping[str, int]) -> None:
+        self._case = case
+        self._probed = probed
+        self._columns = columns
+        self._rules = telling(case, probed.traced)
+
+    def heads(self) -> Markup:
+        """The places, above their columns."""
+        heads = [
+            tag(
+                "div",
+                tag("b", place),
+                tag("small", self._address(place)),
+                class_=f"place {self._role(place)} p{column}",
+            )
+            for place, column in self._columns.items()
+        ]
+        return tag("li", heads, class_="heads", aria_hidden="true")
+
+    def rungs(self, seen: Sequence[Stop]) -> Iterator[_Rung]:
+        """Hops, changes and ends, in the order in which they were seen."""
+        begun = seen[0].seen[0].at
+        circles = 0
+        for before, stop, after in zip((None, *seen), seen, (*seen[1:], None), strict=False):
+            if before is None or not stop.follows:
+                if stop.by:
+                    yield self._entry(stop)
+            elif before.place != stop.place:
+                if before.went != stop.came:
+                    yield self._change(stop, before.went, stop.came, before.place)
+                yield self._hop(before, stop, begun)
+            else:
+                circles += 1
+            if stop.came != stop.went:
+                yield self._change(stop, stop.came, stop.went)
+            if after is not None and after.follows and after.place == stop.place:
+                continue
+            if circles:
+                words = f"it came back {times(circles)}, by {stop.by}"
+                yield self._at(stop.place, "at again", (tag("span", f"{stop.place}: ", class_="whence"), words))
+                circles = 0
+            if after is None or not after.follows:
+                yield from self._end(stop)
+
+    def _hop(self, before: Stop, stop: Stop, begun: int) -> _Rung:
+        """A packet from one place to another, as it came there."""
+        here, there = self._columns[before.place], self._columns[stop.place]
+        ahead = here < there
+        ends = [tag("i", before.out), tag("i", stop.by)]
+        since = stop.seen[0].at - begun
+        words = f"{before.place} {before.out} to {stop.place} {stop.by}".replace("  ", " ")
+        content = (
+            tag("span", words, class_="whence"),
+            tag("span", _kind(stop), class_="kind"),
+            _pair(stop.came, before.came if before.went == stop.came else before.went),
+            tag("span", class_="line", aria_hidden="true"),
+            tag("span", ends if ahead else ends[::-1], class_="devices", aria_hidden="true"),
+            tag("span", _after(since), class_="after") if since > 0 else None,
+        )
+        return _Rung(here, there, f"hop {_colour(stop.packet)} {'ahead' if ahead else 'back'}", content)
+
+    def _entry(self, stop: Stop) -> _Rung:
+        """A packet that nobody saw on its way."""
+        content = (
+            tag("span", f"{stop.place} {stop.by}: ", class_="whence"),
+            tag("span", _kind(stop), class_="kind"),
+            _pair(stop.came, stop.came),
+        )
+        return self._at(stop.place, f"at {_colour(stop.packet)}", content)
+
+    def _at(self, place: str, kind: str, content: Child) -> _Rung:
+        column = self._columns[place]
+        return _Rung(column, column, kind, content)
+
+    def _change(self, stop: Stop, old: Ends, new: Ends, since: str = "") -> _Rung:
+        """A translation: at a place, or where no node was watched, somewhere ``since`` a place."""
+        both = ((True, old.destination, new.destination), (False, old.source, new.source))
+        request = stop.packet is Packet.REQUEST
+        where = f"between {since} and {stop.place}" if since else f"on {stop.place}"
+        lines = [
+            tag(
+                "span",
+                tag("b", _DEEDS[request, there], class_="deed"),
+                tag("code", was),
+                tag("span", " becomes ", class_="becomes"),
+                tag("span", " ⇒ ", class_="into", aria_hidden="true"),
+                tag("code", becomes, class_="new"),
+                self._by(stop, becomes) if request and not since else None,
+                class_="change",
+            )
+            for there, was, becomes in both
+            if was != becomes
+        ]
+        ends = self._columns[since or stop.place], self._columns[stop.place]
+        return _Rung(*ends, "at nat", (tag("span", f"{where}: ", class_="whence"), lines))
+
+    def _by(self, stop: Stop, becomes: str) -> Markup | None:
+        """The rule that did it, where only one can have."""
+        found = [rule for rule in self._rules if rule.count.node == stop.place and _makes(rule, becomes, stop)]
+        chains = {short(rule.count.chain) for rule in found}
+        return tag("span", f"by {chains.pop()}", class_="by") if len(chains) == 1 else None
+
+    def _end(self, stop: Stop) -> Iterator[_Rung]:
+        """Where a request was seen last, if that is no place for it to end."""
+        if stop.packet is not Packet.REQUEST or not (stop.left or stop.place in self._case.errand.nodes):
+            return
+        if not stop.left and stop.seen[-1].device == STACK:
+            return
+        words = self._ended(stop) or (
+            f"left by {stop.out}, and was not seen again" if stop.left else "was not seen to leave"
+        )
+        yield self._at(stop.place, "at end", (tag("span", f"{stop.place}: ", class_="whence"), words))
+
+    def _ended(self, stop: Stop) -> str:
+        """What a rule says of that: one of this node's, or where nodes are not watched, of any."""
+        here = stop.place in self._case.errand.nodes
+        counts = [count for count in self._case.evidence.counts if not here or count.node == stop.place]
+        for target, verb in (("DROP", "dropped"), ("REJECT", "rejected")):
+            if rules := ending(self._case.errand, counts, target):
+                where = "" if here else f"on {rules[0].count.node} "
+                note = f": “{rules[0].comment}”" if rules[0].comment else ""
+                return f"{verb} {where}by {short(rules[0].count.chain)}{note}"
+        return ""
+
+    def _role(self, place: str) -> str:
+        errand = self._case.errand
+        if place in errand.nodes:
+            return "node"
+        return "pod" if any(place == receiver.name for receiver in errand.receivers) else "host"
+
+    def _address(self, place: str) -> str:
+        errand, plan = self._case.errand, self._probed.plan
+        if place == errand.sender.name:
+            return str(errand.sender.address)
+        for receiver in errand.receivers:
+            if receiver.name == place:
+                return str(receiver.address)
+        if plan is None:
+            return ""
+        family = Family.of(errand.sender.address)
+        namespace = next((each for each in plan.namespaces if each.name == place), None)
+        own = [each.interface for each in namespace.addresses if each.device != "lo"] if namespace else []
+        return next((str(each.ip) for each in own if Family.of(each) is family and not each.ip.is_link_local), "")
+
+
+def _makes(rule: Rule, becomes: str, stop: Stop) -> bool:
+    if becomes == stop.went.destination:
+        return rule.target == "DNAT" and rule.translates_to is not None and endpoint(*rule.translates_to) == becomes
+    return rule.target in ("MASQUERADE", "SNAT")
+
+
+def _pair(now: Ends, before: Ends) -> Markup:
+    """Whence and whither, what was changed at the place before marked."""
+    source = tag("mark" if now.source != before.source else "code", now.source)
+    destination = tag("mark" if now.destination != before.destination else "code", now.destination)
+    return tag("span", source, tag("span", " → ", class_="arrow"), destination, class_="pair")
+
+
+def _missing(word: str, packet: str, source: str, destination: str) -> Markup:
+    ends = joined(tag("code", source or "?"), " → ", tag("code", destination or "?")) if source or destination else None
+    return tag("li", f"{word}: {packet} ", ends, class_="note missing")
+
+
+def _kind(stop: Stop) -> str:
+    icmp = stop.seen[0].icmp
+    return f"{stop.packet} {icmp[0]}/{icmp[1]}" if icmp else str(stop.packet)
+
+
+def _colour(packet: Packet) -> str:
+    match packet:
+        case Packet.REQUEST:
+            return "request"
+        case Packet.REPLY:
+            return "reply"
+        case _:
+            return "refusal"
+
+
+def _after(nanoseconds: int) -> str:
+    if nanoseconds < 1_000_000:
+        return f"+{nanoseconds / 1000:.0f} µs"
+    return f"+{nanoseconds / 1_000_000:.1f} ms"

@@ -1,0 +1,120 @@
+"""A run as one HTML file that needs nothing else.
+
+Owns: the page around the probes, and what it may do: load nothing, and run nothing but its own script.
+Must not: write files, or know the time; the caller says what is to stand in the head.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from proxylab.report.html.entry import Entry
+from proxylab.report.html.markup import Markup, tag
+from proxylab.report.html.overview import Sections, filters, headline, overview
+from proxylab.verdict.model import UNRESOLVED
+
+__all__ = ["page"]
+
+_HERE: Final = Path(__file__).parent
+_MOST_OPEN: Final = 5
+"""Of the probes that did not pass, so many are open to begin with."""
+
+
+def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxylab") -> str:
+    """The file's text.
+
+    Args:
+        entries: in the order of the run; those of one scenario on one engine need not follow each other.
+        about: what is told of the run as a whole, by what it is called.
+        title: of the page.
+    """
+    style, script = _read("page.css"), _read("page.js")
+    sections = Sections.of(entries)
+    opened = {id(each) for each in [each for each in entries if each.judgement in UNRESOLVED][:_MOST_OPEN]}
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Markup(style)),
+    )
+    body = tag(
+        "body",
+        tag("a", "Skip to the probes", href="#probes", class_="skip-link"),
+        tag("header", tag("h1", "proxylab"), headline(entries, about)),
+        filters(entries, sections.engines),
+        tag(
+            "main",
+            overview(sections),
+            tag("div", list(_scenarios(sections, opened)), id="probes"),
+            tag("p", "Nothing here is as you asked. Widen the filters.", id="nothing", hidden=True),
+        ),
+        tag("script", Markup(script)),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Content Security Policy, level 3: no address is allowed, and of inline text only what has one of these hashes."""
+    own = f"style-src {_hash(style)}; script-src {_hash(script)}"
+    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _scenarios(sections: Sections, opened: set[int]) -> Iterator[Markup]:
+    for file, by_engine in sections.by_file.items():
+        first = next(iter(by_engine.values()))[0].heading
+        yield tag(
+            "section",
+            tag("h2", file),
+            tag("p", first.description, class_="description") if first.description else None,
+            tag("ul", [tag("li", name) for name in first.tags], class_="tags", aria_label="Tags")
+            if first.tags
+            else None,
+            [_runs(sections, file, engine, found, opened) for engine, found in by_engine.items()],
+            class_="scenario",
+        )
+
+
+def _runs(sections: Sections, file: str, engine: str, found: Sequence[Entry], opened: set[int]) -> Markup:
+    """The probes of a scenario on an engine, case by case."""
+    cases = [
+        tag(
+            "section",
+            tag("h3", tag("span", engine, class_="engine"), tag("span", case, class_="case") if case else None),
+            [_probe(each, id(each) in opened) for each in of_case],
+            class_="run",
+        )
+        for case, of_case in groupby(found, key=lambda each: each.heading.case)
+    ]
+    return tag("div", cases, id=sections.anchor(file, engine), data_engine=engine, tabindex=-1)
+
+
+def _probe(each: Entry, opened: bool) -> Markup:
+    return tag(
+        "details",
+        tag(
+            "summary",
+            tag("span", str(each.judgement), class_=f"judgement {each.judgement}"),
+            tag("span", each.name, class_="name"),
+            tag("span", each.summary, class_="brief"),
+            tag("span", f"{each.seconds * 1000:,.0f} ms", class_="took") if each.seconds else None,
+        ),
+        tag("div", Markup(each.body), class_="body"),
+        class_="probe",
+        open=opened,
+        data_verdict=str(each.judgement),
+        data_tags=" ".join(each.heading.tags) or None,
+    )

@@ -1,0 +1,72 @@
+"""The rules that saw the packets of a probe, folded away until somebody asks.
+
+Owns: the table of rules, and the trace of one more packet.
+Must not: choose which rules tell something (``proxylab.verdict.counted`` does).
+"""
+
+from textwrap import dedent
+from typing import Final
+
+from proxylab.report.html.markup import Markup, tag
+from proxylab.verdict.case import Case
+from proxylab.verdict.counted import telling, work
+from proxylab.verdict.rule_actions import short
+from proxylab.verdict.journey import journey
+from proxylab.verdict.model import ProbeVerdict
+from proxylab.verdict.rules import Rule
+from proxylab.evidence.words import amount
+
+__all__ = ["rules", "traced"]
+
+_MOST: Final = 30
+
+
+def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
+    """What the rules that counted did, and their texts; ``None`` where none did that tells anything."""
+    found = telling(case, probed.traced)
+    if not found:
+        return None
+    head = tag(
+        "tr",
+        [tag("th", word, scope="col", class_=kind) for word, kind in _COLUMNS],
+    )
+    others = len(case.evidence.counts) - min(len(found), _MOST)
+    return tag(
+        "details",
+        tag("summary", f"{amount(min(len(found), _MOST), 'rule')} of Services, and what they did"),
+        tag(
+            "div",
+            tag("table", tag("thead", head), tag("tbody", [_row(rule, case) for rule in found[:_MOST]])),
+            class_="scroll",
+        ),
+        tag("p", f"and {amount(others, 'more rule')} that counted a packet", class_="said") if others > 0 else None,
+        class_="rules",
+    )
+
+
+_COLUMNS: Final = (("on", ""), ("packets", "number"), ("rule in", ""), ("what it did", ""))
+
+
+def _row(rule: Rule, case: Case) -> Markup:
+    count = rule.count
+    text = f"-t {count.table} {count.text}" if count.text.startswith("-A ") else count.text
+    return tag(
+        "tr",
+        tag("td", count.node),
+        tag("td", f"{count.packets:,}", class_="number"),
+        tag("td", tag("code", short(count.chain), title=count.chain)),
+        tag("td", work(rule, case), tag("code", text, class_="rule") if text else None),
+    )
+
+
+def traced(probed: ProbeVerdict) -> Markup | None:
+    """The way of the packet that was sent afterwards; ``None`` where none was."""
+    lines = journey(probed.errand, probed.traced) if probed.traced is not None else ()
+    if not lines:
+        return None
+    return tag(
+        "details",
+        tag("summary", "One more packet, followed through every rule"),
+        tag("pre", dedent("\n".join(lines[1:])), tabindex=0),
+        class_="trace",
+    )

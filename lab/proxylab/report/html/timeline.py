@@ -1,0 +1,126 @@
+"""A step as a timeline: a lane for each stream, a mark for each pulse, and the marks of the step across all lanes.
+
+Owns: the drawing, and the table of what happened beside it.
+Must not: judge, or put what happened into words (``proxylab.verdict.timeline`` does).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from proxylab.report.html.markup import Markup, joined, tag
+from proxylab.verdict.model import StepVerdict
+from proxylab.evidence.streams import Pulse, PulseFate, StepEvidence, StreamRecord
+from proxylab.verdict.timeline import happenings
+from proxylab.evidence.words import amount
+
+__all__ = ["timeline"]
+
+_COLOURS: Final = 5
+"""As many backends as the style sheet tells apart; a further one shares the colour of the first."""
+
+_MOST_PULSES: Final = 1000
+_MOST_ROWS: Final = 60
+_WIDEST_MARK: Final = 1.6
+_NARROWEST_MARK: Final = 0.15
+_PART_OF_THE_GAP: Final = 0.6
+
+
+def timeline(verdict: StepVerdict) -> Markup | None:
+    """The timeline of a step; ``None`` where it has no streams."""
+    evidence = verdict.evidence
+    if not evidence.streams:
+        return None
+    backends = list(dict.fromkeys(pulse.backend for each in evidence.streams for pulse in each.pulses if pulse.backend))
+    kinds = {backend: f"b{number % _COLOURS}" for number, backend in enumerate(backends)}
+    return tag(
+        "figure",
+        tag("figcaption", "What happened, from the beginning of the step"),
+        tag(
+            "table",
+            tag("tbody", [_lane(evidence, each, kinds) for each in evidence.streams], _scale(evidence)),
+            class_="timeline",
+        ),
+        tag("ul", list(_legend(evidence, kinds)), class_="legend"),
+        tag("div", _table(verdict), class_="scroll"),
+        class_="step",
+    )
+
+
+def _lane(evidence: StepEvidence, record: StreamRecord, kinds: Mapping[str, str]) -> Markup:
+    pulses = record.pulses[:_MOST_PULSES]
+    width = min(_WIDEST_MARK, max(_NARROWEST_MARK, _PART_OF_THE_GAP * 100 / max(len(pulses), 1)))
+    marks = [_mark(evidence, pulse, width, kinds) for pulse in pulses]
+    breaks = [_line(_at(evidence, each.at), f"break {each.kind}") for each in record.breaks]
+    steps = [_line(_at(evidence, at), f"moment {name}") for name, at in _moments(evidence)]
+    drawing = tag("svg", steps, marks, breaks, aria_hidden="true")
+    return tag("tr", tag("th", record.stream, scope="row"), tag("td", drawing, class_="lane"))
+
+
+def _mark(evidence: StepEvidence, pulse: Pulse, width: float, kinds: Mapping[str, str]) -> Markup:
+    """A pulse: of full height where it was answered, of half where it was turned away, low where it was lost."""
+    kind = kinds[pulse.backend] if pulse.fate is PulseFate.ANSWERED else str(pulse.fate)
+    top, height = {
+        PulseFate.ANSWERED: ("10%", "80%"),
+        PulseFate.REJECTED: ("40%", "50%"),
+        PulseFate.LOST: ("70%", "20%"),
+    }[pulse.fate]
+    left = min(max(_at(evidence, pulse.at), 0.0), 100.0 - width)
+    return tag("rect", x=f"{left:.2f}%", width=f"{width:.2f}%", y=top, height=height, class_=f"pulse {kind}")
+
+
+def _line(at: float, kind: str) -> Markup:
+    where = f"{min(max(at, 0.0), 100.0):.2f}%"
+    return tag("line", x1=where, x2=where, y1="0", y2="100%", class_=kind)
+
+
+def _at(evidence: StepEvidence, at: int) -> float:
+    """A time as a part of the step, in percent."""
+    return 100 * (at - evidence.began) / max(evidence.ended - evidence.began, 1)
+
+
+def _moments(evidence: StepEvidence) -> tuple[tuple[str, int], ...]:
+    return ("changed", evidence.changed), ("settled", evidence.settled)
+
+
+def _scale(evidence: StepEvidence) -> Markup:
+    """How long the step took, below the lanes."""
+    ends = tag("span", "0 ms"), tag("span", f"{(evidence.ended - evidence.began) / 1e6:,.0f} ms")
+    return tag("tr", tag("td"), tag("td", tag("div", ends, class_="scale")), aria_hidden="true")
+
+
+def _legend(evidence: StepEvidence, kinds: Mapping[str, str]) -> Iterator[Markup]:
+    """What each kind of mark says, with how many there are of it."""
+    pulses = [pulse for record in evidence.streams for pulse in record.pulses]
+    for backend, kind in kinds.items():
+        answered = sum(pulse.backend == backend for pulse in pulses)
+        yield _key(kind, f"answered by {backend}: {answered:,}")
+    for fate in (PulseFate.REJECTED, PulseFate.LOST):
+        if found := sum(pulse.fate is fate for pulse in pulses):
+            yield _key(str(fate), f"{fate}: {found:,}")
+    if breaks := sum(len(record.breaks) for record in evidence.streams):
+        yield _key("break", f"{amount(breaks, 'end')} of a connection")
+    yield _key("moment changed", "the change is made")
+    yield _key("moment settled", "what the step waits for is there")
+    if any(len(record.pulses) > _MOST_PULSES for record in evidence.streams):
+        yield tag("li", f"of each stream the first {_MOST_PULSES:,} pulses are drawn")
+
+
+def _key(kind: str, words: str) -> Markup:
+    return tag("li", tag("span", class_=f"key {kind}", aria_hidden="true"), words)
+
+
+def _table(verdict: StepVerdict) -> Markup:
+    rows = happenings(verdict)
+    words = (("ms", "number"), ("stream", ""), ("what", ""))
+    head = tag("tr", [tag("th", word, scope="col", class_=kind) for word, kind in words])
+    body = [
+        tag(
+            "tr",
+            tag("td", f"{(at - verdict.evidence.began) / 1e6:,.1f}", class_="number"),
+            tag("td", stream),
+            tag("td", what),
+        )
+        for at, stream, what in rows[:_MOST_ROWS]
+    ]
+    rest = tag("p", f"and {amount(len(rows) - _MOST_ROWS, 'more row')}", class_="said") if rows[_MOST_ROWS:] else None
+    return joined(tag("table", tag("thead", head), tag("tbody", body), class_="happened"), rest)

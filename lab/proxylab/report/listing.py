@@ -1,0 +1,196 @@
+"""The objects of a cluster in tables, as kubectl prints them.
+
+Owns: which kinds can be asked for, under which names, and the columns of each.
+Must not: know where the objects come from.
+
+An age is not among the columns: everything in a lab is as old as the lab.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from proxylab.cluster.objects import (
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    KubeObject,
+    Node,
+    Pod,
+    Service,
+    ServicePort,
+    ServiceType,
+)
+from proxylab.frozen import dataclass
+from proxylab.report.columns import rows_of
+from proxylab.evidence.words import endpoint
+
+__all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
+
+_MOST_ENDPOINTS: Final = 3
+"""How many endpoints kubectl names in a table that is not wide."""
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What can be asked for.
+
+    Attributes:
+        plural: its name.
+        short: what it is called for short.
+        cls: the objects.
+        head: of the table's columns, then of those of a wide table.
+        row: the cells of an object, those of a wide table last; ``all`` objects are at hand.
+    """
+
+    plural: str
+    short: tuple[str, ...]
+    cls: type[KubeObject]
+    head: Row
+    wide: Row
+    row: Callable[[Any, Sequence[KubeObject], bool], Row]
+
+
+def kind_named(word: str) -> Kind | None:
+    """The kind of that name, in the singular, the plural or for short."""
+    return next((kind for kind in KINDS if word.lower() in (kind.plural, kind.plural[:-1], *kind.short)), None)
+
+
+def of_kind(kind: Kind, objects: Iterable[KubeObject], name: str | None = None) -> list[KubeObject]:
+    """The objects of a kind; those of that name, which may be ``NAMESPACE/NAME``.
+
+    Example:
+        >>> of_kind(KINDS[0], [Node(name="node-a"), Node(name="node-b")], "node-b")
+        [Node(name='node-b', labels={}, addresses=(), pod_cidrs=(), taints=(), deleting=False)]
+    """
+    found = [each for each in objects if isinstance(each, kind.cls)]
+    if name is None:
+        return found
+    namespace, _, own = name.rpartition("/")
+    return [each for each in found if each.name == own and namespace in ("", each.key.namespace)]
+
+
+def listing(kind: Kind, found: Sequence[KubeObject], everything: Sequence[KubeObject], *, wide: bool) -> list[str]:
+    """A table of the objects that were found, or a sentence where there are none."""
+    if not found:
+        return [f"no {kind.plural} in this lab"]
+    namespaces = {each.key.namespace for each in found}
+    scattered = bool(namespaces - {"", "default"})
+    head = (*(("namespace",) if scattered else ()), *kind.head, *(kind.wide if wide else ()))
+    rows = []
+    for each in sorted(found, key=lambda thing: thing.key):
+        cells = kind.row(each, everything, wide)
+        rows.append((*((each.key.namespace,) if scattered else ()), *(cells if wide else cells[: len(kind.head)])))
+    return rows_of(head, rows)
+
+
+def _node(node: Node, _: Sequence[KubeObject], __: bool) -> Row:
+    return (
+        node.name,
+        "Ready" + (",SchedulingDisabled" if "node.kubernetes.io/unschedulable" in node.taints else ""),
+        ",".join(map(str, node.addresses)),
+        ",".join(map(str, node.pod_cidrs)),
+        _labels(node.labels),
+    )
+
+
+def _pod(pod: Pod, _: Sequence[KubeObject], __: bool) -> Row:
+    ready = pod.serving if pod.terminating else pod.ready
+    return (
+        pod.name,
+        f"{int(ready)}/1",
+        "Terminating" if pod.terminating else "Running",
+        next(map(str, pod.addresses), ""),
+        pod.node_name,
+        ",".join(map(str, pod.addresses)),
+        ",".join(f"{port.port}/{port.protocol}" for port in pod.ports),
+        _labels(pod.labels),
+    )
+
+
+def _service(service: Service, _: Sequence[KubeObject], __: bool) -> Row:
+    inside = ["None"] if service.headless else [str(each) for each in service.cluster_ips]
+    policies = f"{service.internal_traffic_policy}/{service.external_traffic_policy}"
+    return (
+        service.name,
+        str(service.type),
+        ",".join(inside),
+        _outside(service),
+        ",".join(map(_port, service.ports)),
+        _labels(service.selector),
+        policies,
+        "" if service.affinity_timeout is None else f"ClientIP {service.affinity_timeout}s",
+    )
+
+
+def _outside(service: Service) -> str:
+    if service.type is ServiceType.EXTERNAL_NAME:
+        return service.external_name
+    given = [str(each.ip) if each.ip is not None else each.hostname for each in service.load_balancer_ingress]
+    addresses = [*given, *map(str, service.external_ips)]
+    return ",".join(addresses) or ("<pending>" if service.type is ServiceType.LOAD_BALANCER else "")
+
+
+def _port(port: ServicePort) -> str:
+    return f"{port.port}{f':{port.node_port}' if port.node_port else ''}/{port.protocol}"
+
+
+def _endpoints(service: Service, everything: Sequence[KubeObject], wide: bool) -> Row:
+    """A Service's endpoints, those that are not ready in parentheses."""
+    found = [
+        written if each.ready else f"({written})"
+        for piece in everything
+        if isinstance(piece, EndpointSlice) and (piece.namespace, piece.service) == (service.namespace, service.name)
+        for port in piece.ports
+        for each in piece.endpoints
+        for written in [_address(each, port)]
+    ]
+    shown = found if wide else found[:_MOST_ENDPOINTS]
+    more = f" + {len(found) - len(shown)} more..." if len(found) > len(shown) else ""
+    return (service.name, ",".join(shown) + more)
+
+
+def _slice(piece: EndpointSlice, _: Sequence[KubeObject], wide: bool) -> Row:
+    found = [",".join(map(str, each.addresses)) for each in piece.endpoints]
+    shown = found if wide else found[:_MOST_ENDPOINTS]
+    more = f" + {len(found) - len(shown)} more..." if len(found) > len(shown) else ""
+    return (
+        piece.name,
+        str(piece.address_type),
+        ",".join(str(port.port) for port in piece.ports),
+        ",".join(shown) + more,
+        piece.service,
+        ",".join(each.target for each in piece.endpoints if each.target),
+    )
+
+
+def _address(found: Endpoint, port: EndpointPort) -> str:
+    return endpoint(found.addresses[0], port.port)
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+KINDS: Final = (
+    Kind("nodes", ("no",), Node, ("name", "status", "internal-ip"), ("pod-cidr", "labels"), _node),
+    Kind("pods", ("po",), Pod, ("name", "ready", "status", "ip", "node"), ("ips", "ports", "labels"), _pod),
+    Kind(
+        "services",
+        ("svc",),
+        Service,
+        ("name", "type", "cluster-ip", "external-ip", "port(s)"),
+        ("selector", "policies", "affinity"),
+        _service,
+    ),
+    Kind("endpoints", ("ep",), Service, ("name", "endpoints"), (), _endpoints),
+    Kind(
+        "endpointslices",
+        ("eps",),
+        EndpointSlice,
+        ("name", "addresstype", "ports", "endpoints"),
+        ("service", "pods"),
+        _slice,
+    ),
+)

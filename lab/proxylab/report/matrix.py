@@ -1,0 +1,70 @@
+"""A run at one glance: a table of scenarios and engines, and what took longest.
+
+Owns: when a run is large enough for either, and their lines.
+Must not: judge, or colour by itself.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from proxylab.text import WIDTH, wrapped
+from proxylab.verdict.model import Judgement, ScenarioResult, worst
+
+__all__ = ["Painter", "glance", "slowest"]
+
+Painter = Callable[[str, Judgement], str]
+"""Colours a word by what it says. Alignment is done before, so a painter may add what has no width."""
+
+_GAP: Final = "  "
+_ABSENT: Final = "-"
+_NOTHING: Final = "nothing"
+_MOST: Final = 10
+
+
+def glance(results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word, width: int = WIDTH) -> list[str]:
+    """A row for each scenario and a column for each engine; nothing where only one engine ran.
+
+    The cases of a matrix share a row, which shows the worst of them. Names are never cut: they can be copied. Where the
+    width does not hold both, a scenario's name stands in a line above its row.
+    """
+    engines = list(dict.fromkeys(result.engine for result in results))
+    if len(engines) < 2:
+        return []
+    files = list(dict.fromkeys(result.file for result in results))
+    widths = [*map(len, engines[:-1]), 0]  # nothing stands behind the last one
+    head = _GAP.join(engines)
+    rows = [
+        _GAP.join(_cell(file, engine, results, paint, room) for engine, room in zip(engines, widths, strict=True))
+        for file in files
+    ]
+    names = ["scenario", *files]
+    longest = max(map(len, names))
+    named = zip(names, (head, *rows), strict=True)
+    if longest + len(_GAP + head) <= width:
+        return [f"{name:<{longest}}{_GAP}{row}" for name, row in named]
+    return [line for name, row in named for line in (name, f"{_GAP * 2}{row}")]
+
+
+def _cell(file: str, engine: str, results: Sequence[ScenarioResult], paint: Painter, width: int) -> str:
+    found = [result.overall for result in results if (result.file, result.engine) == (file, engine)]
+    judged = frozenset(filter(None, found))
+    if not judged:
+        return (_NOTHING if found else _ABSENT).ljust(width)
+    return paint(worst(judged).ljust(width), worst(judged))
+
+
+def slowest(results: Sequence[ScenarioResult], width: int = WIDTH) -> list[str]:
+    """The ten that took longest, where there are more; a lab's build counts as its scenario's time."""
+    if len(results) <= _MOST:
+        return []
+    longest = sorted(results, key=lambda result: -result.seconds)[:_MOST]
+    lines = [
+        line
+        for result in longest
+        for line in wrapped(
+            f"{result.file} [{result.engine}]{result.case and f' {result.case}'}",
+            f"  {result.seconds:6.2f} s  ",
+            width=width,
+        )
+    ]
+    return [f"slowest {_MOST} of {len(results)}:", *lines]

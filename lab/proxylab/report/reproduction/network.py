@@ -1,0 +1,282 @@
+"""The part of a lab that the packets of one probe can meet, and the commands of iproute2 that build it.
+
+Owns: which namespaces that is, and the text of the commands.
+Must not: know rules, or what is expected.
+
+What belongs to the other IP family is left out, and so is what the kernel does by itself: MAC addresses, permanent
+neighbours and link-local addresses, but for those that a route or a tunnel names.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from proxylab.addresses import Family, IPAddress
+from proxylab.plan.resolved import Detour, Errand
+from proxylab.plan.model import (
+    BEHIND_LOCAL,
+    DETOUR_TABLE,
+    MAIN_TABLE,
+    LinkEnd,
+    Namespace,
+    Plan,
+    PolicyRule,
+    Role,
+    Route,
+    Sysctl,
+    Veth,
+    ends_by_namespace,
+)
+from proxylab.plan.names import FABRIC
+from proxylab.plan.reach import Absences
+from proxylab.plan.sysctls import device_of, sysctls_for
+from proxylab.plan.forwarding import UnreachableError, next_hop
+from proxylab.evidence.evidence import Evidence
+
+__all__ = ["absent", "built", "described", "met"]
+
+_FROM_THE_MACHINE: Final = (
+    *(f"net.ipv4.conf.{which}.{key}=0" for which in ("all", "default") for key in ("rp_filter", "send_redirects")),
+)
+"""What a new namespace copies from the machine, and what would change the way of a packet."""
+
+
+_ROLES: Final = {
+    Role.SEGMENT: "the switches",
+    Role.ROUTER: "the router between nodes and hosts",
+    Role.NODE: "nodes",
+    Role.POD: "pods",
+    Role.HOST: "hosts outside the cluster",
+}
+
+
+def met(plan: Plan, errand: Errand, evidence: Evidence, targets: Collection[IPAddress]) -> Plan:
+    """The plan without the namespaces that no packet of the probe can meet, and without the other IP family.
+
+    Those stay that send, that were seen to take part, that have an address which is dialled or which a rule
+    translates to, and all that lie between them.
+    """
+    homes = {each.name: each.namespace for each in plan.pods}
+    nodes = {each.namespace: each.node for each in plan.pods}
+    wanted = {*targets, errand.destination}
+    kept = {errand.sender.namespace, *(homes.get(each.place, each.place) for each in evidence.observations)}
+    kept |= {each.name for each in plan.namespaces if wanted & {address.interface.ip for address in each.addresses}}
+    kept |= {each.name for each in plan.namespaces if errand.detour and _owns(each, errand.detour.via)}
+    kept |= {nodes[name] for name in kept if name in nodes}
+    kept.update(_way(plan, errand.sender.namespace, errand.destination, through=not targets))
+    for place in tuple(kept):
+        for address in (*targets, errand.sender.address):
+            kept.update(_way(plan, place, address))
+    kept |= {FABRIC} if any(_joins(link, FABRIC, kept) for link in plan.links) else set()
+    return _of_family(_only(plan, kept), errand.destination.version, errand.destination)
+
+
+def _owns(namespace: Namespace, address: IPAddress) -> bool:
+    return any(each.interface.ip == address for each in namespace.addresses)
+
+
+def _way(plan: Plan, place: str, address: IPAddress, *, through: bool = True) -> Iterator[str]:
+    """The namespaces on the way to an address: ``through`` nodes, or to the first, which translates it.
+
+    A way that comes back ends.
+    """
+    seen = {place}
+    if not through and plan.namespace(place).role is Role.NODE:
+        return
+    while not _owns(plan.namespace(place), address):
+        try:
+            place = next_hop(plan, place, address).into.namespace
+        except (UnreachableError, KeyError):
+            return
+        if place in seen:
+            return
+        seen.add(place)
+        yield place
+        if not through and plan.namespace(place).role is Role.NODE:
+            return
+
+
+def _joins(link: Veth, one: str, others: Collection[str]) -> bool:
+    first, second = (end.namespace for end in link.ends)
+    return (first == one and second in others) or (second == one and first in others)
+
+
+def _only(plan: Plan, kept: Collection[str]) -> Plan:
+    links = tuple(link for link in plan.links if all(end.namespace in kept for end in link.ends))
+    devices = {(end.namespace, end.device) for link in links for end in link.ends}
+
+    def stays(namespace: Namespace, device: str) -> bool:
+        tops = [each.device for each in namespace.bridges] + [each.device for each in namespace.vxlans]
+        return device in ("lo", *tops) or (namespace.name, device) in devices
+
+    def without(each: Namespace) -> Namespace:
+        return replace(
+            each,
+            device_sysctls=tuple(one for one in each.device_sysctls if stays(each, device_of(one.name) or "lo")),
+            addresses=tuple(one for one in each.addresses if stays(each, one.device)),
+            routes=tuple(one for one in each.routes if all(stays(each, device) for device in one.devices)),
+            neighbours=tuple(one for one in each.neighbours if stays(each, one.device)),
+        )
+
+    return Plan(
+        namespaces=tuple(without(each) for each in plan.namespaces if each.name in kept),
+        links=links,
+        pods=tuple(each for each in plan.pods if each.namespace in kept),
+    )
+
+
+def _of_family(plan: Plan, version: int, dialled: IPAddress) -> Plan:
+    """The plan without the other family, and without routes to where nothing of it is."""
+    there = {each.interface.ip for namespace in plan.namespaces for each in namespace.addresses}
+    there |= {dialled, *(route.via for namespace in plan.namespaces for route in namespace.routes if route.via)}
+    tunnels = {each.local for namespace in plan.namespaces for each in namespace.vxlans}
+
+    def of(each: Namespace) -> Namespace:
+        routes = tuple(
+            one
+            for one in each.routes
+            if one.destination.version == version and (one.unreachable or any(ip in one.destination for ip in there))
+        )
+        named = {one.via for one in routes} | tunnels | {one.via for other in plan.namespaces for one in other.routes}
+        own = (one for one in each.addresses if one.interface.version == version or one.interface.ip in tunnels)
+        family = Family.IPV4 if version == 4 else Family.IPV6
+        return replace(
+            each,
+            addresses=tuple(one for one in own if not one.interface.is_link_local or one.interface.ip in named),
+            routes=routes,
+            rules=tuple(one for one in each.rules if one.family is family),
+            masquerades=tuple(one for one in each.masquerades if one.family is family),
+        )
+
+    return replace(plan, namespaces=tuple(map(of, plan.namespaces)))
+
+
+def described(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Each namespace: its name, what it is, and its addresses."""
+    homes = {each.namespace: each.node for each in plan.pods if each.namespace != each.node}
+    for each in plan.namespaces:
+        what = _ROLES[each.role]
+        addresses = dict.fromkeys(str(one.interface.ip) for one in each.addresses)
+        what = {Role.POD: f"pod on {homes.get(each.name)}", Role.NODE: "node", Role.HOST: "host"}.get(each.role, what)
+        yield each.name, what, ", ".join(addresses)
+
+
+def built(plan: Plan, version: int, detour: Detour | None) -> Iterator[str]:
+    """The commands that build the network, namespace by namespace."""
+    yield f"names='{' '.join(each.name for each in plan.namespaces)}'"
+    yield "for name in $names; do"
+    yield '    ip netns add "$name"'
+    own = ("net.ipv4.ip_forward=0", *_FROM_THE_MACHINE) if version == 4 else ("net.ipv6.conf.default.accept_dad=0",)
+    yield f'    ip netns exec "$name" sysctl -qw {" ".join(own)}'
+    yield "done"
+    for link in plan.links:
+        first, second = link.ends
+        yield f"ip link add {_end(first)} type veth peer name {_end(second)}"
+    yield 'for name in $names; do ip -n "$name" link set group default up; done  # every device, and lo'
+    ends = ends_by_namespace(plan)
+    by_role = sorted(plan.namespaces, key=lambda each: (list(_ROLES).index(each.role), each.name))
+    for role, namespaces in groupby(by_role, key=lambda each: each.role):
+        yield from ["", f"# {_ROLES[role]}"]
+        for namespace in namespaces:
+            name = namespace.name
+            yield from (f"ip -n {name} {words}" for words in _inside(namespace, ends[name]))
+            for each in namespace.forwarding:
+                yield f"bridge -n {name} fdb append {each.mac} dev {each.device} dst {each.remote}"
+    settings = {each.name: settings for each in plan.namespaces if (settings := _sysctls(each, version))}
+    for words in dict.fromkeys(settings.values()):
+        names = [name for name, own in settings.items() if own == words]
+        one = f'for name in {" ".join(names)}; do ip netns exec "$name" sysctl -eqw {words}; done'
+        yield one if len(names) > 1 else f"ip netns exec {names[0]} sysctl -eqw {words}"
+    if detour is not None:
+        yield "# The probe enters the cluster by the node that the scenario names."
+        way = f"{detour.destination} via {detour.via} dev {detour.device} table {DETOUR_TABLE}"
+        yield f"ip -n {detour.namespace} route replace {way}"
+
+
+def absent(plan: Plan, absences: Absences) -> Iterator[str]:
+    """The commands for what steps have taken away before the probe: links that are cut, pods that are gone."""
+    for end in absences.down(plan):
+        yield f"ip -n {end.namespace} link set dev {end.device} down"
+    for name in absences.mute(plan):
+        for version in sorted({each.interface.version for each in plan.namespace(name).addresses}):
+            yield f"ip -n {name} -{version} rule add from all blackhole priority {BEHIND_LOCAL}"
+
+
+def _sysctls(namespace: Namespace, version: int) -> str:
+    """The words for sysctl(8): what makes a router of a namespace, and what the scenario or the engine has set."""
+    usual = {each for families in ([Family.IPV4], list(Family)) for each in sysctls_for(namespace.role, families)}
+    wanted = [f"{each.name}={each.value}" for each in namespace.sysctls if each not in usual and _matters(each)]
+    if namespace.role in (Role.NODE, Role.ROUTER):
+        own = ("net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0")
+        wanted[:0] = own if version == 4 else ("net.ipv6.conf.all.forwarding=1", "net.ipv6.icmp.ratelimit=0")
+    wanted += [f"{each.name}={each.value}" for each in namespace.device_sysctls]
+    if namespace.role is Role.SEGMENT:
+        wanted += [f"net.bridge.bridge-nf-call-{each}=0" for each in ("iptables", "ip6tables")]
+    return " ".join(wanted)
+
+
+def _matters(sysctl: Sysctl) -> bool:
+    return "_timeout" not in sysctl.name and not sysctl.name.endswith("conntrack_max")
+
+
+def _end(end: LinkEnd) -> str:
+    return f"{end.device} netns {end.namespace}" + (f" mtu {end.mtu}" if end.mtu else "")
+
+
+def _inside(namespace: Namespace, ends: Iterable[LinkEnd]) -> Iterator[str]:
+    used = {end.master for end in ends} | {each.device for each in namespace.addresses}
+    for bridge in (each for each in namespace.bridges if each.device in used):
+        yield f"link add {bridge.device} up type bridge"
+        if bridge.promiscuous:
+            yield f"link set {bridge.device} promisc on"
+    for each in namespace.vxlans:
+        about = f"id {each.vni} dev {each.underlay} local {each.local} dstport {each.port} nolearning"
+        yield f"link add {each.device} up address {each.mac} type vxlan {about}"
+    for address in namespace.addresses:
+        nodad = " nodad" if address.interface.version == 6 else ""
+        yield f"addr add {address.interface} dev {address.device}{nodad}"
+    for end in ends:
+        if end.master:
+            yield f"link set {end.device} master {end.master}"
+        if end.hairpin:
+            yield f"link set {end.device} type bridge_slave hairpin on"
+    tunnels = {each.device for each in namespace.vxlans}
+    for neighbour in namespace.neighbours:
+        if neighbour.device in tunnels:
+            yield f"neigh add {neighbour.address} lladdr {neighbour.mac} dev {neighbour.device} nud permanent"
+    yield from map(_route, _merged(namespace.routes))
+    yield from map(_rule, namespace.rules)
+
+
+def _merged(routes: Sequence[Route]) -> Iterator[Route]:
+    """The routes; one to a gateway alone is part of the route by way of it, which then says that it is on the link."""
+    alone = {each.destination.network_address: each for each in routes if _is_to_one(each) and each.via is None}
+    gateways = {each.via for each in routes if each.via in alone and alone[each.via].device == each.device}
+    for each in routes:
+        if not (each.via is None and _is_to_one(each) and each.destination.network_address in gateways):
+            yield replace(each, onlink=True) if each.via in gateways else each
+
+
+def _is_to_one(route: Route) -> bool:
+    return route.destination.prefixlen == route.destination.max_prefixlen and not route.unreachable
+
+
+def _route(route: Route) -> str:
+    everywhere = route.destination.prefixlen == 0
+    words = [f"route add {'default' if everywhere else route.destination}"]
+    if route.unreachable:
+        words = [f"route add unreachable {route.destination}"]
+    elif route.hops:
+        words += [f"nexthop via {hop.via} dev {hop.device}" for hop in route.hops]
+    else:
+        words += [f"via {route.via}"] if route.via else []
+        words += [f"dev {route.device}"] + (["onlink"] if route.onlink else [])
+    words += [f"src {route.source}"] if route.source else []
+    words += [f"table {route.table}"] if route.table != MAIN_TABLE else []
+    return " ".join(words)
+
+
+def _rule(rule: PolicyRule) -> str:
+    family = "-6 " if rule.family is Family.IPV6 else ""
+    return f"{family}rule add from {rule.source or 'all'} lookup {rule.table} priority {rule.priority}"

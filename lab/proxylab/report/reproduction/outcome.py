@@ -1,0 +1,121 @@
+"""What becomes of one packet, in a line that a script, the lab and an expectation all write alike.
+
+Owns: those lines, and why a script cannot show what a probe or a step has shown.
+Must not: judge. A line that does not match the expectation decides only which flow the script sends again.
+"""
+
+import re
+from typing import Final
+
+from proxylab.addresses import IPAddress, Transport
+from proxylab.plan.resolved import Errand
+from proxylab.scenario.model import Outcome, Preserved, Reply
+from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.flows import Flow
+from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
+from proxylab.verdict.rules import translations
+
+__all__ = ["expected", "flow_to_send", "obstacle", "seen"]
+
+_PORT_UNREACHABLE: Final = {4: "type 3 code 3", 6: "type 1 code 4"}
+_NO_WAY: Final = {4: "type (3 code [01]|11 code 0)", 6: "type (1 code [03]|3 code 0)"}
+"""No route, no such host, or a way that leads back until the packet's time is over."""
+
+
+def expected(verdict: ProbeVerdict, flow: int) -> str:
+    """An extended regular expression for the line that the expectations of the probe allow."""
+    errand, expect = verdict.errand, verdict.probe.expect
+    version = errand.destination.version
+    dialled = _end(errand, errand.destination, errand.port)
+    match expect.outcome:
+        case Outcome.DELIVERED:
+            several = sorted(set(expect.backends or ()))
+            pods = "|".join(several)
+            to = f"({pods})" if len(several) > 1 else pods or ".*"
+            source = verdict.source if expect.source is not None else None
+            if isinstance(expect.source, Preserved):
+                source = errand.sender.of(flow)
+            reply = dialled if expect.reply is not Reply.UNTRANSLATED else ".*"
+            return f"delivered to {to} from {source or '.*'}, answered by {reply}"
+        case Outcome.REJECTED:
+            return f"not delivered, rejected by ICMP {_PORT_UNREACHABLE[version]}"
+        case Outcome.REFUSED:
+            return f"(not delivered|delivered to .*), reset by {dialled}"
+        case Outcome.DROPPED:
+            return "not delivered, no answer|not sent: EPERM"
+        case Outcome.UNTRANSLATED:
+            own = {each.name for each in errand.receivers if each.address == errand.destination}
+            unheard = f"not delivered, (no answer|rejected by ICMP {_NO_WAY[version]})"
+            return "|".join([unheard, *(f"delivered to {name} from .*" for name in sorted(own))])
+
+
+def seen(case: Case, flow: Flow) -> str:
+    """The line of a flow, by what the lab saw of it."""
+    errand = case.errand
+    if flow.unsendable:
+        return f"not sent: {case.evidence.refused_sends[0]}"
+    places = dict.fromkeys(f"delivered to {each.place} from {each.source}" for each in flow.arrivals)
+    answers = [f"answered by {_end(errand, each.source, each.source_port)}" for each in flow.replies[:1]]
+    answers += [f"reset by {_end(errand, each.source, each.source_port)}" for each in flow.resets[:1]]
+    for each in (*flow.unreachables, *flow.errors)[:1]:
+        kind, code = each.icmp or (0, 0)
+        answers.append(f"rejected by ICMP type {kind} code {code}")
+    return f"{' and '.join(places) or 'not delivered'}, {' and '.join(answers) or 'no answer'}"
+
+
+def _end(errand: Errand, address: IPAddress, port: int) -> str:
+    return str(address) if errand.protocol is Transport.ICMP else f"{address} port {port}"
+
+
+def flow_to_send(verdict: ProbeVerdict) -> tuple[int, str]:
+    """The flow that a script sends, and its line: the first that is not as expected; the first where all are."""
+    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    lines = ((flow.number, seen(case, flow)) for flow in case.flows)
+    first = next(lines)
+    wrong = (each for each in (first, *lines) if not re.fullmatch(expected(verdict, each[0]), each[1]))
+    return next(wrong, first)
+
+
+def obstacle(verdict: ProbeVerdict) -> str:
+    """Why no script shows what the probe has shown, as a clause; empty where one does."""
+    errand = verdict.errand
+    if errand.question is not None:
+        return "the probe dials a name, and the name server of the lab follows the objects of the cluster"
+    if errand.http:
+        return "the probe asks by HTTP, and who answers for a node is the proxy itself"
+    if errand.sender.frame_mac:
+        return "the probe sends frames to a MAC address of the author's choice, which no socket does"
+    case = open_case(verdict.probe, errand, verdict.evidence)
+    return _in_what_was_seen(case, verdict) or _from_before(case, verdict)
+
+
+def _in_what_was_seen(case: Case, verdict: ProbeVerdict) -> str:
+    number, line = flow_to_send(verdict)
+    failed = [each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED]
+    if failed and re.fullmatch(expected(verdict, number), line):
+        return f"each packet by itself is as expected; what is not ({', '.join(failed)}) no single packet shows"
+    if case.probe.expect.outcome is Outcome.DROPPED and case.flows[number].arrivals:
+        return "the packet reached the device of a pod, and only the stack behind it can tell what became of it"
+    return ""
+
+
+def _from_before(case: Case, verdict: ProbeVerdict) -> str:
+    errand, counts = case.errand, case.evidence.counts
+    if errand.protocol is not Transport.ICMP and _was_known(case, case.flows[flow_to_send(verdict)[0]]):
+        return "connection tracking knew the flow from an earlier one, and a script begins with empty tables"
+    if sum(each.packets for each in counts if " --rcheck " in each.text) >= errand.flows:
+        return "session affinity had tied the client to an endpoint before, and a script begins without clients"
+    failed = {each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED}
+    if "backends" in failed and any(" -m recent " in each.text for each in counts):
+        return "session affinity ties each client to an endpoint by chance, and a script has one client"
+    return ""
+
+
+def _was_known(case: Case, flow: Flow) -> bool:
+    """Whether a node translated the flow although no rule of it did: the entry was there before."""
+    if not set(case.errand.nodes) <= set(case.evidence.counted):
+        return False
+    dialled = (case.errand.destination, case.errand.port)
+    ruled = {rule.translates_to for rule in translations(case.evidence.counts)}
+    ends = {(each.reply_source, each.reply_source_port) for each in flow.tracked}
+    return any(end != dialled and end not in ruled for end in ends)

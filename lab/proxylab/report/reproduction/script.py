@@ -1,0 +1,252 @@
+"""The script that shows a failure again without proxylab, as files of a bundle.
+
+Owns: the order of its parts, and the words that tell a reader what each is for.
+Must not: choose what is rebuilt (``network``, ``rules``), or what is expected (``outcome``).
+
+People read the script, edit a rule in it, and paste it into a report. So it has at most 200 lines, and nothing in it
+that the probe cannot meet; rules that are too long for that stand in files beside it.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.plan.resolved import STACK
+from proxylab.plan.masquerade import masquerade_text
+from proxylab.plan.model import Plan
+from proxylab.plan.reach import Absences
+from proxylab.report.reproduction import network
+from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle
+from proxylab.report.reproduction.programs import listener, sender
+from proxylab.report.reproduction.rules import Ruleset, rulesets
+from proxylab.scenario.model import Outcome
+from proxylab.statistics import flows_to_hit_all
+from proxylab.verdict.case import open_case
+from proxylab.text import table, wrapped
+from proxylab.evidence.evidence import Packet
+from proxylab.verdict.explain import command, intent, why
+from proxylab.verdict.model import ProbeVerdict, StepVerdict
+
+__all__ = ["MOST_LINES", "PRESENT", "reproduction", "unreproduced"]
+
+MOST_LINES: Final = 200
+"""A longer script is not read; its rules move to files."""
+
+PRESENT: Final = Absences()
+
+_WIDTH: Final = 98
+
+_MOST_TIMES: Final = 100
+"""A flow whose endpoint is left to chance is sent so often at most."""
+
+_USAGE: Final = """\
+# "sh repro.sh" builds the network below in namespaces of its own, sends the probe, and tells what
+# became of it. It touches nothing else, and leaves nothing. It exits with 1 if the failure shows,
+# 0 if all is as expected, 2 if something could not be built. It needs iproute2, {tools},
+# sysctl, util-linux and python3; and root, or the right to make user namespaces.
+
+set -eu
+if [ -z "${{INSIDE-}}" ]; then
+    [ "$(id -u)" = 0 ] || as='--user --map-root-user'
+    INSIDE=yes exec timeout 60 unshare ${{as-}} --net --mount --pid --fork --kill-child sh "$0"
+fi
+trap '[ -n "${{seen-}}" ] || {{ echo "the case could not be rebuilt" >&2; exit 2; }}' EXIT
+mount -t tmpfs none /run
+mkdir /run/netns /run/listening
+"""
+
+_CARRIES: Final = """\
+tries=200
+for name in $names; do  # what is sent before a link is up is lost
+    while ip -n "$name" -o link show up type veth | grep -qv 'state UP' ||
+        bridge -n "$name" link show | grep -qv 'state forwarding'; do
+        [ $((tries -= 1)) -gt 0 ] || { echo "a link of $name does not come up" >&2; exit 2; }
+        sleep 0.05
+    done
+done
+"""
+
+_LISTENS: Final = """\
+while [ "$(ls /run/listening | wc -l)" -lt %d ]; do
+    [ $((tries -= 1)) -gt 0 ] || { echo "nothing listens" >&2; exit 2; }
+    sleep 0.05
+done
+"""
+
+
+def reproduction(
+    verdict: ProbeVerdict,
+    plan: Plan,
+    rules: Mapping[str, str],
+    *,
+    engine: str,
+    tool: str,
+    absences: Absences = PRESENT,
+) -> dict[str, bytes]:
+    """The script, and its rules where they are too long for it; or the reason why there is none.
+
+    Args:
+        verdict: of the probe.
+        plan: of the lab, as it stood after the probe.
+        rules: of each node, as iptables-save or ``nft list ruleset`` printed them.
+        engine: that has made the rules.
+        tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
+        absences: what steps had taken out of the lab.
+    """
+    reason = obstacle(verdict)
+    if reason:
+        return unreproduced(verdict, reason)
+    errand = verdict.errand
+    loaded, targets = rulesets(rules, errand, tool)
+    part = network.met(plan, errand, verdict.evidence, targets)
+    names = {each.name for each in part.namespaces}
+    loaded = tuple(each for each in loaded if each.node in names)
+    head = [*_head(verdict, part, engine), *_usage(loaded)]
+    body = [
+        "# --- The network: namespaces, links, addresses, routes, and the settings that matter",
+        *network.built(part, errand.destination.version, errand.detour),
+        *["", *_CARRIES.splitlines(), *_absent(part, absences)],
+    ]
+    tail = [*_listening(verdict, part, targets), *_probe(verdict, targets)]
+    inline = [*_rules(loaded, part, tool, files=False)]
+    files: dict[str, bytes] = {}
+    if sum(map(len, (head, body, tail, inline))) > MOST_LINES:
+        inline = [*_rules(loaded, part, tool, files=True)]
+        files = {_file(each): _text(each.lines) for each in loaded}
+    return {"repro.sh": _text([*head, *body, *inline, *tail]), **files}
+
+
+def unreproduced(verdict: ProbeVerdict | StepVerdict, reason: str) -> dict[str, bytes]:
+    """A file that says why there is no script, and what to do instead."""
+    what = "step" if isinstance(verdict, StepVerdict) else "probe"
+    lines = [
+        *wrapped(f"No script shows this {what} again without proxylab: {reason}."),
+        "",
+        "To judge what was seen once more, on any machine:",
+        "    proxylab judge THIS-DIRECTORY",
+        "To run it again, on this machine's kernel:",
+        f"    {' '.join(command(verdict))}".rstrip(),
+    ]
+    return {"repro.txt": _text(lines)}
+
+
+def _text(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
+    """What was sent in which network, what must happen, and what happened."""
+    number, line = flow_to_send(verdict)
+    probe, case = verdict.probe, open_case(verdict.probe, verdict.errand, verdict.evidence)
+    paragraphs = [
+        wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
+        [""],
+        wrapped(intent(verdict), width=_WIDTH),
+        wrapped(expected(verdict, number), "  expected:   ", width=_WIDTH),
+        wrapped(line, "  in the lab: ", width=_WIDTH),
+        wrapped(why(case, verdict), "why: ", width=_WIDTH) if why(case, verdict) else [],
+        [""],
+        ["The network, as far as the probe can meet it:"],
+        table(tuple(network.described(part)), "  "),
+        [""],
+    ]
+    yield "#!/bin/sh"
+    yield from (f"# {each}".rstrip() for each in chain.from_iterable(paragraphs))
+
+
+def _usage(loaded: Sequence[Ruleset]) -> Iterator[str]:
+    tools = dict.fromkeys(each.loader.split()[0] for each in loaded)
+    yield from _USAGE.format(tools=", ".join(tools) or "no other").splitlines()
+    yield ""
+
+
+def _absent(part: Plan, absences: Absences) -> Iterator[str]:
+    commands = list(network.absent(part, absences))
+    if commands:
+        yield from ["", "# What the scenario has taken away before: links that are cut, pods that are gone", *commands]
+
+
+def _file(loaded: Ruleset) -> str:
+    return f"repro.rules/{loaded.node}"
+
+
+def _rules(loaded: Sequence[Ruleset], part: Plan, tool: str, *, files: bool) -> Iterator[str]:
+    left_out = sum(each.left_out for each in loaded)
+    yield from ["", "# --- The rules of each node, as they were saved after the probe, without counters"]
+    if left_out:
+        yield f"# ({left_out:,} lines are left out that this probe cannot meet, such as rules for other Services)"
+    if files:
+        yield 'cd "$(dirname "$0")"'
+        yield from (f"ip netns exec {each.node} {each.loader} < {_file(each)}" for each in loaded)
+    else:
+        for loader, lines in dict.fromkeys((each.loader, each.lines) for each in loaded):
+            nodes = [each.node for each in loaded if (each.loader, each.lines) == (loader, lines)]
+            if len(nodes) == 1:
+                yield from [f"ip netns exec {nodes[0]} {loader} << 'END'", *lines, "END"]
+            else:
+                yield f"for node in {' '.join(nodes)}; do ip netns exec $node {loader} << 'END'"
+                yield from [*lines, "END", "done"]
+    for namespace in part.namespaces:
+        for masquerade in namespace.masquerades:
+            family = "" if masquerade.family is Family.IPV4 else "6"
+            yield f"ip netns exec {namespace.name} ip{family}tables-{tool}-restore --noflush << 'END'"
+            yield from [*masquerade_text(masquerade).splitlines(), "END"]
+
+
+def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress]) -> Iterator[str]:
+    """The endpoints: all that the rules may choose, and whoever has the address that is dialled."""
+    errand = verdict.errand
+    yield from ["", "# --- The endpoints"]
+    arrived = {each.destination for each in verdict.evidence.observations if each.packet is Packet.REQUEST}
+    listening = list(_endpoints(verdict, part, targets | {errand.destination} | arrived))
+    for node in sorted({node for _, _, node in listening}):
+        program = "listen-on-a-node.py" if node else "listen.py"
+        yield from [f"cat > /run/{program} << 'END'"]
+        yield from listener(errand.protocol, errand.destination.version, node=node).splitlines()
+        yield "END"
+        for namespace, words, on_a_node in listening:
+            if on_a_node is node:
+                yield f"ip netns exec {namespace} python3 /run/{program} {words} &"
+    yield from (_LISTENS % len(listening)).splitlines()
+
+
+def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[tuple[str, str, bool]]:
+    """The namespace of each, the arguments of its listener, and whether it is a program of a node."""
+    errand = verdict.errand
+    for each in errand.receivers:
+        namespace = next((one for one in part.namespaces if one.name == each.namespace), None)
+        if namespace is None or each.address not in addresses:
+            continue
+        if not each.address.is_loopback and each.address not in {one.interface.ip for one in namespace.addresses}:
+            continue
+        served = {
+            one.port
+            for one in namespace.listeners
+            if one.protocol is errand.protocol.served and one.name == each.name and one.address in (None, each.address)
+        }
+        ports = [str(port) for port in sorted(served)]
+        node = each.device == STACK
+        if not node or errand.protocol is Transport.ICMP:
+            yield namespace.name, " ".join([each.name, str(each.address), "any", *ports]), node
+        else:
+            yield from ((namespace.name, f"{each.name} {each.address} {port} {port}", node) for port in ports)
+
+
+def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str]:
+    errand = verdict.errand
+    number, _ = flow_to_send(verdict)
+    chance = len(targets) > 1 and errand.sender.port is None and verdict.probe.expect.outcome is Outcome.DELIVERED
+    times = min(flows_to_hit_all(len(targets)), _MOST_TIMES) if chance else 1
+    words = [errand.sender.of(number), errand.sender.port or 0, errand.destination, errand.port, times]
+    yield from ["", "# --- The probe", "cat > /run/send.py << 'END'"]
+    yield from sender(errand.protocol, errand.destination.version, errand.payload).splitlines()
+    yield "END"
+    yield f"expected={shlex.quote(expected(verdict, number))}"
+    if times > 1:
+        yield f"# up to {times} times, as long as all is as expected: the rules choose an endpoint by chance"
+    send = " ".join(["python3 /run/send.py", *map(str, words), '"$expected"'])
+    yield f"seen=$(ip netns exec {errand.sender.namespace} {send})"
+    yield 'printf \'expected: %s\\nseen:     %s\\n\' "$expected" "$seen"'
+    yield 'echo "$seen" | grep -Eqx -- "$expected"'

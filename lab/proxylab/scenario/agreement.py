@@ -1,0 +1,38 @@
+"""Probes among each other: what cannot hold of both.
+
+Owns: the check that two probes which send the same do not hope for different outcomes.
+Must not: look at one probe alone (``proxylab.scenario.expectations`` does).
+"""
+
+from collections.abc import Sequence
+
+from proxylab.scenario.document import Place
+from proxylab.scenario.parts import ProbeParts
+from proxylab.scenario.problems import Problems, shown
+
+__all__ = ["check_agreement"]
+
+
+def check_agreement(probes: Sequence[ProbeParts], place: Place, problems: Problems) -> None:
+    """Note probes with the same sender, target and payload of which one must fail."""
+    for index, probe in enumerate(probes):
+        expect = probe.expect
+        if expect is None or expect.outcome is None or probe.exceptions:
+            continue
+        for earlier, other in enumerate(probes[:index]):
+            if other.expect is None or other.exceptions or not _same_flow(probe, other):
+                continue
+            if other.expect.outcome not in (None, expect.outcome):
+                where = place[index]["expect"]["outcome"]
+                first = place[earlier]["expect"]["outcome"].key.position.line
+                what = f"contradicts the probe {shown(other.name)}, which sends the same and expects"
+                problems.add(
+                    where.spot, f"{what} {other.expect.outcome} in line {first}", allowed="change one of the two"
+                )
+                break
+
+
+def _same_flow(one: ProbeParts, other: ProbeParts) -> bool:
+    if None in (one.source, one.target, one.send):
+        return False
+    return (one.source, one.target, one.send) == (other.source, other.target, other.send)

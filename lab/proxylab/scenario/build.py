@@ -1,0 +1,233 @@
+"""Shapes without a mistake become the frozen ``Scenario``.
+
+Owns: the way from what an author wrote to what the other rooms read; probes and streams have ``build_intent``.
+Must not: find mistakes; every one has been ruled out before.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from proxylab.cluster.objects import PodPort, Service
+from proxylab.errors import InternalError
+from proxylab.scenario.build_steps import build_step
+from proxylab.scenario.build_intent import Known, build_probe, build_stream
+from proxylab.scenario.changes import Moment
+from proxylab.scenario.conditions import axes_of, conditions_of
+from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
+from proxylab.scenario.document import Place
+from proxylab.scenario.inventory import pod_names
+from proxylab.scenario.manifests import Manifests, ServiceId
+from proxylab.scenario.model import (
+    Axis,
+    Daemon,
+    EngineFailure,
+    Host,
+    LoadBalancer,
+    Network,
+    Node,
+    NodeAddress,
+    NodeRoute,
+    PodGroup,
+    Probe,
+    RoutedAddress,
+    Scenario,
+    Segment,
+    Step,
+    Stream,
+    Uplink,
+)
+from proxylab.scenario.networks import families_of, networks_of
+from proxylab.scenario.parts import Parts
+from proxylab.scenario.problems import shown
+from proxylab.scenario.schema.expect import EngineFailureShape
+from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
+from proxylab.scenario.schema.matrix import MatrixShape, no_axes
+from proxylab.scenario.schema.network import NetworkShape
+
+__all__ = ["build_scenario"]
+
+_LONGEST_NAME = 80
+"""Reports of CI systems show the name of a probe without its neighbours, and cut off a longer one."""
+
+
+def build_scenario(
+    file: str, parts: Parts, manifests: Manifests, moments: "Sequence[Moment]", configured: Configured
+) -> Scenario:
+    """The Scenario that the documents of a file make, all of them checked.
+
+    Args:
+        file: the file's name, for positions.
+        parts: the Scenario document, with the Pods and Nodes that stand as manifests.
+        manifests: the objects beside it.
+        moments: what stands at each of its steps.
+        configured: how the file configures its proxies.
+    """
+    document = parts.document
+    if document is None:
+        raise InternalError(f"{file}: refused, but no problem was told; please report this file")
+    spec, at = document.spec, parts.place["spec"]
+    services = _services(manifests)
+    groups = {name: pod for name, pod in parts.pods.items() if pod is not None}
+    known = Known(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
+    nodes = {name: node for name, node in parts.nodes.items() if node is not None}
+    matrix = spec.matrix or no_axes()
+    streams, steps = _course(parts, moments, known)
+    probes = tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes))
+    return Scenario(
+        file=file,
+        name=document.metadata.name,
+        description=document.metadata.description,
+        links=tuple(document.metadata.links),
+        tags=tuple(document.metadata.tags),
+        network=_network(spec.network, matrix, at["network"]),
+        nodes=tuple(_node(name, node, parts.at("nodes", name)) for name, node in nodes.items()),
+        pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
+        hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
+        services=tuple(services.values()),
+        service_positions=tuple(manifests.places[key]["metadata"]["name"].key.position for key in services),
+        slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
+        load_balancers=tuple(
+            _balancer(name, shape, at["loadBalancers"][name], tuple(nodes))
+            for name, shape in spec.load_balancers.items()
+        ),
+        probes=probes,
+        streams=streams,
+        steps=steps,
+        failures=tuple(_failure(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
+        dns=spec.dns,
+        matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
+        notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, probes, steps)),
+        proxy=configured.configuration,
+    )
+
+
+def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[tuple[Stream, ...], tuple[Step, ...]]":
+    """Streams and steps."""
+    if parts.moving is None:
+        return (), ()
+
+    at = parts.place["spec"]
+    streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in parts.moving.streams.items())
+    steps = tuple(
+        build_step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
+        for index, (step, moment) in enumerate(zip(parts.moving.steps, moments, strict=True))
+    )
+    return streams, steps
+
+
+def _services(manifests: Manifests) -> dict[ServiceId, Service]:
+    return {key: service for key, service in manifests.services.items() if service is not None}
+
+
+def _failure(shape: EngineFailureShape, place: Place) -> EngineFailure:
+    return EngineFailure(
+        when=conditions_of(shape.when),
+        version=shape.when.version,
+        says=shape.engine_fails,
+        because=shape.because,
+        position=place.key.position,
+    )
+
+
+def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
+    networks = networks_of(shape, families_of(shape, matrix))
+    return Network(
+        families=tuple(shape.families),
+        pod_network=shape.pod_network.value,
+        hairpin=shape.hairpin.value,
+        inter_node=shape.inter_node.value,
+        outbound_masquerade=shape.outbound_masquerade,
+        router_sysctls=shape.router_sysctls,
+        pod_cidrs=networks["podCIDR"],
+        service_cidrs=networks["serviceCIDR"],
+        node_cidrs=networks["nodeCIDR"],
+        outside_cidrs=networks["outsideCIDR"],
+        segments=tuple(
+            Segment(name=name, cidrs=tuple(segment.cidr), position=place["segments"][name].key.position)
+            for name, segment in shape.segments.items()
+        ),
+        routed=tuple(
+            RoutedAddress(network=each.network, nodes=tuple(each.nodes), position=place["routed"][index].key.position)
+            for index, each in enumerate(shape.routed)
+        ),
+    )
+
+
+def _node(name: str, shape: NodeShape, place: Place) -> Node:
+    return Node(
+        name=name,
+        labels=shape.labels,
+        taints=tuple(shape.taints),
+        terminating=shape.terminating,
+        sysctls=shape.sysctls,
+        internal_ips=tuple(shape.internal_ips),
+        addresses=tuple(NodeAddress(each.device, each.address) for each in shape.addresses),
+        uplinks=tuple(Uplink(device, uplink.segment) for device, uplink in shape.uplinks.items()),
+        routes=tuple(NodeRoute(each.to, each.device, each.via, each.source) for each in shape.routes),
+        daemons=tuple(
+            Daemon(name=daemon, port=each.port, protocol=each.protocol, address=each.address)
+            for daemon, each in shape.daemons.items()
+        ),
+        leftovers={tool: text for tool, text in shape.leftovers if text is not None},
+        position=place.key.position,
+    )
+
+
+def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
+    return PodGroup(
+        name=name,
+        namespace=shape.namespace,
+        replicas=shape.replicas,
+        nodes=tuple(shape.nodes or (first_node,)),
+        labels=shape.labels,
+        ports=tuple(PodPort(name=port.name or "", protocol=port.protocol, port=port.port) for port in shape.ports),
+        ready=shape.ready,
+        serving=shape.ready if shape.serving is None else shape.serving,
+        terminating=shape.terminating,
+        present=shape.present,
+        host_network=shape.host_network,
+        shared_netns=shape.shared_netns,
+        sysctls=shape.sysctls,
+        hostname=shape.hostname or "",
+        subdomain=shape.subdomain or "",
+        addresses=tuple(shape.addresses),
+        position=place.key.position,
+    )
+
+
+def _host(name: str, shape: HostShape, place: Place) -> Host:
+    return Host(
+        name=name,
+        segment=shape.segment,
+        addresses=shape.addresses,
+        sysctls=shape.sysctls,
+        position=place.key.position,
+    )
+
+
+def _balancer(name: str, shape: BalancerShape, place: Place, nodes: tuple[str, ...]) -> LoadBalancer:
+    return LoadBalancer(
+        name=name,
+        pool=tuple(shape.pool),
+        nodes=tuple(shape.nodes or nodes),
+        health_checked=shape.health_checked,
+        position=place.key.position,
+    )
+
+
+def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:
+    """What the author may not expect: keys that are there and have no effect, named once."""
+    notes = []
+    if manifests.ignored:
+        notes.append(f"no effect on proxying: {', '.join(sorted(manifests.ignored))}")
+    if configured.ignored:
+        notes.append(f"no effect in {CONFIGURATION_KIND}: {', '.join(configured.ignored)}")
+    return (*notes, *manifests.notes)
+
+
+def _long_names(scenario: str, probes: Sequence[Probe], steps: "Sequence[Step]") -> Iterator[str]:
+    """A warning for each name that is longer than a title in a report of CI should be."""
+    names = [scenario, *(probe.name for probe in probes), *(step.name for step in steps)]
+    names += [probe.name for step in steps for probe in step.probes]
+    for name in names:
+        if len(name) > _LONGEST_NAME:
+            yield f"warning: {shown(name)} is {len(name)} characters long; at most {_LONGEST_NAME} fit a report"

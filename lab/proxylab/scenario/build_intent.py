@@ -1,0 +1,243 @@
+"""Probes and streams without a mistake become frozen objects.
+
+Owns: the way from what an author wants to know to what the other rooms read.
+Must not: find mistakes; every one has been ruled out before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from proxylab.cluster.objects import Service
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress, Protocol, Transport
+from proxylab.scenario.conditions import conditions_of
+from proxylab.scenario.document import Place
+from proxylab.scenario.manifests import ServiceId
+from proxylab.scenario.model import (
+    AddressTarget,
+    ConntrackExpect,
+    Entries,
+    Exceptional,
+    Expect,
+    Front,
+    HostTarget,
+    HttpExpect,
+    Manner,
+    NodeDevice,
+    Outcome,
+    PodTarget,
+    Preserved,
+    Probe,
+    Send,
+    ServiceTarget,
+    Shares,
+    Source,
+    SourceExpectation,
+    Stream,
+    Target,
+)
+from proxylab.scenario.references import choose_port, service_id, transport_of
+from proxylab.scenario.schema.expect import ConntrackShape, EntriesShape, ExceptionShape, ExpectShape, NodeDeviceShape
+from proxylab.scenario.schema.machines import PodShape
+from proxylab.scenario.schema.probe import (
+    AddressTargetShape,
+    AnyTarget,
+    HostTargetShape,
+    PodTargetShape,
+    ProbeShape,
+    SendShape,
+    ServiceTargetShape,
+    SourceShape,
+)
+
+if TYPE_CHECKING:
+    from proxylab.scenario.schema.stream import StreamShape
+
+__all__ = ["Known", "build_conntrack", "build_probe", "build_source", "build_stream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What names are looked up in: the Services, and every single pod with its entry."""
+
+    services: Mapping[ServiceId, Service]
+    pods: Mapping[str, PodShape]
+
+
+def build_probe(shape: ProbeShape, place: Place, known: Known) -> Probe:
+    """The probe that stands at ``place``."""
+    target, protocol = _target(shape, known)
+    return Probe(
+        name=shape.name,
+        source=_source(shape.source),
+        target=target,
+        send=_send(shape.send, protocol),
+        expect=_expect(shape.expect, place["expect"]),
+        exceptions=tuple(_exception(each, place["except"][index]) for index, each in enumerate(shape.exceptions)),
+        position=place["name"].key.position,
+    )
+
+
+def build_stream(name: str, shape: "StreamShape", place: Place, known: Known) -> Stream:
+    """The stream that stands at ``place``."""
+    target, protocol = _target(shape, known)
+    return Stream(
+        name=name,
+        source=_source(shape.source),
+        target=target,
+        send=_send(shape.send, protocol),
+        position=place.key.position,
+    )
+
+
+def _source(shape: SourceShape) -> Source:
+    return Source(
+        name=shape.name,
+        address=None if shape.address == "all" else shape.address,
+        all_addresses=shape.address == "all",
+        port=shape.port,
+        loopback=shape.loopback,
+    )
+
+
+def _send(shape: SendShape, protocol: Transport) -> Send:
+    return Send(
+        protocol=protocol,
+        manner=Manner.PACKET if protocol is Transport.ICMP else shape.manner,
+        flows=shape.flows,
+        payload=shape.payload,
+        every=shape.every,
+        frame_to=(shape.frame_to or "").lower(),
+    )
+
+
+def _target(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Transport]:
+    """The target, and the protocol that it and ``send.protocol`` come to."""
+    if shape.send.protocol is Transport.ICMP:
+        return _without_port(shape.target), Transport.ICMP
+    target, protocol = _with_port(shape, known)
+    return target, Transport(protocol)
+
+
+def _without_port(target: AnyTarget) -> Target:
+    """Whom an echo request is for."""
+    match target:
+        case ServiceTargetShape():
+            namespace, name = service_id(target.service, target.namespace)
+            return ServiceTarget(
+                service=name,
+                namespace=namespace,
+                via=target.via,
+                node=target.node,
+                address=target.address,
+                family=target.family,
+            )
+        case PodTargetShape():
+            return PodTarget(pod=target.pod, family=target.family)
+        case HostTargetShape():
+            return HostTarget(host=target.host, port=None, family=target.family)
+        case AddressTargetShape():
+            return AddressTarget(address=target.address, port=None)
+
+
+def _with_port(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Protocol]:
+    target, protocol = shape.target, transport_of(shape.send.protocol)
+    match target:
+        case ServiceTargetShape():
+            service = known.services[service_id(target.service, target.namespace)]
+            return _service_target(target, service, protocol)
+        case PodTargetShape():
+            ports = known.pods[target.pod].ports
+            fitting = [port for port in ports if target.port in (None, port.name, port.port)]
+            fitting = [port for port in fitting if protocol in (None, port.protocol)]
+            if not fitting:
+                number = target.port if isinstance(target.port, int) else None
+                port, served = number, protocol or Protocol.TCP
+            else:
+                port, served = fitting[0].port, fitting[0].protocol
+            return PodTarget(pod=target.pod, port=port, family=target.family), served
+        case HostTargetShape():
+            return HostTarget(host=target.host, port=target.port, family=target.family), protocol or Protocol.TCP
+        case AddressTargetShape():
+            return AddressTarget(address=target.address, port=target.port), protocol or Protocol.TCP
+
+
+def _service_target(
+    target: ServiceTargetShape, service: Service, protocol: Protocol | None
+) -> tuple[ServiceTarget, Protocol]:
+    """The target by the port's name where the Service has several ports: a number may stand for two of them."""
+    if target.via is Front.HEALTH_CHECK_NODE_PORT:
+        return _front(target, service, None), Protocol.TCP
+    if target.via is Front.DNS_NAME and not service.ports:
+        return replace(_front(target, service, None), port=target.port), protocol or Protocol.TCP
+    port = choose_port(service, target.port, protocol).fitting[0]
+    return _front(target, service, port.name if len(service.ports) > 1 else None), port.protocol
+
+
+def _front(target: ServiceTargetShape, service: Service, port: str | None) -> ServiceTarget:
+    return ServiceTarget(
+        service=service.name,
+        namespace=service.namespace,
+        port=port,
+        via=target.via,
+        node=target.node,
+        address=target.address,
+        family=target.family,
+    )
+
+
+def _exception(shape: ExceptionShape, place: Place) -> Exceptional:
+    return Exceptional(
+        when=conditions_of(shape.when),
+        version=shape.when.version,
+        expect=_expect(shape.expect, place["expect"]),
+        because=shape.because,
+        position=place.key.position,
+    )
+
+
+def _expect(shape: ExpectShape, place: Place) -> Expect:
+    http = shape.http
+    return Expect(
+        outcome=shape.outcome or Outcome.DELIVERED,
+        backends=tuple(shape.backends) if shape.backends is not None else None,
+        source=build_source(shape.source),
+        spread=Shares(shape.spread) if isinstance(shape.spread, dict) else shape.spread,
+        at=shape.at,
+        reply=shape.reply,
+        http=HttpExpect(status=http.status, local_endpoints=http.local_endpoints) if http else None,
+        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        position=place.key.position,
+        positions={str(key): place[str(key)].key.position for key in place.keys},
+    )
+
+
+def build_conntrack(shape: ConntrackShape) -> ConntrackExpect:
+    """What connection tracking must hold."""
+    return ConntrackExpect(
+        node=shape.node,
+        some=_entries(shape.some) if shape.some else None,
+        none=_entries(shape.none) if shape.none else None,
+    )
+
+
+def _entries(shape: EntriesShape) -> Entries:
+    return Entries(
+        protocol=shape.protocol,
+        reply_from=shape.reply_from,
+        original_from=shape.original_from,
+        port=shape.port,
+        masqueraded=shape.masqueraded,
+    )
+
+
+def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpectation | None:
+    """Whom a backend must see, from what stands at ``source``."""
+    match source:
+        case NodeDeviceShape(node=node, device=device):
+            return NodeDevice(node, device.value)
+        case str():
+            return Preserved()
+        case address:
+            return address

@@ -1,0 +1,77 @@
+"""Steps without a mistake become frozen objects.
+
+Owns: the way from what an author wants to see happen to what the other rooms read.
+Must not: find mistakes; every one has been ruled out before.
+"""
+
+from proxylab.scenario.build_intent import Known, build_conntrack, build_probe, build_source
+from proxylab.scenario.changes import Moment
+from proxylab.scenario.conditions import conditions_of
+from proxylab.scenario.document import Place
+from proxylab.scenario.model import Count, Step, StepException, StepExpect, StreamExpect, Until
+from proxylab.scenario.schema.change import UntilShape
+from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape, StreamExpectShape
+
+__all__ = ["build_step"]
+
+
+def build_step(shape: StepShape, place: Place, moment: Moment, known: Known) -> Step:
+    """The step that stands at ``place``; ``known`` is for its probes."""
+    return Step(
+        name=shape.name,
+        change=moment.change,
+        until=_until(shape.until, place["until"]) if shape.until else None,
+        expect=_expect(shape.expect, place["expect"]),
+        probes=tuple(build_probe(probe, place["probes"][index], known) for index, probe in enumerate(shape.probes)),
+        exceptions=tuple(
+            StepException(
+                when=conditions_of(each.when),
+                version=each.when.version,
+                expect=_expect(each.expect, place["except"][index]["expect"]),
+                because=each.because,
+                position=place["except"][index].key.position,
+            )
+            for index, each in enumerate(shape.exceptions)
+        ),
+        position=place["name"].key.position,
+    )
+
+
+def _until(shape: UntilShape, place: Place) -> Until:
+    return Until(
+        engines=shape.engines,
+        rules=shape.rules,
+        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        balancers={name: tuple(nodes) for name, nodes in shape.balancers.items()},
+        backends=shape.backends,
+        elapsed=shape.elapsed,
+        within=shape.within,
+        position=place.key.position,
+    )
+
+
+def _expect(shape: StepExpectShape, place: Place) -> StepExpect:
+    return StepExpect(
+        streams={name: _stream(each, place[name]) for name, each in shape.streams.items()},
+        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        position=place.key.position,
+        positions={str(key): place[str(key)].key.position for key in place.keys},
+    )
+
+
+def _stream(shape: StreamExpectShape, place: Place) -> StreamExpect:
+    return StreamExpect(
+        backend=shape.backend,
+        backends=tuple(shape.backends) if shape.backends is not None else None,
+        source=build_source(shape.source),
+        lost=_count(shape.lost),
+        rejected=_count(shape.rejected),
+        resets=_count(shape.resets),
+        delay=shape.delay,
+        position=place.key.position,
+        positions={str(key): place[str(key)].key.position for key in place.keys},
+    )
+
+
+def _count(shape: CountShape | None) -> Count | None:
+    return Count(at_least=shape.at_least, at_most=shape.at_most) if shape is not None else None

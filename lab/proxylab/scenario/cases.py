@@ -1,0 +1,220 @@
+"""A scenario with a matrix becomes one scenario for every case.
+
+Owns: ``cases``: the product of the axes, the id of each case, and which exception holds in it.
+Must not: know engines; whoever runs a scenario says the mode.
+
+The axis ``family`` is another kind: it multiplies probes and streams, not labs. What dials a name or an address of the
+cluster is there once for each family, one after another in a lab that has both; what names an address is of that one's.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import TypeVar
+
+from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.scenario.model import (
+    AddressTarget,
+    Case,
+    EngineFailure,
+    Exceptional,
+    Network,
+    Node,
+    Probe,
+    Scenario,
+    ServiceTarget,
+    Step,
+    StepException,
+    StepExpect,
+    Stream,
+)
+from proxylab.scenario.versions import Version
+
+__all__ = ["cases"]
+
+Located = TypeVar("Located", IPAddress, IPNetwork)
+Sent = TypeVar("Sent", Probe, Stream)
+Said = TypeVar("Said")
+
+_FAMILY = "family"
+
+
+def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tuple[Scenario, ...]:
+    """The scenario once for each combination of its axes, with what is expected in a proxy of that mode and version.
+
+    An exception for versions holds in no proxy whose version is not known.
+
+    The names of probes end in their case's id: ``a pod reaches itself[ipv4-none]``. The values of an id stand in the
+    order of the axes: families, family, wiring, sysctls, mode. The names of a step's probes begin with its own. A
+    scenario whose matrix leaves ``mode`` out has no case.
+    """
+    return tuple(_InCase(scenario, axes, mode, version).scenario() for axes in _combinations(scenario, mode))
+
+
+def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:
+    wiring = [axis for axis in scenario.matrix if axis.name != _FAMILY]
+    for values in product(*(axis.values for axis in wiring)):
+        axes = dict(zip([axis.name for axis in wiring], values, strict=True))
+        if axes.get("mode", mode) == mode:
+            yield axes
+
+
+class _InCase:
+    """One case of a scenario: which exceptions hold in it, and over which families it dials."""
+
+    def __init__(self, written: Scenario, axes: Mapping[str, str], mode: str, version: Version | None) -> None:
+        self._written = written
+        self._axes = axes
+        self._version = version
+        self._network = network = _network(written.network, axes)
+        self._order = [axis.name for axis in written.matrix]
+        dialled = next((axis.values for axis in written.matrix if axis.name == _FAMILY), ())
+        self._families = tuple(family for family in map(Family, dialled) if family in network.families)
+        self._conditions = {
+            "families": "+".join(network.families),
+            "podNetwork": network.pod_network,
+            "interNode": network.inter_node,
+            "hairpin": network.hairpin,
+            **axes,
+            "mode": mode,
+        }
+
+    def scenario(self) -> Scenario:
+        """The case, a scenario without matrix."""
+        written, network = self._written, self._network
+        sysctls = {axis: value for axis, value in self._axes.items() if axis.startswith("net.")}
+        return replace(
+            written,
+            network=network,
+            nodes=tuple(_node(node, sysctls, network.families) for node in written.nodes),
+            pods=tuple(replace(pod, addresses=_of(network.families, pod.addresses)) for pod in written.pods),
+            load_balancers=tuple(
+                replace(each, pool=_of(network.families, each.pool)) for each in written.load_balancers
+            ),
+            probes=self._probes(written.probes),
+            streams=tuple(each for stream in written.streams for each in self._stream(stream)),
+            steps=tuple(map(self._step, written.steps)),
+            failures=tuple(each for each in written.failures if self._holds(each, None)),
+            matrix=(),
+            case=Case(id=self._id(None), axes=self._axes, ids=tuple(map(self._id, self._families))),
+        )
+
+    def _id(self, family: Family | None) -> str:
+        """What names end in: the case, and where a lab has two families, the one that is dialled."""
+        axes = dict(self._axes)
+        if family is not None and len(self._network.families) > 1:
+            axes[_FAMILY] = family
+        return "-".join(_label(axis, axes[axis]) for axis in self._order if axis in axes)
+
+    def _holds(self, exception: EngineFailure | Exceptional | StepException, family: Family | None) -> bool:
+        if exception.version is not None and (self._version is None or self._version not in exception.version):
+            return False
+        conditions = self._conditions if family is None else {**self._conditions, _FAMILY: str(family)}
+        return exception.when.items() <= conditions.items()
+
+    def _over_families(self, sent: Sent) -> Iterator[tuple[Family | None, Sent]]:
+        """What is sent, over each family; as the author wrote it where no axis says which."""
+        target, chosen = sent.target, sent.source.address
+        if chosen is None and isinstance(target, AddressTarget | ServiceTarget):
+            chosen = target.address
+        families = self._families if chosen is None else (Family.of(chosen),)
+        if not isinstance(target, AddressTarget) and target.family is not None:
+            families = (target.family,)
+        if not self._families:
+            yield None, sent
+            return
+        for family in families:
+            over = target if isinstance(target, AddressTarget) else replace(target, family=family)
+            yield family, replace(sent, target=over)
+
+    def _probes(self, probes: Iterable[Probe]) -> tuple[Probe, ...]:
+        return tuple(self._probe(each, family) for probe in probes for family, each in self._over_families(probe))
+
+    def _probe(self, probe: Probe, family: Family | None) -> Probe:
+        exception = next((each for each in probe.exceptions if self._holds(each, family)), None)
+        return replace(
+            probe,
+            name=_name(probe.name, self._id(family)),
+            expect=exception.expect if exception else probe.expect,
+            exceptions=(),
+        )
+
+    def _stream(self, stream: Stream) -> Iterator[Stream]:
+        for family, each in self._over_families(stream):
+            tells = family is not None and len(self._network.families) > 1
+            yield replace(each, name=_name(stream.name, _label(_FAMILY, str(family)) if tells else ""))
+
+    def _step(self, step: Step) -> Step:
+        exception = next((each for each in step.exceptions if self._holds(each, None)), None)
+        return replace(
+            step,
+            name=_name(step.name, self._id(None)),
+            until=step.until and replace(step.until, backends=dict(self._of_streams(step.until.backends))),
+            expect=self._expected(exception.expect if exception else step.expect),
+            probes=self._probes(_at(step, probe) for probe in step.probes),
+            exceptions=(),
+        )
+
+    def _expected(self, expect: StepExpect) -> StepExpect:
+        return replace(
+            expect,
+            streams=dict(self._of_streams(expect.streams)),
+            positions={**expect.positions, **dict(self._of_streams(expect.positions))},
+        )
+
+    def _of_streams(self, said: Mapping[str, Said]) -> Iterator[tuple[str, Said]]:
+        """What is said of streams, by the names that they have in the case."""
+        for stream in self._written.streams:
+            if stream.name in said:
+                yield from ((each.name, said[stream.name]) for each in self._stream(stream))
+
+
+def _label(axis: str, value: str) -> str:
+    """A value in an id: words speak for themselves, a sysctl needs its name. pytest divides ids by / and ::."""
+    text = f"{axis.rpartition('.')[2]}={value}" if axis.startswith("net.") else value.lower()
+    return text.replace("/", ".").replace("::", ":")
+
+
+def _network(network: Network, axes: Mapping[str, str]) -> Network:
+    families = tuple(map(Family, axes["families"].split("+"))) if "families" in axes else network.families
+    return replace(
+        network,
+        families=families,
+        pod_network=axes.get("podNetwork", network.pod_network),
+        inter_node=axes.get("interNode", network.inter_node),
+        hairpin=axes.get("hairpin", network.hairpin),
+        routed=tuple(each for each in network.routed if Family.of(each.network) in families),
+        pod_cidrs=_in_order(families, network.pod_cidrs),
+        service_cidrs=_in_order(families, network.service_cidrs),
+        node_cidrs=_in_order(families, network.node_cidrs),
+        outside_cidrs=_in_order(families, network.outside_cidrs),
+    )
+
+
+def _node(node: Node, sysctls: Mapping[str, str], families: Collection[Family]) -> Node:
+    return replace(
+        node,
+        sysctls={**node.sysctls, **sysctls},
+        addresses=tuple(each for each in node.addresses if Family.of(each.interface) in families),
+        routes=tuple(each for each in node.routes if Family.of(each.destination) in families),
+        daemons=tuple(each for each in node.daemons if each.address is None or Family.of(each.address) in families),
+    )
+
+
+def _of(families: Collection[Family], addresses: Iterable[Located]) -> tuple[Located, ...]:
+    """The addresses or networks of the case's families: the others are for other cases."""
+    return tuple(each for each in addresses if Family.of(each) in families)
+
+
+def _in_order(families: Iterable[Family], networks: Sequence[IPNetwork]) -> tuple[IPNetwork, ...]:
+    """The networks of the case's families, the primary one's first."""
+    return tuple(each for family in families for each in _of((family,), networks))
+
+
+def _at(step: Step, probe: Probe) -> Probe:
+    """A probe under the name that it has among all: ``scaled to nothing: a pod is turned away``."""
+    return replace(probe, name=f"{step.name.rstrip(':')}: {probe.name}")
+
+
+def _name(name: str, ending: str) -> str:
+    return f"{name}[{ending}]" if ending else name

@@ -1,0 +1,298 @@
+"""The changes of a scenario's steps, one after another.
+
+Owns: what stands at each step, and the checks of ``change`` against it.
+Must not: look at what a step waits for or expects (``proxylab.scenario.streams`` does).
+
+Theory of operation. A change is read against what the steps before it have left: a Service is patched as it then
+stands, and a pod that was deleted cannot be made ready. So the objects go from step to step in a ``Moment``. A change
+that is not well-formed leaves what follows in doubt; from there on nothing is said that would need to know it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPNetwork
+from proxylab.scenario.document import Document, Place
+from proxylab.scenario.inventory import Inventory, check_readiness
+from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests
+from proxylab.scenario.model import (
+    Change,
+    EngineAction,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    Position,
+    ServiceChange,
+    SliceChange,
+)
+from proxylab.scenario.networks import service_networks
+from proxylab.scenario.parts import Parts
+from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.references import check_services, service_id, single_pods
+from proxylab.scenario.schema.change import ChangeShape, LinkState, NodeChangeShape, PodChangeShape
+from proxylab.scenario.schema.machines import PodShape
+from proxylab.scenario.updates import patched, patched_service
+
+__all__ = ["Moment", "read_changes"]
+
+_FIRST_DEVICE: Final = "eth0"
+_Patcher = Callable[[Place, Place], Place]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What stands once a step's change is made.
+
+    ``change`` is that change. ``pods`` are all single pods, present or not, ``None`` where they cannot be known.
+    ``running`` are the nodes whose engine runs, ``cut`` the links that are cut, by place and device.
+    """
+
+    change: Change
+    manifests: Manifests
+    pods: Mapping[str, PodShape] | None
+    running: frozenset[str]
+    cut: frozenset[tuple[str, str]] = frozenset()
+
+
+def read_changes(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> tuple[Moment, ...]:
+    """What stands at each step.
+
+    Args:
+        parts: the scenario's well-formed parts.
+        inventory: its names.
+        manifests: its objects when the lab begins.
+        problems: takes what is wrong with the changes.
+    """
+    now = Moment(change=Change(), manifests=manifests, pods=single_pods(parts), running=frozenset(inventory.nodes))
+    moments: list[Moment] = []
+    for index, step in enumerate(parts.steps):
+        place = parts.place["spec"]["steps"][index]["change"]
+        if step.change is None:
+            now = replace(now, change=Change(), manifests=replace(now.manifests, complete=False), pods=None)
+        else:
+            now = _Reader(parts, inventory, place, problems).after(now, step.change)
+        moments.append(now)
+    return tuple(moments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the change at ``place``."""
+
+    parts: Parts
+    inventory: Inventory
+    place: Place
+    problems: Problems
+
+    def after(self, now: Moment, shape: ChangeShape) -> Moment:
+        services, slices, manifests = self._objects(now.manifests, shape)
+        changes, pods = self._pods(now.pods, shape.pods)
+        engines, running = self._engines(now.running, shape.engines)
+        links, cut = self._links(now.cut, shape.links)
+        nodes = {name: self._node(name, each) for name, each in shape.nodes.items()}
+        change = Change(services=services, slices=slices, pods=changes, nodes=nodes, engines=engines, links=links)
+        return Moment(change=change, manifests=manifests, pods=pods, running=running, cut=cut)
+
+    def _objects(
+        self, manifests: Manifests, shape: ChangeShape
+    ) -> tuple[tuple[ServiceChange, ...], tuple[SliceChange, ...], Manifests]:
+        """Services and slices: every patch is applied, and the result read as any manifest."""
+        networks = service_networks(self.parts)
+        services, places = dict(manifests.services), dict(manifests.places)
+        slices, slice_places, sliced = dict(manifests.slices), dict(manifests.slice_places), set(manifests.sliced)
+        service_changes, slice_changes = [], []
+        for key, place in self._patches("services", shape.services, manifests.complete, services, "Service"):
+            services.pop(key, None)
+            if place.value is not None:
+                made = self._patched("Service", key, places.get(key), place, patched_service, networks)
+                services[key] = made.services.get(key)
+                places |= made.places if key in made.places else {}
+            service_changes.append(ServiceChange(namespace=key[0], name=key[1], service=services.get(key)))
+        for key, place in self._patches(
+            "endpointSlices", shape.endpoint_slices, manifests.complete, slices, "EndpointSlice"
+        ):
+            slices.pop(key, None)
+            if place.value is not None:
+                made = self._patched("EndpointSlice", key, slice_places.get(key), place, patched, networks)
+                slices.update(made.slices)
+                slice_places.update(made.slice_places)
+                sliced |= made.sliced
+            slice_changes.append(SliceChange(namespace=key[0], name=key[1], slice=slices.get(key)))
+        after = replace(
+            manifests, services=services, places=places, slices=slices, slice_places=slice_places, sliced=sliced
+        )
+        if service_changes:
+            check_services(after, self.problems)
+        return tuple(service_changes), tuple(slice_changes), after
+
+    def _patches(
+        self, key: str, patches: Mapping[str, object], complete: bool, there: Mapping[ServiceId, object], kind: str
+    ) -> Iterator[tuple[ServiceId, Place]]:
+        """Every patch with the object it is for."""
+        for name, patch in patches.items():
+            place, found = self.place[key][name], service_id(name, None)
+            if patch is None and complete and found not in there:
+                known = [each if namespace == "default" else f"{namespace}/{each}" for namespace, each in there]
+                what = f"there is no {kind} {'/'.join(found)} to delete at this step"
+                self.problems.add(place.key, what, allowed=f"there: {listed(known)}", word=name, known=known)
+            else:
+                yield found, place
+
+    def _patched(
+        self,
+        kind: str,
+        key: ServiceId,
+        base: Place | None,
+        patch: Place,
+        patcher: _Patcher,
+        networks: tuple[IPNetwork, ...],
+    ) -> Manifests:
+        before = len(self.problems)
+        made = read_manifests([patcher(base or _head(kind, key), patch)], networks, self.problems)
+        named = made.services if kind == "Service" else made.slice_places
+        if key not in named and len(self.problems) == before:
+            self.problems.add(patch.spot, f"makes another object of {kind} {'/'.join(key)}", allowed=_KEEPS)
+        return made
+
+    def _pods(
+        self, pods: Mapping[str, PodShape] | None, shapes: Mapping[str, PodChangeShape | None]
+    ) -> tuple[dict[str, PodChange], Mapping[str, PodShape] | None]:
+        changes: dict[str, PodChange] = {}
+        after = dict(pods or {})
+        declared = single_pods(self.parts)
+        inventory, known = self.inventory, (*self.parts.pods, *self.inventory.pods)
+        for name, shape in shapes.items():
+            place = self.place["pods"][name]
+            singles = inventory.groups.get(name) or ((name,) if name in inventory.pods else ())
+            if not singles and not inventory.is_doubtful(name):
+                what = f"{shown(name)} is neither an entry of spec.pods nor a pod of one"
+                self.problems.add(
+                    place.key, what, allowed=f"allowed: {listed(dict.fromkeys(known))}", word=name, known=known
+                )
+            for single in singles:
+                if single in changes:
+                    self.problems.add(
+                        place.key, f"{single} is changed twice", allowed="name its entry, or the pod alone"
+                    )
+                    continue
+                changes[single] = _pod_change(shape)
+                if single in after:
+                    after[single] = self._pod(single, after[single], declared[single], changes[single], place)
+        return changes, after if pods is not None else None
+
+    def _pod(self, name: str, pod: PodShape, declared: PodShape, change: PodChange, place: Place) -> PodShape:
+        """The pod once it is changed. One that comes back is as the scenario declares it."""
+        if not pod.present and not change.present:
+            what = f"{name} is not there at this step"
+            self.problems.add(place.key, what, allowed="present: true brings it back")
+        if change.present and not pod.present:
+            pod = declared
+        said = {key: getattr(change, key) for key in ("present", "ready", "serving", "terminating")}
+        labels = {**pod.labels, **change.labels}
+        made = pod.model_copy(
+            update={key: value for key, value in said.items() if value is not None}
+            | {"labels": {key: value for key, value in labels.items() if value is not None}}
+        )
+        if change.serving is not None:
+            check_readiness(made, place, self.problems)
+        return made
+
+    def _node(self, name: str, shape: NodeChangeShape | None) -> NodeChange:
+        self._check_node(name, self.place["nodes"][name])
+        if shape is None:
+            return NodeChange(present=False)
+        return NodeChange(
+            present=shape.present,
+            labels=shape.labels,
+            taints=None if shape.taints is None else tuple(shape.taints),
+            terminating=shape.terminating,
+            sysctls=shape.sysctls,
+        )
+
+    def _check_node(self, name: str, place: Place) -> None:
+        if name not in self.inventory.nodes:
+            self.inventory.refuse(place.key, name, "a node", self.inventory.nodes, self.problems)
+
+    def _engines(
+        self, running: frozenset[str], actions: Mapping[str, EngineAction]
+    ) -> tuple[dict[str, EngineAction], frozenset[str]]:
+        after = set(running)
+        each = dict.fromkeys(self.inventory.nodes, actions[""]) if "" in actions else dict(actions)
+        for node, action in each.items():
+            place = self.place["engines"] if "" in actions else self.place["engines"][node]
+            if node not in self.inventory.nodes:
+                self._check_node(node, place)
+                continue
+            if action is EngineAction.START and node in running:
+                self.problems.add(place.spot, f"the engine of {node} runs at this step", allowed="allowed: restart")
+            elif action in _OF_RUNNING and node not in running:
+                what = f"the engine of {node} does not run at this step"
+                self.problems.add(place.spot, what, allowed="allowed: start, flush")
+            if action in _ENDS:
+                after.discard(node)
+            elif action in _BEGINS:
+                after.add(node)
+        return each, frozenset(after)
+
+    def _links(
+        self, cut: frozenset[tuple[str, str]], states: Mapping[str, LinkState]
+    ) -> tuple[tuple[LinkChange, ...], frozenset[tuple[str, str]]]:
+        made, after = [], set(cut)
+        for written, state in states.items():
+            place = self.place["links"][written]
+            name, _, device = written.partition("/")
+            link = (name, device or _FIRST_DEVICE)
+            if not self._has_link(name, link[1], place):
+                continue
+            if (link in cut) is (state is LinkState.CUT):
+                self.problems.add(
+                    place.spot,
+                    f"the link of {written} is {'cut' if link in cut else 'whole'} at this step",
+                    allowed="leave it out",
+                )
+            after = after | {link} if state is LinkState.CUT else after - {link}
+            made.append(LinkChange(place=name, device=link[1], up=state is LinkState.MENDED))
+        return tuple(made), frozenset(after)
+
+    def _has_link(self, name: str, device: str, place: Place) -> bool:
+        inventory = self.inventory
+        if name not in inventory.senders:
+            inventory.refuse(place.key, name, "a node, pod or host", inventory.senders, self.problems)
+            return False
+        node, pod = self.parts.nodes.get(name), self.parts.pods.get(inventory.pods.get(name, ""))
+        if pod is not None and (pod.host_network or pod.shared_netns):
+            self.problems.add(place.key, f"{name} has no link of its own", allowed="name its node")
+            return False
+        devices = [_FIRST_DEVICE, *(node.uplinks if node is not None else ())]
+        if device not in devices:
+            what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
+            self.problems.add(place.key, what, allowed=allowed, word=device, known=devices)
+        return device in devices
+
+
+_KEEPS: Final = "an object keeps its kind, namespace and name"
+_OF_RUNNING: Final = (EngineAction.KILL, EngineAction.STOP, EngineAction.RESTART)
+_ENDS: Final = (EngineAction.KILL, EngineAction.STOP)
+_BEGINS: Final = (EngineAction.START, EngineAction.RESTART)
+_VERSIONS: Final = {"Service": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
+
+
+def _head(kind: str, key: ServiceId) -> Place:
+    """The beginning of an object that is not there yet."""
+    metadata = {"namespace": key[0], "name": key[1]}
+    value = {"apiVersion": _VERSIONS[kind], "kind": kind, "metadata": metadata}
+    return Place(Document(value, Position("", 1, 1), {}))
+
+
+def _pod_change(shape: PodChangeShape | None) -> PodChange:
+    if shape is None:
+        return PodChange(present=False)
+    return PodChange(
+        present=shape.present,
+        ready=shape.ready,
+        serving=shape.serving,
+        terminating=shape.terminating,
+        labels=shape.labels,
+    )

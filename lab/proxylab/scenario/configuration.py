@@ -1,0 +1,150 @@
+"""A KubeProxyConfiguration document becomes the configuration of the lab's proxies.
+
+Owns: the API's defaults, and what one key demands of another.
+Must not: know an engine.
+"""
+
+from collections.abc import Sequence
+from ipaddress import IPv6Address
+
+from proxylab.cluster.configuration import (
+    ConntrackTimeouts,
+    DetectLocalMode,
+    NftablesConfiguration,
+    ProxyConfiguration,
+    SocketAddress,
+)
+from proxylab.addresses import IPAddress, IPNetwork
+from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
+from proxylab.scenario.document import Place
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.schema.base import ignored_keys
+from proxylab.scenario.schema.kubeproxy import (
+    PRIMARY,
+    ConntrackShape,
+    DetectLocalShape,
+    IptablesShape,
+    KubeProxyShape,
+    NftablesShape,
+)
+from proxylab.scenario.validation import validated
+
+__all__ = ["CONFIGURATION_VERSION", "read_configuration"]
+
+CONFIGURATION_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
+
+_DEFAULT = ProxyConfiguration()
+
+
+def read_configuration(documents: Sequence[Place], problems: Problems) -> Configured:
+    """Read the one document of that kind that a file may hold; no document, no configuration."""
+    for surplus in documents[1:]:
+        problems.add(surplus.spot, f"a second {CONFIGURATION_KIND} stands in the file", allowed="one is enough for all")
+    if not documents:
+        return Configured()
+    place = documents[0]
+    version = place["apiVersion"].value
+    if version != CONFIGURATION_VERSION:
+        allowed = f"allowed: {CONFIGURATION_VERSION}"
+        problems.add(place["apiVersion"].spot, f"has no {CONFIGURATION_KIND}", allowed=allowed)
+        return Configured()
+    shape = validated(KubeProxyShape, place, problems)
+    if shape is None:
+        return Configured()
+    _check(shape, place, problems)
+    return Configured(_configuration(shape), tuple(sorted(ignored_keys(shape))))
+
+
+def _check(shape: KubeProxyShape, place: Place, problems: Problems) -> None:
+    """What one key demands of another (pkg/proxy/apis/config/validation)."""
+    detect = shape.detect_local or DetectLocalShape()
+    needed = {
+        DetectLocalMode.BRIDGE_INTERFACE: ("bridgeInterface", detect.bridge_interface),
+        DetectLocalMode.INTERFACE_NAME_PREFIX: ("interfaceNamePrefix", detect.interface_name_prefix),
+    }
+    if shape.detect_local_mode in needed:
+        key, given = needed[shape.detect_local_mode]
+        if not given:
+            problems.add(
+                place["detectLocal"][key].spot,
+                f"is missing, and detectLocalMode {shape.detect_local_mode} needs it",
+                allowed="add it, or choose another mode",
+            )
+    addresses = shape.node_port_addresses or []
+    if PRIMARY in addresses and len(addresses) > 1:
+        problems.add(place["nodePortAddresses"].spot, f"{PRIMARY} stands beside others", allowed=f"{PRIMARY} alone")
+    families = [network.version for network in shape.cluster_cidr or ()]
+    if len(families) > len(set(families)):
+        problems.add(place["clusterCIDR"].spot, "has two networks of one family", allowed="one of each at most")
+    sections: dict[str, NftablesShape] = {
+        "iptables": shape.iptables or IptablesShape(),
+        "nftables": shape.nftables or NftablesShape(),
+    }
+    for key, section in sections.items():
+        sync = section.sync_period or _DEFAULT.sync_period
+        least = section.min_sync_period or _DEFAULT.min_sync_period
+        if least > sync:
+            spot = place[key]["minSyncPeriod"].spot
+            problems.add(spot, f"{least:g} s is longer than the syncPeriod of {sync:g} s", allowed="make it no longer")
+
+
+def _configuration(shape: KubeProxyShape) -> ProxyConfiguration:
+    detect, iptables = shape.detect_local or DetectLocalShape(), shape.iptables or IptablesShape()
+    addresses = shape.node_port_addresses or []
+    bind = shape.bind_address
+    healthz, metrics = _servers(bind)
+    return ProxyConfiguration(
+        bind_address=None if bind is None or bind.is_unspecified else bind,
+        detect_local_mode=shape.detect_local_mode or _DEFAULT.detect_local_mode,
+        cluster_cidrs=shape.cluster_cidr,
+        bridge_interface=detect.bridge_interface or "",
+        interface_name_prefix=detect.interface_name_prefix or "",
+        node_port_addresses=tuple(each for each in addresses if isinstance(each, IPNetwork)),
+        node_port_primary=PRIMARY in addresses,
+        masquerade_bit=_DEFAULT.masquerade_bit if iptables.masquerade_bit is None else iptables.masquerade_bit,
+        masquerade_all=iptables.masquerade_all or False,
+        localhost_node_ports=iptables.localhost_node_ports is not False,
+        # The API cannot tell a zero from an absent key here (SetDefaults_KubeProxyConfiguration).
+        sync_period=iptables.sync_period or _DEFAULT.sync_period,
+        min_sync_period=iptables.min_sync_period or _DEFAULT.min_sync_period,
+        conntrack=_conntrack(shape.conntrack or ConntrackShape()),
+        healthz=shape.healthz_bind_address or healthz,
+        metrics=shape.metrics_bind_address or metrics,
+        nftables=_nftables(shape.nftables or NftablesShape()),
+        feature_gates=shape.feature_gates or {},
+    )
+
+
+def _nftables(shape: NftablesShape) -> NftablesConfiguration:
+    default = _DEFAULT.nftables
+    return NftablesConfiguration(
+        masquerade_bit=default.masquerade_bit if shape.masquerade_bit is None else shape.masquerade_bit,
+        masquerade_all=shape.masquerade_all or False,
+        sync_period=shape.sync_period or default.sync_period,
+        min_sync_period=shape.min_sync_period or default.min_sync_period,
+    )
+
+
+def _servers(bind: IPAddress | None) -> tuple[SocketAddress, SocketAddress]:
+    """Where health and metrics are served unless the document says: in the family of ``bindAddress``."""
+    if bind is None or bind.version == 4:
+        return _DEFAULT.healthz, _DEFAULT.metrics
+    return (
+        SocketAddress(IPv6Address("::"), _DEFAULT.healthz.port),
+        SocketAddress(IPv6Address("::1"), _DEFAULT.metrics.port),
+    )
+
+
+def _conntrack(shape: ConntrackShape) -> ConntrackTimeouts:
+    default = _DEFAULT.conntrack
+    return ConntrackTimeouts(
+        tcp_established=_given(shape.tcp_established_timeout, default.tcp_established),
+        tcp_close_wait=_given(shape.tcp_close_wait_timeout, default.tcp_close_wait),
+        udp=_given(shape.udp_timeout, default.udp),
+        udp_stream=_given(shape.udp_stream_timeout, default.udp_stream),
+        tcp_be_liberal=shape.tcp_be_liberal or False,
+    )
+
+
+def _given(value: float | None, default: float) -> float:
+    return default if value is None else value

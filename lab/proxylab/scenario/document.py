@@ -1,0 +1,134 @@
+"""A YAML document as plain data, and the place of everything in it.
+
+Owns: ``Document``, ``Place`` (a path into a document, whether or not something stands there) and ``Spot`` (what a
+message points at).
+Must not: parse text (``source`` does) or know what a document should hold.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from proxylab.frozen import dataclass
+from proxylab.scenario.model import Position
+
+__all__ = ["Document", "Marks", "Path", "Place", "Spot", "path_text"]
+
+Path = tuple[str | int, ...]
+"""Keys and indexes from a document's root."""
+
+
+class Marks(NamedTuple):
+    """Where an entry of a mapping or a list begins. For a list both are the item's own place."""
+
+    key: Position
+    value: Position
+
+
+class Spot(NamedTuple):
+    """What a message points at: a position for the editor, a path for the reader."""
+
+    position: Position
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a stream: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and ``None`` only.
+
+    ``marks`` holds the marks of each container's entries, by the ``id`` of the container. Containers live as long as
+    the document, and an aliased one stands in several places with the marks of its anchor. ``within`` is the path to a
+    document that was made of a part of another one.
+    """
+
+    value: object
+    start: Position
+    marks: Mapping[int, Mapping[str | int, Marks]]
+    within: Path = ()
+
+    @property
+    def root(self) -> "Place":
+        """The place of the whole document."""
+        return Place(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path into a document. Where nothing stands, its spots are those of the nearest thing around it."""
+
+    document: Document
+    path: Path = ()
+
+    def __getitem__(self, part: str | int) -> "Place":
+        return Place(self.document, (*self.path, part))
+
+    @property
+    def value(self) -> object:
+        """What stands here; ``None`` where nothing does."""
+        value = self.document.value
+        for part in self.path:
+            value = _entry(value, part)
+        return value
+
+    @property
+    def exists(self) -> bool:
+        """Whether the author wrote something here, be it null."""
+        if not self.path:
+            return True
+        container = Place(self.document, self.path[:-1]).value
+        return self.path[-1] in self.document.marks.get(id(container), {})
+
+    @property
+    def keys(self) -> tuple[str | int, ...]:
+        """The keys, or indexes, that the author wrote below this place."""
+        return tuple(self.document.marks.get(id(self.value), {}))
+
+    @property
+    def key(self) -> Spot:
+        """The key that leads here (for a list item, the item)."""
+        return Spot(self._marks().key, (*self.document.within, *self.path))
+
+    @property
+    def spot(self) -> Spot:
+        """The value that stands here."""
+        return Spot(self._marks().value, (*self.document.within, *self.path))
+
+    def _marks(self) -> Marks:
+        found = Marks(self.document.start, self.document.start)
+        value = self.document.value
+        for part in self.path:
+            marks = self.document.marks.get(id(value), {}).get(part)
+            if marks is None:
+                return Marks(found.key, found.key)
+            found, value = marks, _entry(value, part)
+        return found
+
+
+def _entry(container: object, part: str | int) -> object:
+    if isinstance(container, dict):
+        return container.get(part)
+    if isinstance(container, list) and isinstance(part, int) and part < len(container):
+        return container[part]
+    return None
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]{1,80}")
+
+
+def path_text(path: Path) -> str:
+    """A path as messages print it.
+
+    Example:
+        >>> path_text(("spec", "probes", 2, "to", "via"))
+        'spec.probes[2].to.via'
+        >>> path_text(("spec", "nodes", "node-a", "sysctls", "net.core.somaxconn"))
+        "spec.nodes.node-a.sysctls.'net.core.somaxconn'"
+    """
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            bare = _BARE.fullmatch(part)
+            text += "." * bool(text) + (part if bare else repr(part if len(part) <= 80 else part[:79] + "…"))
+    return text

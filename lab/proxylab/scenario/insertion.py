@@ -1,0 +1,75 @@
+"""Probes and steps that stand in a Python test, among what a scenario's file says.
+
+Owns: ``with_probes`` and ``with_steps``: plain data of Python as if it stood in the document, at the place of the call.
+Must not: check anything. What is inserted is read like the rest, and its mistakes are told in the same words.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from proxylab.scenario.document import Document, Marks, Place
+from proxylab.scenario.model import Position
+
+__all__ = ["with_probes", "with_steps"]
+
+
+def with_probes(place: Place, probes: Sequence[object], position: Position) -> Place:
+    """The Scenario document with other probes than its own, and without streams and steps.
+
+    Args:
+        place: the document.
+        probes: each as YAML would give it: mappings, lists, texts and numbers.
+        position: where they stand; everything in them is there.
+    """
+    document = place.document
+    here = Marks(position, position)
+    marks = dict(document.marks)
+    whole = dict(document.value) if isinstance(document.value, Mapping) else {}
+    spec = dict(whole["spec"]) if isinstance(whole.get("spec"), Mapping) else {}
+    of_spec = dict(marks.get(id(whole.get("spec")), {}))
+    for moving in ("streams", "steps"):
+        spec.pop(moving, None)
+        of_spec.pop(moving, None)
+    marks[id(whole_of := {**whole, "spec": spec})] = {"spec": here, **marks.get(id(document.value), {})}
+    spec["probes"] = _marked(list(probes), here, marks)
+    marks[id(spec)] = {**of_spec, "probes": here}
+    return Place(Document(whole_of, document.start, marks, document.within))
+
+
+def with_steps(place: Place, kept: int, steps: Sequence[tuple[object, Position]]) -> Place:
+    """The Scenario document with other steps behind its first ones.
+
+    Args:
+        place: the document.
+        kept: how many of its own steps stay.
+        steps: the others, each as YAML would give it, with where it stands.
+    """
+    document = place.document
+    marks = dict(document.marks)
+    whole = dict(document.value) if isinstance(document.value, Mapping) else {}
+    spec = dict(whole["spec"]) if isinstance(whole.get("spec"), Mapping) else {}
+    own = spec.get("steps")
+    before = own[:kept] if isinstance(own, list) else []
+    places = [Marks(position, position) for _, position in steps]
+    made = [*before, *(_marked(step, here, marks) for (step, _), here in zip(steps, places, strict=True))]
+    known = dict(marks.get(id(own), {}))
+    marks[id(made)] = {**known, **dict(enumerate(places, len(before)))}
+    of_spec = dict(marks.get(id(whole.get("spec")), {}))
+    spec["steps"] = made
+    marks[id(spec)] = {**of_spec, "steps": of_spec.get("steps", places[0])}
+    marks[id(whole_of := {**whole, "spec": spec})] = marks.get(id(document.value), {})
+    return Place(Document(whole_of, document.start, marks, document.within))
+
+
+def _marked(value: object, here: Marks, marks: dict[int, Mapping[str | int, Marks]]) -> object:
+    """A copy of plain data, all of whose entries are known to stand ``here``."""
+    made: dict[str, object] | list[object]
+    match value:
+        case Mapping():
+            made = {str(key): _marked(each, here, marks) for key, each in value.items()}
+            marks[id(made)] = dict.fromkeys(made, here)
+        case list() | tuple():
+            made = [_marked(each, here, marks) for each in value]
+            marks[id(made)] = dict.fromkeys(range(len(made)), here)
+        case _:
+            return value
+    return made

@@ -1,0 +1,194 @@
+"""Who is who in a scenario: nodes, pods and outside hosts share one name space.
+
+Owns: ``Inventory``, and the checks of pods and of names against each other.
+Must not: look at Services or probes.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family
+from proxylab.scenario.document import Place, Spot
+from proxylab.scenario.parts import Parts
+from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.schema.machines import PodShape
+from proxylab.scenario.schema.syntax import is_label
+
+__all__ = ["MOST_PODS", "Inventory", "check_readiness", "pod_names", "take_inventory"]
+
+MOST_PODS = 1000
+"""Each pod is a network namespace with its own link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Every name of a scenario.
+
+    Attributes:
+        nodes: the nodes, in the order of the file.
+        pods: every single pod with the entry it belongs to.
+        groups: the entries with replicas, with the names of their pods.
+        hosts: the outside hosts.
+        doubtful: entries of ``spec.pods`` that are not well-formed, or too many: they may stand for any pods.
+    """
+
+    nodes: tuple[str, ...]
+    pods: Mapping[str, str]
+    groups: Mapping[str, tuple[str, ...]]
+    hosts: tuple[str, ...]
+    doubtful: frozenset[str]
+
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """Every name that a probe can send from."""
+        return (*self.pods, *self.hosts, *self.nodes)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Every name that can stand behind a Service: outside hosts do by EndpointSlices that the author gives."""
+        return (*self.pods, *self.hosts)
+
+    def is_doubtful(self, name: str) -> bool:
+        """Whether that may be the name of a pod whose entry could not be read."""
+        return name in self.doubtful or name.rpartition("-")[0] in self.doubtful
+
+    def refuse(self, spot: Spot, name: str, wanted: str, known: Iterable[str], problems: Problems) -> None:
+        """Note that ``name`` is not what is wanted here: what it is instead, or what it may have been meant for."""
+        known = tuple(known)
+        allowed = f"allowed: {listed(known)}"
+        if name in self.groups:
+            problems.add(spot, f"{name} stands for {listed(self.groups[name])}", allowed="name one pod of them")
+        elif kind := self._kind(name):
+            problems.add(spot, f"{name} is {kind}, not {wanted}", allowed=allowed)
+        elif not self.is_doubtful(name):
+            problems.add(spot, f"{shown(name)} is not the name of {wanted}", allowed=allowed, word=name, known=known)
+
+    def _kind(self, name: str) -> str:
+        if name in self.nodes:
+            return "a node"
+        if name in self.pods:
+            return "a pod"
+        return "an outside host" if name in self.hosts else ""
+
+
+def pod_names(name: str, pod: PodShape) -> tuple[str, ...]:
+    """The pods that an entry of ``spec.pods`` stands for."""
+    if pod.replicas is None:
+        return (name,)
+    return tuple(f"{name}-{number}" for number in range(1, pod.replicas + 1))
+
+
+def take_inventory(parts: Parts, problems: Problems) -> Inventory:
+    """Collect the names of a scenario, and check the entries that bear them.
+
+    Args:
+        parts: the scenario's well-formed parts.
+        problems: takes names that collide, and pods that are wrong in themselves or on nodes that are not there.
+    """
+    sound = _within_bounds(parts, problems)
+    pods: dict[str, str] = {}
+    for name, pod in sound.items():
+        for each in pod_names(name, pod):
+            pods.setdefault(each, name)
+    inventory = Inventory(
+        nodes=tuple(parts.nodes),
+        pods=pods,
+        groups={name: pod_names(name, pod) for name, pod in sound.items() if pod.replicas is not None},
+        hosts=tuple(parts.hosts),
+        doubtful=frozenset(parts.pods.keys() - sound.keys()),
+    )
+    _check_names(parts, sound, problems)
+    for name, pod in sound.items():
+        _check_pod(name, pod, parts.at("pods", name), inventory, problems)
+    return inventory
+
+
+def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
+    """The well-formed entries of ``spec.pods``, as far as they do not make too many pods."""
+    count = 0
+    sound: dict[str, PodShape] = {}
+    for name, pod in parts.pods.items():
+        count += 1 if pod is None else pod.replicas or 1
+        if count > MOST_PODS:
+            place = parts.at("pods", name)
+            problems.add(place.key, f"this makes {count} pods", allowed=f"allowed: {MOST_PODS} in all")
+            break
+        if pod is not None:
+            sound[name] = pod
+    return sound
+
+
+def _check_names(parts: Parts, sound: Mapping[str, PodShape], problems: Problems) -> None:
+    owners: dict[str, tuple[str, Place]] = {}
+    bearers = [(name, "a node", parts.at("nodes", name)) for name in parts.nodes]
+    for name, pod in sound.items():
+        place = parts.at("pods", name)
+        bearers.append((name, "a pod" if pod.replicas is None else "a group of pods", place))
+        if pod.replicas is not None:
+            bearers += [(each, f"a pod of {name}", place) for each in pod_names(name, pod)]
+    bearers += [(name, "an outside host", parts.at("hosts", name)) for name in parts.hosts]
+    for name, kind, place in bearers:
+        if name not in owners:
+            owners[name] = (kind, place)
+            continue
+        first, where = owners[name]
+        problems.add(
+            place.key,
+            f"{name}, {kind}, has the name of {first} in line {where.key.position.line}",
+            allowed="nodes, pods and hosts share one name space",
+        )
+
+
+def _check_pod(name: str, pod: PodShape, place: Place, inventory: Inventory, problems: Problems) -> None:
+    longest = pod_names(name, pod)[-1]
+    if is_label(name) and not is_label(longest):
+        problems.add(
+            place.key, f"the pod {shown(longest)} would have a name of {len(longest)} characters", allowed="allowed: 63"
+        )
+    for index, node in enumerate(pod.nodes or []):
+        if node not in inventory.nodes:
+            inventory.refuse(place["nodes"][index].spot, node, "a node", inventory.nodes, problems)
+    _check_addresses(pod, place, problems)
+    _check_ports(pod, place, problems)
+
+
+def _check_addresses(pod: PodShape, place: Place, problems: Problems) -> None:
+    """A pod's fixed addresses, and what goes together with where it lives."""
+    if pod.addresses and (pod.replicas is not None or pod.host_network):
+        what = "pods on their node's network have its addresses" if pod.host_network else "replicas differ in address"
+        problems.add(place["addresses"].key, what, allowed="leave it out")
+    families = [Family.of(address) for address in pod.addresses]
+    for index, family in enumerate(families):
+        if family in families[:index]:
+            problems.add(place["addresses"][index].spot, f"a second {family} address", allowed="one of each family")
+    if pod.shared_netns and pod.replicas is None:
+        problems.add(place["sharedNetns"].key, "a single pod shares with nobody", allowed="only with replicas")
+    if pod.shared_netns and pod.host_network:
+        problems.add(place["sharedNetns"].key, "pods on their node's network share it already", allowed="leave it out")
+    if pod.hostname and (pod.replicas is not None or not pod.subdomain):
+        what = "replicas go by their own names" if pod.subdomain else "a hostname is looked for below a subdomain"
+        problems.add(place["hostname"].key, what, allowed="allowed: a single pod's, with a subdomain")
+    check_readiness(pod, place, problems)
+
+
+def check_readiness(pod: PodShape, place: Place, problems: Problems) -> None:
+    """Note a pod that says at ``place`` that it serves, and contradicts itself."""
+    if pod.sysctls and pod.host_network:
+        what = "pods on their node's network have its sysctls"
+        problems.add(place["sysctls"].key, what, allowed="say them of the node")
+    if pod.serving is not None and not pod.terminating and pod.serving != pod.ready:
+        what = f"a pod that does not terminate is serving when it is ready, and ready is {shown(pod.ready)}"
+        problems.add(place["serving"].spot, what, allowed="say ready, or terminating: true")
+
+
+def _check_ports(pod: PodShape, place: Place, problems: Problems) -> None:
+    numbers: set[tuple[str, int]] = set()
+    names: set[str] = set()
+    for index, port in enumerate(pod.ports):
+        at = place["ports"][index]
+        if (port.protocol, port.port) in numbers:
+            problems.add(at.spot, f"{port.protocol} port {port.port} stands twice", allowed="take one of the two out")
+        numbers.add((port.protocol, port.port))
+        if port.name in names:
+            problems.add(at["name"].spot, f"{shown(port.name)} stands twice", allowed="the names of ports are unique")
+        names |= {port.name} if port.name else set()

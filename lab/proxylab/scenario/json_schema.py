@@ -1,0 +1,113 @@
+"""The format as JSON Schema, for editors.
+
+Owns: ``json_schema``: what pydantic makes of the shapes, brought to draft-07, which is what yaml-language-server reads.
+Must not: describe any key; the shapes do.
+
+A scenario file is a stream of documents, and an editor holds each of them against the whole schema. So it begins with
+what kind of document it is; kinds of Kubernetes that the lab does not look at closely need only say what they are.
+"""
+
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from proxylab.scenario.schema.kubeproxy import KubeProxyShape
+from proxylab.scenario.schema.service import ServiceShape
+from proxylab.scenario.schema.whole import ScenarioDocument
+from proxylab.scenario.schema.workload import EndpointSliceShape
+
+__all__ = ["DRAFT", "json_schema"]
+
+DRAFT: Final = "http://json-schema.org/draft-07/schema#"
+
+_DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
+    "Service": ServiceShape,
+    "EndpointSlice": EndpointSliceShape,
+    "KubeProxyConfiguration": KubeProxyShape,
+}
+_OBJECT: Final = {
+    "type": "object",
+    "required": ["apiVersion", "kind"],
+    "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}},
+}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of one document of a scenario file, as JSON Schema draft-07."""
+    shapes: list[type[BaseModel]] = [ScenarioDocument, *_DOCUMENTS.values()]
+    names, made = models_json_schema([(shape, "validation") for shape in shapes], ref_template="#/definitions/{model}")
+    definitions = {name: _draft_07(definition) for name, definition in _with_words(made["$defs"]).items()}
+    for shape in shapes:
+        definitions[_name(names, shape)].pop("title", None)
+    tree: dict[str, Any] = _OBJECT
+    for kind, shape in reversed(_DOCUMENTS.items()):
+        tree = _when(kind, names[shape, "validation"], tree)
+    tree = _when("Scenario", names[ScenarioDocument, "validation"], tree)
+    return {
+        "$schema": DRAFT,
+        "title": "A document of a proxylab scenario file (*.lab.yaml)",
+        **tree,
+        "definitions": definitions,
+    }
+
+
+def _with_words(definitions: dict[str, Any]) -> dict[str, Any]:
+    """The definitions, with every closed set of words where it is used.
+
+    Of a key with a reference an editor shows what is said of the words, not what is said of the key.
+    """
+    words = {f"#/definitions/{name}": each for name, each in definitions.items() if "enum" in each or "const" in each}
+
+    def spelled(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [spelled(each) for each in schema]
+        if not isinstance(schema, dict):
+            return schema
+        kept = {key: spelled(value) for key, value in schema.items()}
+        return words[kept["$ref"]] | _without(kept, "$ref") if kept.get("$ref") in words else kept
+
+    return {name: spelled(each) for name, each in definitions.items() if f"#/definitions/{name}" not in words}
+
+
+def _name(names: Any, shape: type[BaseModel]) -> str:
+    return str(names[shape, "validation"]["$ref"]).rpartition("/")[2]
+
+
+def _when(kind: str, then: Any, otherwise: dict[str, Any]) -> dict[str, Any]:
+    """A document without a kind is taken for a Scenario: an editor then offers its keys in an empty file."""
+    return {"if": {"properties": {"kind": {"const": kind}}}, "then": then, "else": otherwise}
+
+
+def _draft_07(schema: Any, *, nullable: bool = True) -> Any:
+    """A schema without what draft-07 lacks, or an editor would only be confused by.
+
+    Draft-07 ignores what stands beside ``$ref``. A key of ours without a value is a slip, so null is no alternative
+    for it, and titles that repeat a key say nothing.
+    """
+    if isinstance(schema, list):
+        return [_draft_07(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
+    if kept.get("default", "") is None:
+        del kept["default"]
+    if not nullable and "anyOf" in kept:
+        options = [option for option in kept["anyOf"] if option != {"type": "null"}]
+        kept = {**kept, "anyOf": options} if len(options) > 1 else {**options[0], **_without(kept, "anyOf")}
+    made = {key: _part(key, value) for key, value in kept.items()}
+    if "$ref" in made and len(made) > 1:
+        made = {"allOf": [{"$ref": made["$ref"]}], **_without(made, "$ref")}
+    return made
+
+
+def _part(key: str, value: Any) -> Any:
+    if key in ("properties", "patternProperties"):
+        return {name: _draft_07(each, nullable=False) for name, each in value.items()}
+    if key in ("examples", "default", "enum", "const", "required"):
+        return value
+    return _draft_07(value)
+
+
+def _without(schema: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name != key}

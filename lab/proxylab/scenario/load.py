@@ -1,0 +1,233 @@
+"""From a file to a ``Scenario``, or to every mistake in it at once.
+
+Owns: the order in which a file is read and checked.
+Must not: find mistakes itself; each kind has its module.
+
+Theory of operation. A mistake must not hide another one, nor make up one that is not there. So a file is read in
+layers, each of which goes on with what the one before could make sense of: YAML (``source``), each document by its
+shape (``validation``), each well-formed part (``parts``, ``manifests``), and then the parts against each other
+(``inventory``, ``networks``, ``conditions``, ``references``, ``probes``, ``streams``), and what this version cannot run
+(``missing``). What could not be read is known to be there, and references to it are left alone. Only when no layer
+found anything is the ``Scenario`` built.
+"""
+
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from proxylab.scenario.build import build_scenario
+from proxylab.scenario.changes import Moment, read_changes
+from proxylab.scenario.conditions import check_conditions
+from proxylab.scenario.configuration import read_configuration
+from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
+from proxylab.scenario.document import Document, Place, Spot
+from proxylab.scenario.insertion import with_probes, with_steps
+from proxylab.scenario.inventory import Inventory, take_inventory
+from proxylab.scenario.manifests import Manifests, read_manifests
+from proxylab.scenario.missing import refuse_missing
+from proxylab.scenario.model import Position, Scenario
+from proxylab.scenario.networks import check_network, service_networks
+from proxylab.scenario.parts import Parts, read_parts, with_objects
+from proxylab.scenario.probes import check_probes
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.references import check_services, single_pods
+from proxylab.scenario.source import MOST_BYTES, decode, read_documents
+from proxylab.scenario.streams import check_steps, check_streams
+from proxylab.scenario.strict import check_strictly
+from proxylab.scenario.subject import Subject
+
+__all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
+
+_OWN_DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+
+
+def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None) -> Scenario:
+    """Read a scenario file.
+
+    Args:
+        path: the file.
+        to_run: refuse what this version cannot run. Without it, the scenario is for those who only look at it.
+        strict: hold manifests against the schema of this version of Kubernetes too (see ``proxylab.scenario.strict``).
+
+    Raises:
+        ScenarioError: with a line for each mistake, or saying why the file cannot be read.
+        CapabilityError: ``strict`` needs a package that is not installed.
+    """
+    return parse_scenario(read_text(path), str(path), to_run=to_run, strict=strict)
+
+
+def read_text(path: Path) -> str:
+    """The text of a scenario file. Raises ``ScenarioError``, saying why it cannot be read."""
+    problems = Problems()
+    text = _read(path, _start(str(path)), problems)
+    problems.raise_any()
+    return text
+
+
+def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | None = None) -> Scenario:
+    """Read a scenario from text.
+
+    Args:
+        text: the YAML of one scenario file.
+        file: the name by which positions call it; ``spec.manifests`` are looked for beside it.
+        to_run: refuse what this version cannot run.
+        strict: as for ``load_scenario``.
+
+    Raises:
+        ScenarioError: with a line for each mistake.
+        CapabilityError: ``strict`` needs a package that is not installed.
+    """
+    return _scenario(text, file, Problems(), to_run=to_run, strict=strict)
+
+
+def parse_with_probes(text: str, file: str, probes: Sequence[object], position: Position) -> Scenario:
+    """Read a scenario with other probes than its own (``insertion.with_probes``), to be run.
+
+    Raises:
+        ScenarioError: with a line for each mistake; those in the probes at ``position``.
+    """
+    return _scenario(
+        text, file, Problems(), to_run=True, strict=None, amend=lambda place: with_probes(place, probes, position)
+    )
+
+
+def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[object, Position]]) -> Scenario:
+    """Read a scenario with other steps behind its first ones (``insertion.with_steps``), to be run.
+
+    Raises:
+        ScenarioError: with a line for each mistake; those in a step at its own position.
+    """
+    return _scenario(
+        text, file, Problems(), to_run=True, strict=None, amend=lambda place: with_steps(place, kept, steps)
+    )
+
+
+def _read(path: Path, spot: Spot, problems: Problems) -> str:
+    """The text of a file; empty after noting, at ``spot``, why it cannot be read."""
+    try:
+        if not _is_readable(path):
+            problems.add(spot, "the file cannot be read: it is a FIFO or a device", allowed="name a regular file")
+            return ""
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        problems.add(spot, f"the file cannot be read: {reason}", allowed="name one that can, from where this file is")
+        return ""
+    return decode(data, str(path), problems) or ""
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether to open a file. A FIFO that no other process has open for writing would keep this one waiting forever.
+
+    A pipe that this process was given (``/dev/stdin``, or ``/dev/fd/63`` for a shell's ``<(…)``) has a writer.
+    """
+    kind = path.stat().st_mode
+    return stat.S_ISREG(kind) or stat.S_ISDIR(kind) or str(path).startswith(_OWN_DESCRIPTORS)
+
+
+def _scenario(
+    text: str,
+    file: str,
+    problems: Problems,
+    *,
+    to_run: bool,
+    strict: str | None,
+    amend: Callable[[Place], Place] = lambda place: place,
+) -> Scenario:
+    documents, complete = read_documents(text, file, problems)
+    scenarios = [document.root for document in documents if _is_scenario(document)]
+    configurations = [document.root for document in documents if _is_configuration(document)]
+    apart = {id(place.document) for place in (*scenarios, *configurations)}
+    others = [document.root for document in documents if id(document) not in apart]
+    for surplus in scenarios[1:]:
+        problems.add(surplus.spot, "a second Scenario stands in the file", allowed="one file holds one scenario")
+    if not scenarios and complete:
+        needed = "needed: a document with apiVersion: proxylab/v1 and kind: Scenario"
+        problems.add(_start(file), "the file holds no Scenario", allowed=needed)
+    if not scenarios:
+        _configured(configurations, problems)
+        read_manifests(others, (), problems)
+        _check_strictly(others, strict, problems)
+        problems.raise_any()
+    whole = amend(scenarios[0])
+    parts = read_parts(whole, problems)
+    configured = _configured(configurations, problems)
+    others += _further(whole["spec"]["manifests"], Path(file).parent, problems)
+    manifests = read_manifests(others, service_networks(parts), problems)
+    check_services(manifests, problems)
+    _check_strictly(others, strict, problems)
+    parts = with_objects(parts, manifests, problems)
+    moments: tuple[Moment, ...] = ()
+    if complete:
+        inventory = take_inventory(parts, problems)
+        check_network(parts, inventory, problems)
+        check_conditions(parts, problems)
+        pods = single_pods(parts)
+        check_probes(
+            parts.probes,
+            parts.place["spec"]["probes"],
+            lambda probe, place: Subject(probe, place, parts, inventory, manifests, pods, problems),
+            problems,
+        )
+        moments = _course(parts, inventory, manifests, problems)
+        if to_run:
+            refuse_missing(parts, configurations, problems)
+    problems.raise_any()
+    return build_scenario(file, parts, manifests, moments, configured)
+
+
+def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[Moment, ...]":
+    """What stands at each step, once streams and steps are checked."""
+    if not (parts.streams or parts.steps):
+        return ()
+
+    check_streams(parts, inventory, manifests, problems)
+    moments = read_changes(parts, inventory, manifests, problems)
+    check_steps(parts, inventory, moments, problems)
+    return moments
+
+
+def _configured(documents: list[Place], problems: Problems) -> Configured:
+    if not documents:
+        return Configured()
+
+    return read_configuration(documents, problems)
+
+
+def _check_strictly(documents: list[Place], version: str | None, problems: Problems) -> None:
+    if version is not None:
+        check_strictly(documents, version, problems)
+
+
+def _further(place: Place, folder: Path, problems: Problems) -> Iterator[Place]:
+    """The documents of the files that ``spec.manifests`` names, by their paths from the scenario's folder."""
+    names = place.value
+    for index, name in enumerate(names if isinstance(names, list) else []):
+        if not isinstance(name, str):
+            continue
+        before = len(problems)
+        text = _read(folder / name, place[index].spot, problems)
+        if len(problems) > before:
+            continue
+        for document in read_documents(text, str(folder / name), problems)[0]:
+            if _is_scenario(document):
+                problems.add(document.root.spot, "a Scenario stands among the manifests", allowed="only manifests")
+            else:
+                yield document.root
+
+
+def _is_scenario(document: Document) -> bool:
+    """Whether a document is meant to be a Scenario; one of the two words is enough."""
+    value = document.value
+    if not isinstance(value, dict):
+        return False
+    return value.get("kind") == "Scenario" or str(value.get("apiVersion")).startswith("proxylab/")
+
+
+def _is_configuration(document: Document) -> bool:
+    return isinstance(document.value, dict) and document.value.get("kind") == CONFIGURATION_KIND
+
+
+def _start(file: str) -> Spot:
+    return Spot(Position(file, 1, 1), ())

@@ -1,0 +1,275 @@
+"""Kubernetes manifests become the objects of the cluster.
+
+Owns: which kinds of object a scenario file may hold, lists of them, and what becomes of each kind.
+Must not: allocate (``proxylab.cluster.allocate`` does), or weigh fields against each other (``proxylab.scenario.validity`` does).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
+from proxylab.addresses import IPNetwork
+from proxylab.scenario.document import Place
+from proxylab.scenario.problems import Problems, describe, shown
+from proxylab.scenario.schema.base import ignored_keys
+from proxylab.scenario.schema.machines import NodeShape, PodShape
+from proxylab.scenario.schema.service import ServiceShape
+from proxylab.scenario.schema.workload import EndpointSliceShape, EndpointsShape, NodeObjectShape, PodObjectShape
+from proxylab.scenario.services import DEFAULT_NAMESPACE, service_of
+from proxylab.scenario.validation import validated
+from proxylab.scenario.validity import check_service
+from proxylab.scenario.workloads import check_labels, check_slice, mirrored_slices, node_of_object, pod_of_object, slice_of
+
+__all__ = ["DEFAULT_NAMESPACE", "Given", "Manifests", "ServiceId", "read_manifests"]
+
+ServiceId = tuple[str, str]
+"""Namespace and name."""
+
+_KINDS: Final = {
+    "Service": "v1",
+    "EndpointSlice": "discovery.k8s.io/v1",
+    "Pod": "v1",
+    "Node": "v1",
+    "Endpoints": "v1",
+    "Ingress": "networking.k8s.io/v1",
+    "ServiceCIDR": "networking.k8s.io/v1",
+    "List": "v1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A Pod or Node that stands as a manifest, with its place; ``shape`` is ``None`` where it is not well-formed."""
+
+    shape: Any
+    place: Place
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What the manifests of a file hold.
+
+    Attributes:
+        services: every Service that is named, ``None`` where it is not well-formed.
+        places: where each of them stands.
+        slices: every EndpointSlice that is well-formed, by namespace and name; Endpoints are mirrored into such.
+        slice_places: where each of those stands that are no mirrors.
+        sliced: the Services whose slices the author gives.
+        pods: the Pods by name.
+        nodes: the Nodes by name.
+        complete: whether every document could be told to be a Service or not.
+        ignored: the paths that are there and have no effect, without indexes.
+        notes: what the author may not expect.
+    """
+
+    services: dict[ServiceId, Service | None] = field(default_factory=dict)
+    places: dict[ServiceId, Place] = field(default_factory=dict)
+    slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
+    slice_places: dict[ServiceId, Place] = field(default_factory=dict)
+    sliced: set[ServiceId] = field(default_factory=set)
+    pods: dict[str, Given] = field(default_factory=dict)
+    nodes: dict[str, Given] = field(default_factory=dict)
+    complete: bool = True
+    ignored: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def endpoints(self, service: ServiceId) -> int | None:
+        """How many ready endpoints the given slices of a Service have; ``None`` where its slices are derived."""
+        if service not in self.sliced:
+            return None
+        return len(
+            {
+                endpoint.addresses[0]
+                for each in self.slices.values()
+                if (each.namespace, each.service) == service
+                for endpoint in each.endpoints
+                if endpoint.ready
+            }
+        )
+
+
+def read_manifests(documents: Iterable[Place], service_networks: Sequence[IPNetwork], problems: Problems) -> Manifests:
+    """Read every manifest of a file.
+
+    Args:
+        documents: the documents that are no Scenario.
+        service_networks: where cluster IPs must come from; none where that is not known.
+        problems: takes what is wrong.
+    """
+    reader = _Reader(service_networks, problems)
+    for document in documents:
+        reader.read(document)
+    reader.mirror()
+    return reader.found
+
+
+class _Reader:
+    """Reads document after document."""
+
+    def __init__(self, service_networks: Sequence[IPNetwork], problems: Problems) -> None:
+        self._service_networks = service_networks
+        self._problems = problems
+        self._seen: dict[tuple[str, str, str], Place] = {}
+        self._mirrors: list[tuple[Place, Any]] = []
+        self.found = Manifests()
+
+    def read(self, place: Place) -> None:
+        """Read the object at ``place``, or the objects of a List."""
+        kind = _kind(place, self._problems)
+        if kind != "List":
+            self._read_object(kind, place)
+            return
+        items = place["items"].value
+        if not isinstance(items, list):
+            self._problems.add(place["items"].spot, f"must be a list, is {describe(items)}")
+            self.found.complete = False
+            return
+        for index in range(len(items)):
+            item = place["items"][index]
+            self._read_object(_kind(item, self._problems, inside="List"), item)
+
+    def _read_object(self, kind: str | None, place: Place) -> None:
+        readers: Mapping[str, Callable[[Place], None]] = {
+            "Service": self._read_service,
+            "EndpointSlice": self._read_slice,
+            "Endpoints": self._read_endpoints,
+            "Pod": self._read_pod,
+            "Node": self._read_node,
+        }
+        if kind is None:
+            self.found.complete = False
+        elif kind in readers:
+            readers[kind](place)
+        else:
+            self.found.notes.append(f"no effect on proxying: {kind} {shown(place['metadata']['name'].value)}")
+
+    def _first(self, kind: str, place: Place) -> tuple[str, str] | None:
+        """Namespace and name of an object, unless it has none or stands twice."""
+        name = place["metadata"]["name"].value
+        namespace = place["metadata"]["namespace"].value or DEFAULT_NAMESPACE
+        if not isinstance(name, str) or not isinstance(namespace, str):
+            self.found.complete = False
+            return None
+        first = self._seen.setdefault((kind, namespace, name), place)
+        if first is not place:
+            spot = place["metadata"]["name"].spot
+            line = first["metadata"]["name"].key.position.line
+            what = f"{kind} {namespace}/{name} stands twice; the first is in line {line}"
+            self._problems.add(spot, what, allowed="take one of the two out")
+            return None
+        return namespace, name
+
+    def _read_service(self, place: Place) -> None:
+        problems, found = self._problems, self.found
+        shape = validated(ServiceShape, place, problems)
+        service_id = self._first("Service", place)
+        if service_id is None:
+            return
+        found.places[service_id] = place
+        found.services[service_id] = None
+        if shape is not None:
+            before = len(problems)
+            check_service(shape, place, self._service_networks, problems)
+            if len(problems) == before:
+                found.services[service_id] = service_of(shape)
+            found.ignored.update(ignored_keys(shape))
+
+    def _read_slice(self, place: Place) -> None:
+        shape = validated(EndpointSliceShape, place, self._problems)
+        name = self._first("EndpointSlice", place)
+        service = place["metadata"]["labels"][SERVICE_NAME_LABEL].value
+        if name is not None and isinstance(service, str):
+            self.found.sliced.add((name[0], service))
+        if shape is None or name is None:
+            return
+        if not service:
+            self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} has no label {SERVICE_NAME_LABEL}")
+        before = len(self._problems)
+        check_labels(shape.metadata.labels or {}, place["metadata"]["labels"], self._problems)
+        check_slice(shape, place, self._problems)
+        self.found.ignored.update(ignored_keys(shape))
+        if len(self._problems) > before:
+            return
+        made = slice_of(shape)
+        if made is None:
+            self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds names, not addresses")
+        elif service:
+            self.found.slices[name] = made
+            self.found.slice_places[name] = place
+
+    def _read_endpoints(self, place: Place) -> None:
+        shape = validated(EndpointsShape, place, self._problems)
+        if self._first("Endpoints", place) is not None and shape is not None:
+            self._mirrors.append((place, shape))
+
+    def mirror(self) -> None:
+        """Mirror Endpoints into slices, as the control plane does where a Service has no selector."""
+        if not self._mirrors:
+            return
+
+        for _, shape in self._mirrors:
+            key = (shape.metadata.namespace or DEFAULT_NAMESPACE, shape.metadata.name)
+            service = self.found.services.get(key)
+            if service is None or service.selector:
+                reason = "there is no such Service" if service is None else "its Service has a selector"
+                self.found.notes.append(f"no effect: Endpoints {'/'.join(key)}, since {reason}")
+                continue
+            self.found.notes.append(f"Endpoints {'/'.join(key)} are mirrored into EndpointSlices, which proxies read")
+            self.found.sliced.add(key)
+            self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(shape)})
+
+    def _read_pod(self, place: Place) -> None:
+        self._keep(PodObjectShape, pod_of_object, self.found.pods, place, "Pod")
+
+    def _read_node(self, place: Place) -> None:
+        self._keep(NodeObjectShape, node_of_object, self.found.nodes, place, "Node")
+
+    def _keep(
+        self,
+        shape: Any,
+        make: "Callable[[Any], PodShape | NodeShape]",
+        found: dict[str, Given],
+        place: Place,
+        kind: str,
+    ) -> None:
+        read = validated(shape, place, self._problems)
+        name = self._first(kind, place)
+        if name is None:
+            return
+        if name[1] in found:
+            what = f"another {kind} is called {name[1]}, in another namespace"
+            self._problems.add(
+                place["metadata"]["name"].spot, what, allowed="nodes, pods and hosts share one name space"
+            )
+            return
+        found[name[1]] = Given(make(read) if read is not None else None, place)
+        if read is not None:
+            check_labels(read.metadata.labels or {}, place["metadata"]["labels"], self._problems)
+
+
+def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
+    """The kind of the object at ``place`` if it can be read, else ``None`` with a problem noted."""
+    value = place.value
+    if not isinstance(value, dict):
+        problems.add(place.spot, f"must be a Kubernetes object, is {describe(value)}")
+        return None
+    kind, version = value.get("kind"), value.get("apiVersion")
+    if not isinstance(kind, str) or not isinstance(version, str):
+        absent = "kind" if not isinstance(kind, str) else "apiVersion"
+        problems.add(place[absent].spot, "is missing or no text", allowed="every object has an apiVersion and a kind")
+        return None
+    spot = place["kind"].spot
+    known = [each for each in _KINDS if each != inside]
+    if not inside:
+        known = ["Scenario", *known, "KubeProxyConfiguration"]
+    allowed = f"allowed: {', '.join(known)}"
+    if kind == inside:
+        problems.add(spot, f"a {kind} stands inside a {kind}", allowed=allowed)
+    elif kind not in _KINDS:
+        problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
+    elif version != _KINDS[kind]:
+        problems.add(place["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
+    else:
+        return kind
+    return None

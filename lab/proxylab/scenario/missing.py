@@ -1,0 +1,111 @@
+"""What the format has and this version cannot run.
+
+Owns: the one list of it. Whoever teaches the lab something takes its line out of here, and has changed the format's
+part of the work.
+Must not: look for mistakes; everything named here is written as it should be.
+
+Theory of operation. Reading a file is complete: every key becomes part of the ``Scenario``, which ``plan`` and
+``graph`` show whole. Only when a scenario is to be run does this pass go over the same documents and refuse what would
+otherwise be ignored. A line names places by their path (``*`` for any key, ``[]`` for any item) and the values that
+are missing there; what depends on more than one place has a function.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxylab.scenario.document import Place
+from proxylab.scenario.model import Mode
+from proxylab.scenario.parts import Parts
+from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.words import RUNNING_MODES
+
+__all__ = ["MISSING", "Missing", "refuse_missing"]
+
+
+def _any(_value: object) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Missing:
+    """One thing that cannot be run yet.
+
+    ``path`` is below ``spec``; ``values`` are the values that are missing there, or a function that knows them;
+    ``allowed`` says what can be had instead.
+    """
+
+    path: str
+    values: Collection[str] | Callable[[object], bool] = field(default=_any)
+    allowed: str = ""
+
+    def fits(self, value: object) -> bool:
+        """Whether that value is missing."""
+        if callable(self.values):
+            return self.values(value)
+        return isinstance(value, str) and value in self.values
+
+
+_FRONTS: Final = "clusterIP, nodePort, externalIP, loadBalancerIP"
+
+MISSING: Final = (
+    Missing("streams.*.to.via", {"healthCheckNodePort", "dnsName"}, f"allowed: {_FRONTS}"),
+    Missing("streams.*.send.protocol", {"SCTP"}, "allowed: TCP, UDP"),
+    Missing("streams.*.send.as", {"packet"}, "allowed: connect"),
+    *(missing for probe in ("probes.[]", "steps.[].probes.[]") for missing in (Missing(f"{probe}.send.every"),)),
+)
+
+
+def refuse_missing(parts: Parts, configurations: Sequence[Place], problems: Problems) -> None:
+    """Note everything in a scenario that cannot be run yet.
+
+    Args:
+        parts: the scenario's parts.
+        configurations: the documents that configure proxies.
+        problems: takes a line for each, with ``not yet``.
+    """
+    spec = parts.place["spec"]
+    for missing in MISSING:
+        _refuse(missing, spec, problems)
+    modes = spec["matrix"]["mode"]
+    if modes.exists and not set(RUNNING_MODES) & set(_texts(modes.value)):
+        what = "not yet: this version can run none of these modes"
+        problems.add(modes.spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
+    for place in configurations:
+        if place["mode"].value == Mode.IPVS:
+            _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
+
+
+def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
+    for place in _found(root, tuple(missing.path.split("."))):
+        if not missing.fits(place.value):
+            continue
+        if missing.values is _any:
+            what = "not yet: the format has this key, but this version cannot run it"
+            problems.add(place.key, what, allowed=missing.allowed)
+        else:
+            _not_yet(place, shown(place.value), missing.allowed, problems)
+
+
+def _not_yet(place: Place, what: str, allowed: str, problems: Problems) -> None:
+    problems.add(place.spot, f"not yet: this version cannot run {what}", allowed=allowed)
+
+
+def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
+    """Every place below ``root`` that a path with ``*`` and ``[]`` leads to, if the author wrote something there."""
+    if not path:
+        yield root
+        return
+    value, rest = root.value, path[1:]
+    if path[0] == "[]":
+        parts: list[str | int] = list(range(len(value))) if isinstance(value, list) else []
+    elif path[0] == "*":
+        parts = [str(key) for key in value] if isinstance(value, dict) else []
+    else:
+        parts = [path[0]] if root[path[0]].exists else []
+    for part in parts:
+        yield from _found(root[part], rest)
+
+
+def _texts(value: object) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -1,0 +1,376 @@
+"""What a scenario says, after every mistake has been ruled out.
+
+Owns: the frozen objects that ``scenario.load`` returns and every other room reads, with those of ``words``, ``intent``.
+Must not: know YAML, pydantic, addresses that the author did not write, or anything of the kernel.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.objects import EndpointSlice, PodPort, Service
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
+from proxylab.scenario.steps import (
+    Change,
+    Count,
+    EngineAction,
+    EngineState,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    RulesState,
+    ServiceChange,
+    SliceChange,
+    Step,
+    StepException,
+    StepExpect,
+    StreamExpect,
+    Until,
+)
+from proxylab.scenario.intent import (
+    MOST_FLOWS,
+    STREAM_EVERY,
+    AddressTarget,
+    ConntrackExpect,
+    EngineFailure,
+    Entries,
+    Exceptional,
+    Expect,
+    HostTarget,
+    HttpExpect,
+    NodeDevice,
+    PodTarget,
+    Preserved,
+    Probe,
+    Send,
+    ServiceTarget,
+    Shares,
+    Source,
+    SourceExpectation,
+    Stream,
+    Target,
+)
+from proxylab.scenario.versions import VersionRange
+from proxylab.scenario.words import Front, Manner, Mode, Outcome, Position, Reply, Spread
+
+__all__ = [
+    "MOST_FLOWS",
+    "STREAM_EVERY",
+    "AddressTarget",
+    "Axis",
+    "Case",
+    "Change",
+    "ConntrackExpect",
+    "Count",
+    "Daemon",
+    "EngineAction",
+    "EngineFailure",
+    "EngineState",
+    "Entries",
+    "Exceptional",
+    "Expect",
+    "Front",
+    "Host",
+    "HostTarget",
+    "HttpExpect",
+    "LinkChange",
+    "LoadBalancer",
+    "Manner",
+    "Mode",
+    "Network",
+    "Node",
+    "NodeAddress",
+    "NodeChange",
+    "NodeDevice",
+    "NodeRoute",
+    "Outcome",
+    "PodChange",
+    "PodGroup",
+    "PodTarget",
+    "Position",
+    "Preserved",
+    "Probe",
+    "Reply",
+    "RoutedAddress",
+    "RulesState",
+    "Scenario",
+    "Segment",
+    "Send",
+    "ServiceChange",
+    "ServiceTarget",
+    "Shares",
+    "SliceChange",
+    "Source",
+    "SourceExpectation",
+    "Spread",
+    "Step",
+    "StepException",
+    "StepExpect",
+    "Stream",
+    "StreamExpect",
+    "Target",
+    "Until",
+    "Uplink",
+    "VersionRange",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A segment beside those of the nodes and of the outside: one network for each family; the router is on it too."""
+
+    name: str
+    cidrs: tuple[IPNetwork, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedAddress:
+    """A load-balancer or external IP, or a network of them, that the router sends to nodes.
+
+    Several nodes share the flows, by a hash of addresses and ports.
+    """
+
+    network: IPNetwork
+    nodes: tuple[str, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """The wire and its address plan.
+
+    ``pod_network`` is ``ptp``, ``ptp-unnumbered`` or ``bridge``, and ``hairpin`` says how a bridge lets a pod reach
+    itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``. With
+    ``outbound_masquerade``, nodes hide what their pods send out of the pod network behind their own addresses.
+    """
+
+    families: tuple[Family, ...] = (Family.IPV4,)
+    pod_network: str = "ptp"
+    hairpin: str = "hairpin-veth"
+    inter_node: str = "host-gw"
+    outbound_masquerade: bool = False
+    router_sysctls: Mapping[str, str] = field(default_factory=dict)
+    segments: tuple[Segment, ...] = ()
+    routed: tuple[RoutedAddress, ...] = ()
+    pod_cidrs: tuple[IPNetwork, ...]
+    service_cidrs: tuple[IPNetwork, ...]
+    node_cidrs: tuple[IPNetwork, ...]
+    outside_cidrs: tuple[IPNetwork, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """A further address of a node, on its uplink ``eth0``, on another uplink of it, or on ``lo``."""
+
+    device: str
+    interface: IPInterface
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    """A further device of a node, such as ``eth1``, on one of the segments; the lab chooses its addresses there."""
+
+    device: str
+    segment: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoute:
+    """A further route of a node. ``source`` makes it a policy route: it holds for what comes from that network."""
+
+    destination: IPNetwork
+    device: str
+    via: IPAddress | None = None
+    source: IPNetwork | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """A program that listens on a node itself, on all its addresses unless one is given."""
+
+    name: str
+    port: int
+    protocol: Protocol = Protocol.TCP
+    address: IPAddress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node of the scenario. ``sysctls`` override the lab's own, by dotted name.
+
+    ``internal_ips`` are its own addresses, one of each family, the lab's choice where there are none; ``addresses`` are
+    further ones. ``taints`` are the keys of the Node object's, and ``terminating`` says that it is being deleted.
+    ``leftovers`` are rules that stand there before the engine starts, by the tool that reads them: ``iptables``,
+    ``ip6tables`` or ``nft``.
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[str, ...] = ()
+    terminating: bool = False
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    internal_ips: tuple[IPAddress, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    uplinks: tuple[Uplink, ...] = ()
+    routes: tuple[NodeRoute, ...] = ()
+    daemons: tuple[Daemon, ...] = ()
+    leftovers: Mapping[str, str] = field(default_factory=dict)
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodGroup:
+    """One entry of ``spec.pods``. ``replicas`` is ``None`` for a single pod that bears the entry's own name.
+
+    With ``host_network`` the pods live in their nodes' namespaces; with ``shared_netns`` all pods of the entry on one
+    node live in one namespace, each with an address of its own. ``addresses`` are a single pod's fixed ones, the lab's
+    choice where there are none. ``subdomain`` is the headless Service below whose name in DNS each pod has one: its
+    own, or ``hostname`` for a single pod. ``serving`` counts while a pod is ``terminating``: it says what ``ready``
+    said before. Pods that are not ``present`` have their place on the wire, and
+    the API does not know them until a step brings them.
+    """
+
+    name: str
+    namespace: str = "default"
+    replicas: int | None = None
+    nodes: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ports: tuple[PodPort, ...] = ()
+    ready: bool = True
+    serving: bool = True
+    terminating: bool = False
+    present: bool = True
+    host_network: bool = False
+    shared_netns: bool = False
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    hostname: str = ""
+    subdomain: str = ""
+    addresses: tuple[IPAddress, ...] = ()
+    position: Position
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """The pods it stands for: ``echo``, or ``echo-1`` to ``echo-N`` where replicas are given."""
+        if self.replicas is None:
+            return (self.name,)
+        return tuple(f"{self.name}-{number}" for number in range(1, self.replicas + 1))
+
+    def node_of(self, ordinal: int) -> str:
+        """The node of the pod with that ordinal (from 0): the nodes listed, in turn."""
+        return self.nodes[ordinal % len(self.nodes)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """An outside host: a machine that is no node, behind the router, or on the nodes' segment or another one.
+
+    ``addresses`` is how many it has in each family.
+    """
+
+    name: str
+    segment: str = "outside"
+    addresses: int = 1
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadBalancer:
+    """A balancer before the nodes: it gives Services of type LoadBalancer addresses of its pool, and routes these.
+
+    ``health_checked`` makes it ask every node's health-check node port, and leave out the nodes that say no.
+    """
+
+    name: str
+    pool: tuple[IPNetwork, ...]
+    nodes: tuple[str, ...]
+    health_checked: bool = False
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One combination of the axes of a matrix.
+
+    ``id`` is empty where the scenario has no matrix. ``axes`` holds the values by axis as they are compared and shown:
+    ``{"families": "IPv4+IPv6", "net.ipv4.ip_forward": "1"}``. The axis ``family`` makes no cases of its own: ``ids``
+    are what the names of the case's probes may end in, one for each family that they dial.
+    """
+
+    id: str = ""
+    axes: Mapping[str, str] = field(default_factory=dict)
+    ids: tuple[str, ...] = ()
+
+    def words(self, name: str) -> str:
+        """The author's words in the name of a probe or step of the case."""
+        endings = (f"[{each}]" for each in (*self.ids, self.id) if each)
+        return name.removesuffix(next(filter(name.endswith, endings), ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One axis of a matrix with its values, as they are compared and shown (see ``Case``)."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One ``*.lab.yaml`` file. Services stand as written: what the API server would allocate is still missing.
+
+    ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
+    a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
+    ``service_positions`` say where each Service stands, in the order of ``services``. ``proxy`` is ``None`` where the
+    file configures none. With ``dns`` the lab has a name server, whether or not a probe dials a name. ``failures`` name
+    engines that cannot program it; of a case, the one that holds in it, if any.
+    """
+
+    file: str
+    name: str
+    description: str = ""
+    links: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    network: Network
+    nodes: tuple[Node, ...]
+    pods: tuple[PodGroup, ...]
+    hosts: tuple[Host, ...]
+    services: tuple[Service, ...]
+    service_positions: tuple[Position, ...] = ()
+    probes: tuple[Probe, ...]
+    notes: tuple[str, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+    load_balancers: tuple[LoadBalancer, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    steps: tuple[Step, ...] = ()
+    failures: tuple[EngineFailure, ...] = ()
+    dns: bool = False
+    matrix: tuple[Axis, ...] = ()
+    case: Case = field(default_factory=Case)
+    proxy: ProxyConfiguration | None = None
+
+    @property
+    def all_probes(self) -> tuple[Probe, ...]:
+        """Its own probes and those of its steps, in the order in which they are sent."""
+        return (*self.probes, *(probe for step in self.steps for probe in step.probes))
+
+    @property
+    def judged(self) -> tuple[Probe | Step, ...]:
+        """All that gets verdicts, in order: its probes, and of each step the probes, then itself if it expects any."""
+        steps = ((*step.probes, *((step,) if step.expect.says_anything else ())) for step in self.steps)
+        return (*self.probes, *(each for step in steps for each in step))
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the lab has a name server: its author says so, or something dials a name."""
+        dialled: list[Target] = [each.target for each in self.all_probes]
+        dialled += [each.target for each in self.streams]
+        return self.dns or any(isinstance(each, ServiceTarget) and each.via is Front.DNS_NAME for each in dialled)
+
+    def steps_before(self, judged: Probe | Step) -> int:
+        """How many steps are made before a probe of it is sent, or before a step of it is judged."""
+        if isinstance(judged, Step):
+            return self.steps.index(judged) + 1
+        return next((number for number, step in enumerate(self.steps, 1) if judged in step.probes), 0)

@@ -1,0 +1,231 @@
+"""The networks of a scenario: those an author gives, and those they are by default, for every family.
+
+Owns: the default networks, and the checks of the wire against nodes and hosts.
+Must not: give out addresses (``proxylab.plan`` does).
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from ipaddress import ip_network
+from itertools import combinations
+from typing import Final
+
+from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork
+from proxylab.scenario.document import Place
+from proxylab.scenario.inventory import Inventory
+from proxylab.scenario.parts import Parts
+from proxylab.scenario.problems import Problems, listed
+from proxylab.scenario.schema.machines import NodeShape
+from proxylab.scenario.schema.matrix import MatrixShape, no_axes
+from proxylab.scenario.schema.network import NetworkShape
+
+__all__ = ["check_network", "families_of", "networks_of", "service_networks"]
+
+_DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
+    "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
+    "serviceCIDR": {Family.IPV4: ip_network("10.96.0.0/16"), Family.IPV6: ip_network("fd00:10:96::/112")},
+    "nodeCIDR": {Family.IPV4: ip_network("172.18.0.0/16"), Family.IPV6: ip_network("fd00:172:18::/64")},
+    "outsideCIDR": {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")},
+}
+"""As in kind (pods, Services, nodes), and documentation addresses outside (RFC 5737, RFC 3849)."""
+
+_Named = tuple[tuple[str, ...], IPNetwork]
+"""A network and its path below ``spec.network``."""
+
+_OWN_SEGMENTS: Final = ("nodes", "outside")
+_FIRST_DEVICE: Final = "eth0"
+
+
+def families_of(network: NetworkShape, matrix: MatrixShape) -> tuple[Family, ...]:
+    """Every family that some case of the scenario has, the primary one of the first case first."""
+    of_cases = matrix.families or [network.families]
+    return tuple(dict.fromkeys(family for families in of_cases for family in families))
+
+
+def networks_of(network: NetworkShape, families: tuple[Family, ...]) -> dict[str, tuple[IPNetwork, ...]]:
+    """The networks by their keys in ``spec.network``: for each family the one that is given, or the default."""
+    return {
+        key: tuple(given.get(family, _DEFAULTS[key][family]) for family in families)
+        for key, given in _given(network).items()
+    }
+
+
+def service_networks(parts: Parts) -> tuple[IPNetwork, ...]:
+    """Where cluster IPs come from; nothing where that cannot be known."""
+    if parts.network is None or parts.matrix is None:
+        return ()
+    return networks_of(parts.network, families_of(parts.network, parts.matrix))["serviceCIDR"]
+
+
+def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:
+    """Note networks that overlap, and names of segments and devices that are not there.
+
+    Args:
+        parts: the scenario's well-formed parts.
+        inventory: its names.
+        problems: takes what is wrong. Whether networks have room enough, the plan finds out.
+    """
+    spec = parts.place["spec"]
+    segments = [*_OWN_SEGMENTS, *(parts.network.segments if parts.network else ())]
+    if parts.network is not None:
+        _check_networks(parts, parts.network, spec["network"], problems)
+        _check_pools(parts, parts.network, problems)
+        for index, routed in enumerate(parts.network.routed):
+            _check_nodes(routed.nodes, spec["network"]["routed"][index]["nodes"], inventory, problems)
+    for name, node in parts.nodes.items():
+        if node is not None:
+            _check_devices(node, segments if parts.network else None, parts.at("nodes", name), problems)
+            _check_internal_ips(node, parts, _own_addresses_at(parts, name), problems)
+    for name, host in parts.hosts.items():
+        if host is not None and parts.network is not None:
+            _check_segment(host.segment, segments, spec["hosts"][name]["segment"], problems)
+    for name, balancer in parts.load_balancers.items():
+        if balancer is not None:
+            _check_nodes(balancer.nodes or [], spec["loadBalancers"][name]["nodes"], inventory, problems)
+
+
+def _given(network: NetworkShape) -> dict[str, dict[Family, IPNetwork]]:
+    written = {
+        "podCIDR": network.pod_cidr,
+        "serviceCIDR": network.service_cidr,
+        "nodeCIDR": network.node_cidr,
+        "outsideCIDR": network.outside_cidr,
+    }
+    return {key: {Family.of(each): each for each in networks or []} for key, networks in written.items()}
+
+
+def _check_networks(parts: Parts, network: NetworkShape, place: Place, problems: Problems) -> None:
+    families = families_of(network, parts.matrix or no_axes())
+    if parts.matrix is not None:
+        _check_families(parts, network, families, problems)
+    for (one, first), (other, second) in combinations(_all_networks(network, families), 2):
+        _check_apart(place, (one, first), (other, second), problems)
+
+
+def _check_families(parts: Parts, network: NetworkShape, families: Collection[Family], problems: Problems) -> None:
+    """Note addresses of a family that no case has, and segments without a network of one that some case has."""
+    for place, address in _located(parts, network):
+        if Family.of(address) not in families:
+            what = f"{address} is {Family.of(address)}, which the scenario has not"
+            problems.add(place.spot, what, allowed=f"families: {listed(families)}")
+    for name, segment in network.segments.items():
+        for family in (each for each in families if each not in map(Family.of, segment.cidr)):
+            where = parts.place["spec"]["network"]["segments"][name]["cidr"]
+            problems.add(where.spot, f"the segment has no {family} network", allowed="give one of each family")
+
+
+def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Place, IPAddress | IPInterface | IPNetwork]]:
+    """Every address and network of the wire that an author wrote, but for those of segments."""
+    spec = parts.place["spec"]
+    for key, given in _given(network).items():
+        yield from ((spec["network"][key], each) for each in given.values())
+    for index, routed in enumerate(network.routed):
+        yield spec["network"]["routed"][index]["network"], routed.network
+    for name, pod in parts.pods.items():
+        if pod is not None:
+            at = parts.at("pods", name)["addresses"]
+            yield from ((at[index], each) for index, each in enumerate(pod.addresses))
+    for name, node in parts.nodes.items():
+        if node is not None:
+            at = _own_addresses_at(parts, name)
+            yield from ((at[index], each) for index, each in enumerate(node.internal_ips))
+            yield from _located_at_node(node, parts.at("nodes", name))
+    for name, balancer in parts.load_balancers.items():
+        if balancer is not None:
+            at = spec["loadBalancers"][name]["pool"]
+            yield from ((at[index], each) for index, each in enumerate(balancer.pool))
+
+
+def _located_at_node(node: NodeShape, place: Place) -> Iterator[tuple[Place, IPAddress | IPInterface | IPNetwork]]:
+    for index, address in enumerate(node.addresses):
+        yield place["addresses"][index], address.address
+    for index, route in enumerate(node.routes):
+        yield place["routes"][index]["to"], route.to
+    for name, daemon in node.daemons.items():
+        if daemon.address is not None:
+            yield place["daemons"][name]["address"], daemon.address
+
+
+def _check_apart(place: Place, one: _Named, other: _Named, problems: Problems) -> None:
+    """Note that two networks overlap, at the later one of those that the author wrote."""
+    (first_path, first), (second_path, second) = one, other
+    if first.version != second.version or not first.overlaps(second):
+        return
+    where = place
+    for part in second_path if place[second_path[0]].exists else first_path:
+        where = where[part]
+    names = (first_path[-1], second_path[-1])
+    problems.add(where.spot, f"{names[0]} {first} and {names[1]} {second} overlap", allowed="keep them apart")
+
+
+def _check_pools(parts: Parts, network: NetworkShape, problems: Problems) -> None:
+    """Note pools that hold addresses which somebody else has: the router alone leads to a pool."""
+    families = families_of(network, parts.matrix or no_axes())
+    others: list[tuple[str, IPNetwork]] = [(path[-1], each) for path, each in _all_networks(network, families)]
+    for name, balancer in parts.load_balancers.items():
+        for index, pool in enumerate(balancer.pool if balancer is not None else []):
+            for other, taken in others:
+                if pool.version == taken.version and pool.overlaps(taken):
+                    spot = parts.place["spec"]["loadBalancers"][name]["pool"][index].spot
+                    problems.add(spot, f"{pool} and {other} {taken} overlap", allowed="keep them apart")
+            others.append((f"the pool of {name}", pool))
+
+
+def _all_networks(network: NetworkShape, families: tuple[Family, ...]) -> Iterator[_Named]:
+    for key, networks in networks_of(network, families).items():
+        yield from (((key,), each) for each in networks)
+    for name, segment in network.segments.items():
+        yield from ((("segments", name), each) for each in segment.cidr)
+
+
+def _check_nodes(nodes: list[str], place: Place, inventory: Inventory, problems: Problems) -> None:
+    for index, node in enumerate(nodes):
+        if node not in inventory.nodes:
+            inventory.refuse(place[index].spot, node, "a node", inventory.nodes, problems)
+
+
+def _check_segment(name: str, segments: list[str], place: Place, problems: Problems) -> None:
+    if name not in segments:
+        problems.add(
+            place.spot,
+            f"no segment is called {name}",
+            allowed=f"allowed: {listed(segments)}",
+            word=name,
+            known=segments,
+        )
+
+
+def _own_addresses_at(parts: Parts, name: str) -> Place:
+    """Where a node's own addresses stand: in its entry, or in the status of a manifest."""
+    place = parts.at("nodes", name)
+    if place.path[-2:] != ("metadata", "name"):
+        return place["internalIPs"]
+    return Place(place.document, (*place.path[:-2], "status", "addresses"))
+
+
+def _check_internal_ips(node: NodeShape, parts: Parts, place: Place, problems: Problems) -> None:
+    """Note a node's own address that is not on the nodes' segment, and a second one of a family."""
+    if parts.network is None or parts.matrix is None:
+        return
+    networks = networks_of(parts.network, families_of(parts.network, parts.matrix))["nodeCIDR"]
+    for index, address in enumerate(node.internal_ips):
+        family = Family.of(address)
+        if family in map(Family.of, node.internal_ips[:index]):
+            problems.add(place[index].spot, f"a second {family} address", allowed="one of each family")
+        elif not any(address in network for network in networks):
+            allowed = f"allowed: an address in spec.network.nodeCIDR, {listed(map(str, networks))}"
+            problems.add(place[index].spot, f"{address} is not on the nodes' segment", allowed=allowed)
+
+
+def _check_devices(node: NodeShape, segments: list[str] | None, place: Place, problems: Problems) -> None:
+    for name, uplink in node.uplinks.items():
+        if name in (_FIRST_DEVICE, "lo"):
+            problems.add(place["uplinks"][name].key, f"{name} is there already", allowed="call it eth1 or the like")
+        if segments is not None:
+            _check_segment(uplink.segment, segments, place["uplinks"][name]["segment"], problems)
+    devices = [_FIRST_DEVICE, *node.uplinks, "lo"]
+    named = [(place["addresses"][index]["device"], each.device) for index, each in enumerate(node.addresses)]
+    named += [(place["routes"][index]["device"], each.device) for index, each in enumerate(node.routes)]
+    for where, device in named:
+        if device not in devices:
+            allowed = f"allowed: {listed(devices)}"
+            problems.add(where.spot, f"the node has no device {device}", allowed=allowed, word=device, known=devices)

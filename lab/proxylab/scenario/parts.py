@@ -1,0 +1,243 @@
+"""The parts of a Scenario document that are well-formed, whatever is wrong with the others.
+
+Owns: ``read_parts``: one mistake in a probe must not hide those in another, nor those in the rest of the same probe.
+Must not: compare parts with each other (``inventory`` and ``probes`` do).
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from proxylab.frozen import dataclass
+from proxylab.scenario.document import Place
+from proxylab.scenario.manifests import Manifests
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.schema.change import ChangeShape
+from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape, ExpectShape
+from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
+from proxylab.scenario.schema.matrix import MatrixShape, no_axes
+from proxylab.scenario.schema.network import NetworkShape
+from proxylab.scenario.schema.probe import AnyTarget, ProbeName, ProbeShape, Sender, SendShape, SourceShape, TargetShape
+from proxylab.scenario.schema.scenario import StillDocument
+from proxylab.scenario.schema.step import StepShape
+from proxylab.scenario.schema.stream import StreamShape
+from proxylab.scenario.schema.whole import ScenarioDocument, SpecShape
+from proxylab.scenario.validation import validated
+
+__all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeParts:
+    """A probe or a stream, part by part. A part is ``None`` where it is not well-formed, or missing though required."""
+
+    name: str | None
+    source: SourceShape | None
+    target: AnyTarget | None
+    send: SendShape | None
+    expect: ExpectShape | None
+    exceptions: tuple[ExceptionShape | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """A step, part by part, as ``ProbeParts``. ``shape`` is the whole of it, where it is well-formed as a whole."""
+
+    shape: "StepShape | None"
+    change: "ChangeShape | None"
+    probes: tuple[ProbeParts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A Scenario document, part by part. A part is ``None`` where it is there but not well-formed.
+
+    ``place`` is that of the document, and ``document`` the whole of it where all is well-formed; ``moving`` is its spec
+    where it has streams or steps. ``homes`` are the places of entries that stand as manifests, by kind and name.
+    """
+
+    place: Place
+    document: StillDocument | None
+    moving: "SpecShape | None" = None
+    network: NetworkShape | None
+    nodes: Mapping[str, NodeShape | None]
+    pods: Mapping[str, PodShape | None]
+    hosts: Mapping[str, HostShape | None]
+    load_balancers: Mapping[str, BalancerShape | None]
+    matrix: MatrixShape | None
+    failures: tuple[EngineFailureShape | None, ...]
+    probes: tuple[ProbeParts, ...]
+    streams: Mapping[str, ProbeParts]
+    steps: tuple[StepParts, ...]
+    homes: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+
+    def at(self, kind: str, name: str) -> Place:
+        """Where an entry of ``nodes``, ``pods`` or ``hosts`` stands: there, or as a manifest."""
+        return self.homes.get((kind, name)) or self.place["spec"][kind][name]
+
+
+def read_parts(place: Place, problems: Problems) -> Parts:
+    """Read a Scenario document.
+
+    Args:
+        place: the document.
+        problems: takes what is wrong with its shape.
+    """
+    spec = place["spec"]
+    if not (spec["streams"].exists or spec["steps"].exists):
+        with suppress(ValidationError):  # the whole shape, below, tells why
+            return _still(place, StillDocument.model_validate(place.value))
+
+    whole = validated(ScenarioDocument, place, problems)
+    if whole is None:
+        return _salvaged(place)
+    return replace(
+        _still(place, whole),
+        moving=whole.spec,
+        streams={
+            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
+            for name, stream in whole.spec.streams.items()
+        },
+        steps=tuple(
+            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes)))
+            for step in whole.spec.steps
+        ),
+    )
+
+
+def _still(place: Place, document: StillDocument) -> Parts:
+    """The parts of a well-formed document, but for streams and steps."""
+    spec = document.spec
+    return Parts(
+        place=place,
+        document=document,
+        network=spec.network,
+        nodes=spec.nodes,
+        pods=spec.pods,
+        hosts=spec.hosts,
+        load_balancers=spec.load_balancers,
+        matrix=spec.matrix or no_axes(),
+        failures=tuple(spec.exceptions),
+        probes=tuple(map(_parts_of, spec.probes)),
+        streams={},
+        steps=(),
+    )
+
+
+def _parts_of(probe: ProbeShape) -> ProbeParts:
+    return ProbeParts(
+        name=probe.name,
+        source=probe.source,
+        target=probe.target,
+        send=probe.send,
+        expect=probe.expect,
+        exceptions=tuple(probe.exceptions),
+    )
+
+
+def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:
+    """The parts with the Pods and Nodes that stand as manifests among them.
+
+    A Node gives labels, taints and addresses to the node of its name, or is a further node.
+    """
+    pods, nodes, homes = dict(parts.pods), dict(parts.nodes), dict(parts.homes)
+    for name, given in manifests.pods.items():
+        place = given.place["metadata"]["name"]
+        if name in pods:
+            line = parts.at("pods", name).key.position.line
+            problems.add(
+                place.spot,
+                f"a pod called {name} stands in spec.pods too, in line {line}",
+                allowed="rename one of the two",
+            )
+            continue
+        pods[name], homes["pods", name] = given.shape, place
+    for name, given in manifests.nodes.items():
+        own = nodes.get(name)
+        if name not in nodes:
+            nodes[name], homes["nodes", name] = given.shape, given.place["metadata"]["name"]
+        elif own is not None and given.shape is not None:
+            update = {
+                "labels": {**given.shape.labels, **own.labels},
+                "taints": own.taints or given.shape.taints,
+                "terminating": own.terminating or given.shape.terminating,
+                "internal_ips": own.internal_ips or given.shape.internal_ips,
+            }
+            nodes[name] = own.model_copy(update=update)
+    return replace(parts, pods=pods, nodes=nodes, homes=homes)
+
+
+def _salvaged(place: Place) -> Parts:
+    """The parts of a document that is not well-formed as a whole. What is wrong has been told already."""
+    spec = place["spec"]
+    network = spec["network"]
+    return Parts(
+        place=place,
+        document=None,
+        network=_part(NetworkShape, network) if network.exists else NetworkShape(),
+        nodes=_entries(NodeShape, spec["nodes"]),
+        pods=_entries(PodShape, spec["pods"]),
+        hosts=_entries(HostShape, spec["hosts"]),
+        load_balancers=_entries(BalancerShape, spec["loadBalancers"]),
+        matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
+        failures=tuple(_part(EngineFailureShape, each) for each in _items(spec["except"])),
+        probes=tuple(map(_probe, _items(spec["probes"]))),
+        streams={name: _stream(spec["streams"][name]) for name in _entries(StreamShape, spec["streams"])},
+        steps=tuple(map(_step, _items(spec["steps"]))),
+    )
+
+
+def _step(place: Place) -> StepParts:
+    return StepParts(
+        shape=_part(StepShape, place),
+        change=_part(ChangeShape, place["change"]) if place["change"].exists else ChangeShape(),
+        probes=tuple(map(_probe, _items(place["probes"]))),
+    )
+
+
+def _probe(place: Place) -> ProbeParts:
+    return ProbeParts(
+        name=_part(ProbeName, place["name"]),
+        source=_part(Sender, place["from"]),
+        target=_part(TargetShape, place["to"]),
+        send=_part(SendShape, place["send"]) if place["send"].exists else SendShape(),
+        expect=_part(ExpectShape, place["expect"]),
+        exceptions=tuple(_part(ExceptionShape, each) for each in _items(place["except"])),
+    )
+
+
+def _stream(place: Place) -> ProbeParts:
+    return ProbeParts(
+        name=None,
+        source=_part(Sender, place["from"]),
+        target=_part(TargetShape, place["to"]),
+        send=_part(SendShape, place["send"]) if place["send"].exists else SendShape(),
+        expect=None,
+    )
+
+
+def _items(place: Place) -> list[Place]:
+    items = place.value
+    return [place[index] for index in range(len(items))] if isinstance(items, list) else []
+
+
+def _entries(shape: type[Any], place: Place) -> dict[str, Any]:
+    entries = place.value
+    if not isinstance(entries, dict):
+        return {}
+    return {name: _well_formed(shape, {} if entry is None else entry) for name, entry in entries.items()}
+
+
+def _part(wanted: Any, place: Place) -> Any:
+    """What stands at ``place`` if it is as wanted, an annotation of the schema; else ``None``."""
+    return _well_formed(wanted, place.value)
+
+
+def _well_formed(wanted: Any, value: object) -> Any:
+    try:
+        return TypeAdapter(wanted).validate_python(value, strict=True)
+    except ValidationError:
+        return None

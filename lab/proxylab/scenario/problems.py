@@ -1,0 +1,143 @@
+"""The problems of one file, collected and told all at once.
+
+Owns: ``Problems``, the one form of a message, and did-you-mean.
+Must not: decide what is a problem.
+"""
+
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+
+from proxylab.errors import ScenarioError
+from proxylab.frozen import dataclass
+from proxylab.scenario.document import Spot, path_text
+
+__all__ = ["Problem", "Problems", "describe", "listed", "nearest", "shown"]
+
+_MOST_TOLD = 200
+"""A file with more problems than this has one cause, which the first of them show."""
+
+_LONGEST_LINE = 1000
+_MOST_SHOWN = 60
+_MOST_LISTED = 12
+_MOST_COMPARED = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One mistake. ``word`` is what the author wrote and ``known`` what may have been meant."""
+
+    spot: Spot
+    what: str
+    allowed: str = ""
+    word: str = ""
+    known: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [str(self.spot.position), path_text(self.spot.path), self.what]
+        text = ": ".join(filter(None, parts))
+        if self.allowed:
+            text += f"; {self.allowed}"
+        if meant := nearest(self.word, self.known):
+            text += f"; did you mean {meant!r}?"
+        return _one_line(text)
+
+
+class Problems:
+    """What is wrong with one file so far."""
+
+    def __init__(self) -> None:
+        self._found: dict[Spot, Problem] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, spot: Spot, what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> None:
+        """Note one problem, unless something is known to be wrong there already.
+
+        What is read first has the first word: a value that YAML could not make sense of is not missing besides.
+
+        Args:
+            spot: the key or value at fault.
+            what: what is wrong.
+            allowed: what would be right, or what to do.
+            word: what the author wrote, where something similar in ``known`` may have been meant.
+            known: the names or words known at this place.
+        """
+        problem = Problem(spot=spot, what=what, allowed=allowed, word=word, known=tuple(known))
+        self._found.setdefault(spot, problem)
+
+    def raise_any(self) -> None:
+        """Raise what was found, in the order of the file, or file by file where manifests stand in others.
+
+        Raises:
+            ScenarioError: with a line for each problem.
+        """
+        if not self._found:
+            return
+        ordered = sorted(
+            self._found.values(),
+            key=lambda problem: (
+                problem.spot.position.file,
+                problem.spot.position.line,
+                problem.spot.position.column,
+            ),
+        )
+        lines = [str(problem) for problem in ordered[:_MOST_TOLD]]
+        if untold := ordered[_MOST_TOLD:]:
+            lines.append(f"{untold[0].spot.position}: and {len(untold)} more problems from here on")
+        raise ScenarioError(lines)
+
+
+def _one_line(text: str) -> str:
+    """A message that no name in it can break: what a terminal would not print is escaped, and it has an end."""
+    if len(text) > _LONGEST_LINE:
+        text = text[: _LONGEST_LINE - 1] + "…"
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, or an empty string.
+
+    Example:
+        >>> nearest("servce", ["service", "pod"])
+        'service'
+    """
+    if not word or len(word) > _MOST_SHOWN:
+        return ""
+
+    by_lower = {candidate.lower(): candidate for candidate in islice(known, _MOST_COMPARED)}
+    if word in by_lower.values():
+        return ""
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else ""
+
+
+def shown(value: object) -> str:
+    """A value of the file inside a message: on one line, printable, and not too long."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return repr(str(value) if len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 1] + "…")
+    return str(value)
+
+
+def describe(value: object) -> str:
+    """What kind of value the author wrote, in a few words."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "empty"
+    if isinstance(value, str):
+        return f"the text {shown(value)}"
+    return shown(value) if isinstance(value, bool) else f"the number {shown(value)}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message: all of them, or the first few and how many more there are."""
+    every = list(names)
+    if len(every) <= _MOST_LISTED:
+        return ", ".join(every) or "none"
+    return ", ".join(every[:_MOST_LISTED]) + f" and {len(every) - _MOST_LISTED} more"

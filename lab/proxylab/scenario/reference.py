@@ -1,0 +1,106 @@
+"""The reference page of the format.
+
+Owns: ``reference_page``, Markdown made from the JSON Schema, with an example for each key.
+Must not: describe any key; the shapes do.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from proxylab.scenario.json_schema import json_schema
+
+__all__ = ["reference_page"]
+
+_HEAD: Final = """\
+# The scenario format
+
+<!-- Made by `proxylab schema --reference`; a test holds it against the models. -->
+
+A scenario is one file, `*.lab.yaml`: a document of kind `Scenario`, and beside it, divided by `---`, Kubernetes
+manifests as a person writes them or `kubectl get -o yaml` prints them: `Service`, `EndpointSlice` (given ones replace
+the derived ones of their Service), `Pod`, `Node`, `Endpoints`, `List`, and one `KubeProxyConfiguration` for all
+proxies. `Ingress` and `ServiceCIDR` are accepted and have no effect.
+
+For completion in an editor with yaml-language-server the first line of a file names the schema:
+
+```yaml
+# yaml-language-server: $schema=https://…/lab/scenario/schema.json
+```
+
+The server holds only the first document of a file against that line. For the manifests below it too, let the editor's
+settings say `"yaml.schemas": {"…/lab/scenario/schema.json": "*.lab.yaml"}`.
+"""
+
+
+def reference_page() -> str:
+    """The page, as Markdown."""
+    definitions = json_schema()["definitions"]
+    sections = [_HEAD]
+    for name, path in _reached(definitions):
+        sections += _section(path, definitions[name], definitions)
+    return "\n".join(sections)
+
+
+def _reached(definitions: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every mapping of a Scenario, in the order in which a reader meets it, with its path."""
+    waiting, met = [("ScenarioDocument", "")], {"ScenarioDocument"}
+    while waiting:
+        name, path = waiting.pop(0)
+        yield name, path
+        for key, schema in definitions[name].get("properties", {}).items():
+            for inner, suffix in _inner(schema):
+                if inner not in met and "properties" in definitions[inner]:
+                    met.add(inner)
+                    waiting.append((inner, f"{path}.{key}{suffix}".removeprefix(".")))
+
+
+def _inner(schema: Any, suffix: str = "") -> Iterator[tuple[str, str]]:
+    """The definitions that a schema leads to, each with what stands between: ``.NAME`` or ``[]``."""
+    if "$ref" in schema:
+        yield schema["$ref"].rpartition("/")[2], suffix
+    for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
+        yield from _inner(option, suffix)
+    if isinstance(items := schema.get("items"), dict):
+        yield from _inner(items, f"{suffix}[]")
+    if isinstance(entries := schema.get("additionalProperties"), dict):
+        yield from _inner(entries, f"{suffix}.NAME")
+
+
+def _section(path: str, definition: dict[str, Any], definitions: dict[str, Any]) -> Iterator[str]:
+    required = definition.get("required", ())
+    yield f"## {f'`{path}`' if path else 'The document'}\n"
+    yield f"{_one_line(definition['description'])}\n"
+    yield "| key | what it says | example |"
+    yield "| --- | --- | --- |"
+    for key, schema in definition["properties"].items():
+        needed = " (required)" if key in required else ""
+        default = f" Default: `{_flow(schema['default'])}`." if schema.get("default") not in (None, {}, []) else ""
+        example = next(iter(schema.get("examples", ())), schema.get("default"))
+        says = _one_line(schema.get("description") or _of_definition(schema, definitions)).replace("|", "\\|")
+        yield f"| `{key}`{needed} | {says}{default} | `{key}: {_flow(example)}` |"
+    yield ""
+
+
+def _of_definition(schema: Any, definitions: dict[str, Any]) -> str:
+    """What is said of the mapping behind a key: pydantic leaves a key's own words out where they are the same."""
+    return next(str(definitions[name]["description"]) for name, _ in _inner(schema))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _flow(value: object) -> str:
+    """A value in YAML's flow style, with quotes only where they are needed."""
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{key}: {_flow(inner)}" for key, inner in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_flow, value)) + "]"
+        case str() if any(mark in value for mark in ":#{}[],&*!|>'\"%@`") and not value.startswith("http"):
+            return json.dumps(value)
+        case str():
+            return value
+        case _:
+            return json.dumps(value)

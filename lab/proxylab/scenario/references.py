@@ -1,0 +1,88 @@
+"""Services among each other, and the pods they select.
+
+Owns: what no two Services may share, the look-up of a Service, and which pods stand behind one.
+Must not: derive EndpointSlices (``proxylab.cluster.slices`` does).
+"""
+
+from collections.abc import Mapping
+
+from proxylab.cluster.objects import Service, ServicePort
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress, Protocol, Transport
+from proxylab.scenario.inventory import pod_names
+from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
+from proxylab.scenario.parts import Parts
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.schema.machines import PodShape
+
+__all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "single_pods", "transport_of"]
+
+_FREE = "choose another, or leave it out"
+
+
+def check_services(manifests: Manifests, problems: Problems) -> None:
+    """Note addresses and node ports that two Services ask for."""
+    addresses: dict[IPAddress, ServiceId] = {}
+    node_ports: dict[int, ServiceId] = {}
+    for service_id_, service in manifests.services.items():
+        if service is None:
+            continue
+        spec = manifests.places[service_id_]["spec"]
+        listed_ips = spec["clusterIPs"].exists
+        for index, address in enumerate(service.cluster_ips):
+            owner = addresses.setdefault(address, service_id_)
+            if owner != service_id_:
+                spot = (spec["clusterIPs"][index] if listed_ips else spec["clusterIP"]).spot
+                problems.add(spot, f"{address} is already allocated to Service {'/'.join(owner)}", allowed=_FREE)
+        asked = [(spec["ports"][index]["nodePort"], port.node_port) for index, port in enumerate(service.ports)]
+        for place, number in [*asked, (spec["healthCheckNodePort"], service.health_check_node_port)]:
+            owner = node_ports.setdefault(number, service_id_) if number else service_id_
+            if owner != service_id_:
+                problems.add(place.spot, f"{number} is already allocated to Service {'/'.join(owner)}", allowed=_FREE)
+
+
+def service_id(written: str, namespace: str | None) -> ServiceId:
+    """The Service that ``to.service`` and ``to.namespace`` name."""
+    before, slash, name = written.partition("/")
+    return (before, name) if slash else (namespace or DEFAULT_NAMESPACE, written)
+
+
+def single_pods(parts: Parts) -> dict[str, PodShape]:
+    """Every pod by its own name, as its entry has it."""
+    return {each: pod for name, pod in parts.pods.items() if pod is not None for each in pod_names(name, pod)}
+
+
+def ready_pods(service: Service, pods: Mapping[str, PodShape]) -> int:
+    """How many of the pods are endpoints of the Service that take traffic."""
+    if not service.selector:
+        return 0
+    wanted = service.selector.items()
+    return sum(
+        pod.present
+        and pod.namespace == service.namespace
+        and wanted <= pod.labels.items()
+        and ((pod.ready and not pod.terminating) or service.publish_not_ready_addresses)
+        for pod in pods.values()
+    )
+
+
+def transport_of(sent: Transport | None) -> Protocol | None:
+    """The protocol of ports that ``send.protocol`` names, if it names one."""
+    return None if sent is None else sent.served
+
+
+@dataclass(frozen=True, slots=True)
+class PortChoice:
+    """The ports of a Service that fit what a probe says: one, if all is well.
+
+    ``called`` fit the name or number, ``fitting`` the protocol too.
+    """
+
+    called: tuple[ServicePort, ...]
+    fitting: tuple[ServicePort, ...]
+
+
+def choose_port(service: Service, written: str | int | None, protocol: Protocol | None) -> PortChoice:
+    """The ports that ``to.port`` and ``send.protocol`` leave to choose from."""
+    called = tuple(port for port in service.ports if written is None or written in (port.name or None, port.port))
+    return PortChoice(called, tuple(port for port in called if protocol in (None, port.protocol)))

@@ -1,0 +1,153 @@
+"""What the shapes are made of.
+
+Owns: the two base models, closed words, ranges, and keys that have no effect.
+Must not: know any key.
+
+A shape has its validator when a file first has such a mapping (``defer_build``).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from proxylab.frozen import dataclass
+from proxylab.scenario.problems import describe, listed, shown
+
+__all__ = [
+    "REFUSED",
+    "Between",
+    "Ignored",
+    "ManifestShape",
+    "ScenarioShape",
+    "Shape",
+    "ignored_keys",
+    "is_ignored",
+    "refused",
+    "word_of",
+]
+
+REFUSED = "refused"
+"""The pydantic error type of a value that we refuse; its context is the arguments of ``Problems.add``."""
+
+
+def refused(what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> PydanticCustomError:
+    """The error to raise in a validator; the arguments are those of ``Problems.add``."""
+    return PydanticCustomError(
+        REFUSED, "{what}", {"what": what, "allowed": allowed, "word": word, "known": [*map(str, known)]}
+    )
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+class Shape(BaseModel):
+    """A mapping with known keys."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=_camel,
+        defer_build=True,  # a file has a few of the shapes; the others need no validator
+    )
+
+
+def _has_value(value: object) -> object:
+    if value is None:
+        raise refused("has no value", allowed="give it one, or leave the key out")
+    return value
+
+
+_HAS_VALUE: Final = BeforeValidator(_has_value)
+
+
+class ScenarioShape(Shape):
+    """A mapping of our own format: a key without a value is a slip, not a default."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: object) -> None:
+        """Look at the value of every key before anything else does."""
+        for field in cls.model_fields.values():
+            if _HAS_VALUE not in field.metadata:
+                field.metadata.append(_HAS_VALUE)
+
+
+class ManifestShape(Shape):
+    """A mapping of a Kubernetes object: a null is as good as an absent key, as for the API server."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Says of a key, to whoever lists keys, that it is no ordinary one."""
+
+    name: str
+
+
+_IGNORED = _Mark("ignored")
+
+
+Ignored = Annotated[Any, _IGNORED]
+"""A key of a Kubernetes object that has no effect on proxying."""
+
+
+def is_ignored(metadata: Iterable[object]) -> bool:
+    """Whether a field with this metadata is ``Ignored``."""
+    return _IGNORED in metadata
+
+
+def ignored_keys(shape: Shape, path: str = "") -> Iterator[str]:
+    """The keys that the author wrote and that have no effect, as paths without indexes."""
+    for name in shape.model_fields_set:
+        declared, value = type(shape).model_fields[name], getattr(shape, name)
+        here = f"{path}{declared.alias}"
+        if is_ignored(declared.metadata):
+            yield here
+        for inner in value if isinstance(value, list) else [value]:
+            if isinstance(inner, Shape):
+                yield from ignored_keys(inner, here + ("[]." if isinstance(value, list) else "."))
+
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def word_of(words: type[Word]) -> Callable[[object], Word]:
+    """A validator for a closed set of words."""
+    known = tuple(words)
+
+    def validate(value: object) -> Word:
+        if isinstance(value, str):
+            if value in known:
+                return words(value)
+            raise refused(f"{shown(value)} is unknown", allowed=f"allowed: {listed(known)}", word=value, known=known)
+        raise refused(f"must be one of {listed(known)}, is {describe(value)}")
+
+    return validate
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A whole number in a range, both ends allowed. ``why`` says more than the numbers do."""
+
+    low: int
+    high: int
+    why: str = ""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the range after the type."""
+        return core_schema.no_info_after_validator_function(self._validate, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Tell the range in the JSON Schema too."""
+        return {**handler(schema), "minimum": self.low, "maximum": self.high}
+
+    def _validate(self, value: int | None) -> int | None:
+        if value is None or self.low <= value <= self.high:
+            return value
+        reason = f" ({self.why})" if self.why else ""
+        raise refused(f"{value} is out of range", allowed=f"allowed: {self.low} to {self.high}{reason}")

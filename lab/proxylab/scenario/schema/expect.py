@@ -1,0 +1,238 @@
+"""Expectations: what must become of a flow, and where something else must.
+
+Owns: the shapes of ``expect`` and ``except``.
+Must not: weigh one key against another (``proxylab.scenario.expectations`` does).
+"""
+
+import math
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+
+from proxylab.addresses import Transport
+from proxylab.scenario.model import Outcome, Reply, Spread
+from proxylab.scenario.problems import describe, shown
+from proxylab.scenario.schema.base import Between, ScenarioShape, refused, word_of
+from proxylab.scenario.schema.matrix import ConditionShape
+from proxylab.scenario.schema.syntax import Address, PortNumber, is_address
+
+__all__ = [
+    "ConntrackShape",
+    "Device",
+    "EngineFailureShape",
+    "EntriesShape",
+    "ExceptionShape",
+    "ExpectShape",
+    "HttpShape",
+    "NodeDeviceShape",
+    "SeenSource",
+]
+
+_MOST_DEVICE = 15  # IFNAMSIZ of linux/if.h is 16 with its final null
+
+
+class Device(StrEnum):
+    """The device of a node whose address masquerading takes."""
+
+    UPLINK = "uplink"
+    PODS = "pods"
+    OVERLAY = "overlay"
+
+
+class NodeDeviceShape(ScenarioShape):
+    """The address that a node masquerades with."""
+
+    node: str = Field(description="The node.", examples=["node-a"])
+    device: Annotated[Device, BeforeValidator(word_of(Device))] = Field(
+        description="uplink for the node's own address, pods for the pods' gateway, overlay for the tunnel's.",
+        examples=["uplink"],
+    )
+
+
+def _seen_source(value: object) -> object:
+    if isinstance(value, dict) or value == "preserved":
+        return value
+    if not isinstance(value, str):
+        raise refused(f"must be preserved, an address, or {{node, device}}, is {describe(value)}")
+    if not is_address(value):
+        raise refused(f"{shown(value)} is neither preserved nor an address", word=value, known=["preserved"])
+    return value
+
+
+def _source_tag(value: Any) -> str:
+    return "<device>" if isinstance(value, dict) else "<preserved>" if value == "preserved" else "<address>"
+
+
+SeenSource = Annotated[
+    Annotated[str, Tag("<preserved>")]
+    | Annotated[Address, Tag("<address>")]
+    | Annotated[NodeDeviceShape, Tag("<device>")],
+    Discriminator(_source_tag),
+    BeforeValidator(_seen_source),
+]
+
+
+def _at(text: str) -> str:
+    node, slash, device = text.partition("/")
+    if not node or (slash and (not device or len(device) > _MOST_DEVICE or "/" in device or not device.isprintable())):
+        raise refused(f"{shown(text)} is not a place", allowed="allowed: PLACE or PLACE/DEVICE")
+    return text
+
+
+def _share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise refused(f"must be a share between 0 and 1, is {describe(value)}")
+    return float(value)
+
+
+def _whole(shares: dict[str, float]) -> dict[str, float]:
+    if not math.isclose(total := math.fsum(shares.values()), 1, abs_tol=0.005):
+        raise refused(f"the shares make {total:.3g}", allowed="needed: 1 in all")
+    return shares
+
+
+def _spread_tag(value: Any) -> str:
+    return "<shares>" if isinstance(value, dict) else "<word>"
+
+
+_Shares = Annotated[
+    dict[str, Annotated[float, BeforeValidator(_share, json_schema_input_type=float)]], AfterValidator(_whole)
+]
+AnySpread = Annotated[
+    Annotated[Annotated[Spread, BeforeValidator(word_of(Spread))], Tag("<word>")] | Annotated[_Shares, Tag("<shares>")],
+    Discriminator(_spread_tag),
+]
+
+
+def _name_or_address(value: object) -> object:
+    if not isinstance(value, str):
+        raise refused(f"must be a name or an address, is {describe(value)}")
+    return value
+
+
+NameOrAddress = Annotated[str, BeforeValidator(_name_or_address, json_schema_input_type=str)]
+
+
+class HttpShape(ScenarioShape):
+    """What an HTTP request is answered."""
+
+    status: Annotated[int, Between(100, 599)] = Field(description="The status code.", examples=[200])
+    local_endpoints: Annotated[int, Between(0, 100_000)] | None = Field(
+        default=None, description="How many local endpoints a health-check node port tells of.", examples=[2]
+    )
+
+
+class EntriesShape(ScenarioShape):
+    """Entries of the connection tracking table: those that fit everything said here."""
+
+    protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
+        default=None,
+        description="The transport protocol. Without it a probe means its own, and a step TCP, UDP and SCTP.",
+        examples=["UDP"],
+    )
+    reply_from: NameOrAddress | None = Field(
+        default=None, description="Who answers: a name of the scenario, or an address.", examples=["old"]
+    )
+    original_from: NameOrAddress | None = Field(
+        default=None, description="Who began: a name of the scenario, or an address.", examples=["client"]
+    )
+    port: PortNumber | None = Field(default=None, description="The port that was dialled.", examples=[53])
+    masqueraded: bool | None = Field(
+        default=None,
+        description="Whether another source, address or port, was put in the place of the sender's.",
+        examples=[True],
+    )
+
+
+class ConntrackShape(ScenarioShape):
+    """What connection tracking must hold, and must not."""
+
+    node: str | None = Field(
+        default=None, description="The node whose table is meant. Without it, those of all nodes.", examples=["node-a"]
+    )
+    some: EntriesShape | None = Field(
+        default=None, description="Entries of which there must be one.", examples=[{"replyFrom": "new"}]
+    )
+    none: EntriesShape | None = Field(
+        default=None, description="Entries of which there must be none.", examples=[{"replyFrom": "old"}]
+    )
+
+
+class ExpectShape(ScenarioShape):
+    """What must become of every flow."""
+
+    outcome: Annotated[Outcome, BeforeValidator(word_of(Outcome))] | None = Field(
+        default=None,
+        description="delivered to a backend, rejected by an ICMP error, refused by a stack (a TCP reset, or ICMP over "
+        "UDP), dropped without a word, or untranslated: left as it was. Required, but with http.",
+        examples=["delivered"],
+    )
+    backends: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="The pods that must be reached: each of them, and no other.",
+        examples=[["echo-1", "echo-2"]],
+    )
+    source: SeenSource | None = Field(
+        default=None,
+        description="Whom the backend sees: preserved for the sender itself, an address, or a node by one of its "
+        "devices. Required with delivered.",
+        examples=["preserved", "172.18.0.2", {"node": "node-a", "device": "uplink"}],
+    )
+    spread: AnySpread | None = Field(
+        default=None,
+        description="How the flows are shared among the backends: even, sticky (one backend for each client), or the "
+        "share of each.",
+        examples=["even", {"echo-1": 0.75, "echo-2": 0.25}],
+    )
+    at: Annotated[str, AfterValidator(_at)] | None = Field(
+        default=None,
+        description="Where the flow ends, when it is not delivered: a node, or a pod or host that got it and did not "
+        "take it; or one device of it, as PLACE/DEVICE.",
+        examples=["node-a", "node-a/cni0", "echo"],
+    )
+    reply: Annotated[Reply, BeforeValidator(word_of(Reply))] | None = Field(
+        default=None,
+        description="Whose address the answer bears: translated for the one that was dialled, untranslated for the "
+        "backend's own.",
+        examples=["untranslated"],
+    )
+    http: HttpShape | None = Field(
+        default=None,
+        description="What an HTTP request is answered.",
+        examples=[{"status": 503, "localEndpoints": 0}],
+    )
+    conntrack: ConntrackShape | None = Field(
+        default=None,
+        description="What the connection tracking table must hold.",
+        examples=[{"none": {"replyFrom": "old"}}],
+    )
+
+
+class EngineFailureShape(ScenarioShape):
+    """Engines that cannot program the scenario, and why: then nothing is sent, and all is as it is said here."""
+
+    when: ConditionShape = Field(
+        description="The cases: those with all these values.", examples=[{"mode": "nftables", "version": "<1.33.6"}]
+    )
+    engine_fails: str = Field(
+        min_length=1,
+        description="What stands in the last lines of an engine that fails so: it ends, or cannot load its rules, "
+        "before the first probe. One that fails in other words, or that does not fail, is told as an error.",
+        examples=["Interface does not exist"],
+    )
+    because: str = Field(
+        min_length=1, description="The reason, for a bug of the engine with its number.", examples=["a known bug"]
+    )
+
+
+class ExceptionShape(ScenarioShape):
+    """What holds instead, in which cases, and why."""
+
+    when: ConditionShape = Field(description="The cases: those with all these values.", examples=[{"mode": "ipvs"}])
+    expect: ExpectShape = Field(
+        description="What must become of the flow then, instead of all that expect says.",
+        examples=[{"outcome": "dropped"}],
+    )
+    because: str = Field(min_length=1, description="The reason.", examples=["ipvs falls back to all endpoints"])

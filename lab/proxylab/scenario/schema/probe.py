@@ -1,0 +1,252 @@
+"""Probes: from whom, to what, and what is sent.
+
+Owns: the shapes of one probe, but for its expectation.
+Must not: look up names (``proxylab.scenario.probes`` does).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+
+from proxylab.addresses import IPAddress, Transport
+from proxylab.scenario.model import MOST_FLOWS, Front, Manner
+from proxylab.scenario.problems import describe, shown
+from proxylab.scenario.schema.base import Between, ScenarioShape, refused, word_of
+from proxylab.scenario.schema.expect import ExceptionShape, ExpectShape
+from proxylab.scenario.schema.network import FamilyWord
+from proxylab.scenario.schema.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
+
+__all__ = [
+    "AddressTargetShape",
+    "AnyTarget",
+    "HostTargetShape",
+    "PodTargetShape",
+    "ProbeName",
+    "ProbeShape",
+    "SendShape",
+    "Sender",
+    "ServiceTargetShape",
+    "SourceShape",
+    "TargetShape",
+]
+
+MOST_PAYLOAD = 8000
+_MOST_NAME = 200
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+
+
+def _probe_name(text: str) -> str:
+    if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > _MOST_NAME:
+        raise refused(
+            f"{shown(text)} is not a probe's name",
+            allowed=f"allowed: one line of text, {_MOST_NAME} characters at most",
+        )
+    if "/" in text or "::" in text:
+        raise refused(f"{shown(text)} holds '/' or '::', which pytest's ids are divided by", allowed="use other words")
+    return text
+
+
+def _source_of_name(value: object) -> object:
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict):
+        raise refused(f"must be a name or a mapping, is {describe(value)}")
+    return value
+
+
+def _one_or_all(value: object) -> object:
+    return value if value == "all" else read_address(value)
+
+
+_FAMILY = "The family to dial, in a cluster that has both. Without it, the first one that the target has."
+SendersAddress = Annotated[IPAddress | Literal["all"], BeforeValidator(_one_or_all, json_schema_input_type=str)]
+
+
+class SourceShape(ScenarioShape):
+    """Who sends."""
+
+    name: str = Field(description="The pod, outside host or node that sends.", examples=["client"])
+    address: SendersAddress | None = Field(
+        default=None,
+        description="Which of its addresses to send from; with all, the flows of an outside host leave from each of "
+        "its addresses in turn, as those of many clients do.",
+        examples=["203.0.113.10", "all"],
+    )
+    port: PortNumber | None = Field(
+        default=None, description="A fixed source port, for a probe of one flow.", examples=[12345]
+    )
+    loopback: bool = Field(default=False, description="Whether a node dials from its loopback address, to its own.")
+
+
+def _frame_target(text: str) -> str:
+    if ":" in text and not _MAC.fullmatch(text):
+        raise refused(f"{shown(text)} is not a MAC address", allowed="write it as 02:00:00:00:00:01, or name a place")
+    return text
+
+
+FrameTarget = Annotated[str, AfterValidator(_frame_target)]
+ProbeName = Annotated[str, AfterValidator(_probe_name)]
+Sender = Annotated[SourceShape, BeforeValidator(_source_of_name, json_schema_input_type=str | SourceShape)]
+
+
+class ServiceTargetShape(ScenarioShape):
+    """A front of a Service."""
+
+    service: str = Field(description="The Service, as name or namespace/name.", examples=["echo", "prod/echo"])
+    namespace: Name | None = Field(
+        default=None, description="The Service's namespace, where its name does not tell.", examples=["prod"]
+    )
+    port: PortReference | None = Field(
+        default=None,
+        description="The Service's port, by name or number. Required where the Service has several.",
+        examples=["http", 80],
+    )
+    via: Annotated[Front, BeforeValidator(word_of(Front))] = Field(
+        description="The front that is dialled. With dnsName the sender asks kube-dns for the Service's name, and "
+        "dials an address of the answer and the port that the Service declares: the cluster IP, or one of the pods of "
+        "a headless Service, whose name must give exactly the backends.",
+        examples=["clusterIP"],
+    )
+    node: str | None = Field(
+        default=None,
+        description="With nodePort, the node that is dialled; else the node that the router hands the packet to, for a "
+        "probe from an outside host. Without it, the sender's own node, or for an outside host the first.",
+        examples=["node-a"],
+    )
+    address: Address | None = Field(
+        default=None, description="Which of several addresses of the front to dial.", examples=["198.51.100.7"]
+    )
+    family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
+
+
+class PodTargetShape(ScenarioShape):
+    """A pod's own address, past all Services."""
+
+    pod: str = Field(description="The pod.", examples=["echo-1"])
+    port: PortReference | None = Field(
+        default=None,
+        description="The pod's port, by name or number. Required where the pod has not just one.",
+        examples=[8080],
+    )
+    family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
+
+
+class HostTargetShape(ScenarioShape):
+    """An outside host's own address."""
+
+    host: str = Field(description="The outside host.", examples=["outside"])
+    port: PortNumber | None = Field(
+        default=None, description="The port. Required, but for an echo request.", examples=[53]
+    )
+    family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
+
+
+class AddressTargetShape(ScenarioShape):
+    """Any address."""
+
+    address: Address = Field(description="The address that is dialled.", examples=["203.0.113.10"])
+    port: PortNumber | None = Field(
+        default=None, description="The port. Required, but for an echo request.", examples=[80]
+    )
+
+
+_TARGETS = ("service", "pod", "host", "address")
+
+
+def _named_targets(value: Mapping[str, object]) -> list[str]:
+    """The kinds of target that a mapping names. Beside ``service``, ``address`` says which address of the front."""
+    named = [key for key in _TARGETS if key in value]
+    return ["service"] if set(named) == {"service", "address"} else named
+
+
+def _one_target(value: object) -> object:
+    """Refuse what names no target or several, so that the tag below is always known."""
+    if not isinstance(value, dict):
+        raise refused(f"must be a mapping, is {describe(value)}")
+    named = _named_targets(value)
+    if len(named) == 1:
+        return value
+    what = f"names {' and '.join(named)}" if named else "names no target"
+    word = "" if named else next(iter(value), "")
+    raise refused(what, allowed="allowed: exactly one of service, pod, host, address", word=word, known=_TARGETS)
+
+
+def _target_tag(value: Any) -> str:
+    return f"<{_named_targets(value)[0]}>"
+
+
+AnyTarget = ServiceTargetShape | PodTargetShape | HostTargetShape | AddressTargetShape
+TargetShape = Annotated[
+    Annotated[ServiceTargetShape, Tag("<service>")]
+    | Annotated[PodTargetShape, Tag("<pod>")]
+    | Annotated[HostTargetShape, Tag("<host>")]
+    | Annotated[AddressTargetShape, Tag("<address>")],
+    Discriminator(_target_tag),
+    BeforeValidator(_one_target),
+]
+
+
+class SendShape(ScenarioShape):
+    """What is sent."""
+
+    protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
+        default=None,
+        description="The transport protocol; without it, that of the port that is dialled. ICMP (ICMPv6, where the "
+        "address is of IPv6) sends echo requests, which have no port and are single packets.",
+        examples=["UDP"],
+    )
+    manner: Annotated[Manner, BeforeValidator(word_of(Manner))] = Field(
+        default=Manner.CONNECT,
+        alias="as",
+        description="connect uses the kernel's sockets, with data both ways; packet sends one crafted packet a flow. "
+        "ICMP is always sent by packet.",
+    )
+    flows: Annotated[int, Between(1, MOST_FLOWS, "each flow has a source port of its own")] = Field(
+        default=1, description="How many flows, each with its own 5-tuple."
+    )
+    payload: Annotated[int, Between(0, MOST_PAYLOAD)] = Field(
+        default=0,
+        description="Bytes to send beyond those by which the lab knows the flow. A datagram above the MTU is sent in "
+        "fragments.",
+    )
+    frame_to: FrameTarget | None = Field(
+        default=None,
+        description="With packet, whom the frame is for, on the sender's own link, whatever routing would say: a node, "
+        "pod or outside host, or a MAC address. Without it, the next hop on the way to the destination.",
+        examples=["node-a", "02:00:00:00:00:01"],
+    )
+    every: Duration | None = Field(
+        default=None, description="The time between two packets of a stream.", examples=["20ms"]
+    )
+
+
+class ProbeShape(ScenarioShape):
+    """One intent, and what must become of it."""
+
+    name: ProbeName = Field(
+        description="A title that stands alone in a report: what is sent, under which setting, what must happen. It "
+        "has at most 80 characters, and becomes the id of the test.",
+        examples=["ClusterIP from a pod preserves the client IP"],
+    )
+    source: Sender = Field(alias="from", description="Who sends: a name, or a mapping.", examples=["client"])
+    target: TargetShape = Field(
+        alias="to", description="What is dialled.", examples=[{"service": "echo", "via": "clusterIP"}]
+    )
+    send: SendShape = Field(
+        default_factory=SendShape.model_construct,
+        description="What is sent.",
+        examples=[{"as": "packet", "flows": 2000}],
+    )
+    expect: ExpectShape = Field(
+        description="What must become of it.", examples=[{"outcome": "delivered", "source": "preserved"}]
+    )
+    exceptions: list[ExceptionShape] = Field(
+        default_factory=list,
+        alias="except",
+        description="Where engines, versions or cases differ, each with the reason.",
+        examples=[
+            [{"when": {"mode": "ipvs"}, "expect": {"outcome": "dropped"}, "because": "ipvs knows no such front"}]
+        ],
+    )

@@ -1,0 +1,165 @@
+"""Steps: a change, what is waited for, and what must hold then.
+
+Owns: the shapes of ``spec.steps``, but for ``change`` and ``until``.
+Must not: look up names (``proxylab.scenario.streams`` does).
+"""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from proxylab.scenario.problems import describe
+from proxylab.scenario.schema.base import Between, ScenarioShape, refused
+from proxylab.scenario.schema.change import ChangeShape, UntilShape
+from proxylab.scenario.schema.expect import ConntrackShape, SeenSource
+from proxylab.scenario.schema.matrix import ConditionShape
+from proxylab.scenario.schema.probe import ProbeName, ProbeShape
+from proxylab.scenario.schema.syntax import Duration, distinct
+
+__all__ = ["CountShape", "StepExceptionShape", "StepExpectShape", "StepShape", "StreamExpectShape"]
+
+_MOST = Between(0, 1_000_000)
+
+
+class CountShape(ScenarioShape):
+    """How often something may happen."""
+
+    at_least: Annotated[int, _MOST] = Field(default=0, description="So often at least.", examples=[1])
+    at_most: Annotated[int, _MOST] | None = Field(default=None, description="So often at most.", examples=[3])
+
+
+def _count(value: object) -> object:
+    """A number says exactly how often."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"atLeast": value, "atMost": value}
+    if not isinstance(value, dict):
+        raise refused(
+            f"must be a number or a mapping, is {describe(value)}", allowed="allowed: 3, or {atLeast, atMost}"
+        )
+    return value
+
+
+def _possible(count: CountShape) -> CountShape:
+    if count.at_most is not None and count.at_most < count.at_least:
+        raise refused(f"at least {count.at_least} and at most {count.at_most}", allowed="no number is both")
+    return count
+
+
+AnyCount = Annotated[
+    CountShape, AfterValidator(_possible), BeforeValidator(_count, json_schema_input_type=int | CountShape)
+]
+
+
+class StreamExpectShape(ScenarioShape):
+    """What a stream must show in a step.
+
+    A step begins with a packet of each stream just before the change, and ends when, five packets or more behind its
+    wait, each packet has been answered or turned away, or is proven to be lost; then streams rest until the next step.
+    So what a change costs counts in the step that makes it. TCP is given a second to send again what is missing then;
+    what it brings in a later step is shown there as late, and stays lost.
+    """
+
+    backend: str | None = Field(
+        default=None, description="The pod that answers every packet behind the step's wait.", examples=["old"]
+    )
+    backends: Annotated[list[str], Field(min_length=1), AfterValidator(distinct)] | None = Field(
+        default=None,
+        description="The pods that answer while the step lasts, in the order of their first answers, and no others.",
+        examples=[["old", "new"]],
+    )
+    source: SeenSource | None = Field(
+        default=None,
+        description="Whom the backend sees behind the step's wait, as in a probe's expect.",
+        examples=["preserved"],
+    )
+    lost: AnyCount | None = Field(
+        default=None,
+        description="How many packets of the step nobody answers: a number, or bounds.",
+        examples=[0, {"atLeast": 1, "atMost": 10}],
+    )
+    rejected: AnyCount | None = Field(
+        default=None, description="How many packets an ICMP error answers.", examples=[{"atLeast": 1}]
+    )
+    resets: AnyCount | None = Field(default=None, description="How many RSTs the sender gets.", examples=[0])
+    delay: Duration | None = Field(default=None, description="The longest that an answer may take.", examples=["200ms"])
+
+
+class StepExpectShape(ScenarioShape):
+    """What must hold after a change: an entry for each stream, and conntrack."""
+
+    streams: dict[str, StreamExpectShape] = Field(
+        default_factory=dict, description="What each stream must show.", examples=[{"queries": {"lost": 0}}]
+    )
+    conntrack: ConntrackShape | None = Field(
+        default=None,
+        description="What the connection tracking table must hold.",
+        examples=[{"none": {"replyFrom": "old"}}],
+    )
+
+
+def _streams_by_name(value: object) -> object:
+    """``{queries: …, conntrack: …}``: every key but ``conntrack`` is a stream."""
+    if not isinstance(value, dict):
+        return value
+    streams: dict[Any, Any] = {key: inner for key, inner in value.items() if key != "conntrack"}
+    return {"streams": streams, **{key: inner for key, inner in value.items() if key == "conntrack"}}
+
+
+_StepExpect = Annotated[StepExpectShape, BeforeValidator(_streams_by_name, json_schema_input_type=dict[str, Any])]
+_EXAMPLE = {"queries": {"backend": "old", "lost": 0}, "conntrack": {"none": {"replyFrom": "old"}}}
+
+
+class StepExceptionShape(ScenarioShape):
+    """What holds instead, in which cases, and why."""
+
+    when: ConditionShape = Field(description="The cases: those with all these values.", examples=[{"mode": "ipvs"}])
+    expect: _StepExpect = Field(
+        description="What must hold then, instead of all that expect says.", examples=[{"queries": {"lost": 1}}]
+    )
+    because: str = Field(min_length=1, description="The reason.", examples=["ipvs keeps the entry"])
+
+
+class StepShape(ScenarioShape):
+    """A change of the cluster, and what must hold after it.
+
+    A pod that is deleted serves until the step's wait is over; then its connections are closed, and nothing leaves it.
+    """
+
+    name: ProbeName = Field(
+        description="A title: what changes, and what must hold then.", examples=["the new pod is ready"]
+    )
+    change: ChangeShape = Field(
+        default_factory=ChangeShape.model_construct,
+        description="What changes, before the step.",
+        examples=[{"pods": {"new": {"ready": True}}}],
+    )
+    until: UntilShape | None = Field(
+        default=None,
+        description="What the step waits for. Without it, until every engine that runs has taken the change up.",
+        examples=[{"rules": {"node-a": "present"}, "within": "30s"}],
+    )
+    expect: _StepExpect = Field(
+        default_factory=StepExpectShape.model_construct,
+        description="What must hold: an entry for each stream by its name, and conntrack.",
+        examples=[_EXAMPLE],
+    )
+    probes: list[ProbeShape] = Field(
+        default_factory=list,
+        description="Probes that are sent after the wait, as those of spec.probes are before the first step.",
+        examples=[
+            [
+                {
+                    "name": "the new pod is dialled",
+                    "from": "client",
+                    "to": {"service": "dns", "via": "clusterIP"},
+                    "expect": {"outcome": "delivered", "source": "preserved", "backends": ["new"]},
+                }
+            ]
+        ],
+    )
+    exceptions: list[StepExceptionShape] = Field(
+        default_factory=list,
+        alias="except",
+        description="Where engines, versions or cases differ, each with the reason.",
+        examples=[[{"when": {"mode": "ipvs"}, "expect": {"queries": {"lost": 1}}, "because": "ipvs keeps the entry"}]],
+    )

@@ -1,0 +1,249 @@
+"""Values with a syntax of their own: names, labels, ports, addresses, networks, sysctls.
+
+Owns: their annotated types, to be used in the shapes.
+Must not: know where they are used.
+"""
+
+import re
+from collections.abc import Callable
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+
+from proxylab.addresses import IPAddress, IPInterface, IPNetwork
+from proxylab.scenario.problems import describe, shown
+from proxylab.scenario.schema.base import Between, refused
+
+__all__ = [
+    "Address",
+    "Destination",
+    "DeviceName",
+    "Duration",
+    "Interface",
+    "Labels",
+    "Name",
+    "Network",
+    "PortName",
+    "PortNumber",
+    "PortReference",
+    "SysctlValue",
+    "Sysctls",
+    "TaintKey",
+    "distinct",
+    "is_address",
+    "is_dns1035_label",
+    "is_label",
+    "is_port_name",
+    "is_subdomain",
+    "label_key_fault",
+    "label_value_fault",
+    "listed_if_single",
+    "read_address",
+    "read_port_reference",
+    "sysctl_fault",
+]
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_RULE = "has 63 letters, digits, '-', '_' and '.' at most, a letter or digit at both ends"
+_DURATION = re.compile(r"([0-9]{1,6})(ms|s)")
+_DEVICE = re.compile(r"[A-Za-z0-9_-]{1,15}")  # IFNAMSIZ of linux/if.h is 16 with its final null
+_SYSCTL = re.compile(r"net(\.[A-Za-z0-9_/-]+)+")
+
+
+def is_label(text: str) -> bool:
+    """Whether this is a DNS label as Kubernetes wants it (RFC 1123, lower case, 63 characters at most)."""
+    return _DNS_LABEL.fullmatch(text) is not None
+
+
+def is_dns1035_label(text: str) -> bool:
+    """Whether this is a DNS label that begins with a letter (RFC 1035), as the name of a Service must be."""
+    return is_label(text) and not text[0].isdigit()
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether this is a lower-case DNS subdomain: labels with dots between them, 253 characters at most."""
+    return len(text) <= 253 and all(map(is_label, text.split(".")))
+
+
+def is_port_name(text: str) -> bool:
+    """Whether this is a service name of RFC 6335, in lower case: 15 characters at most, one letter at least."""
+    return _PORT_NAME.fullmatch(text) is not None
+
+
+def is_address(text: str) -> bool:
+    """Whether this is an IP address, of whichever family."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def label_key_fault(key: str) -> str:
+    """What is wrong with the key of a label, or an empty string."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not is_subdomain(prefix):
+        return "the part before / must be a DNS subdomain"
+    if not _LABEL_NAME.fullmatch(name):
+        return f"a label's name {_LABEL_RULE}"
+    return ""
+
+
+def label_value_fault(value: str) -> str:
+    """What is wrong with the value of a label, or an empty string."""
+    if value and not _LABEL_NAME.fullmatch(value):
+        return f"a label's value {_LABEL_RULE}"
+    return ""
+
+
+def _name(text: str) -> str:
+    if not is_label(text):
+        raise refused(
+            f"{shown(text)} is not a name",
+            allowed="allowed: 63 lower-case letters, digits and '-' at most, a letter or digit at both ends (RFC 1123)",
+        )
+    return text
+
+
+def _port_name(text: str) -> str:
+    if not is_port_name(text):
+        raise refused(
+            f"{shown(text)} is not a port's name",
+            allowed="allowed: 15 lower-case letters, digits and '-' at most, with a letter among them (RFC 6335)",
+        )
+    return text
+
+
+def _checked(fault: Callable[[str], str]) -> Callable[[str], str]:
+    def validate(text: str) -> str:
+        if what := fault(text):
+            raise refused(f"{shown(text)}: {what}")
+        return text
+
+    return validate
+
+
+def read_port_reference(value: object) -> object:
+    """A port's number or name: the name's syntax is left to the look-up, which can say what was meant."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise refused(f"must be a port's number or name, is {describe(value)}")
+    if isinstance(value, int) and not 1 <= value <= 65535:
+        raise refused(f"{value} is out of range", allowed="allowed: 1 to 65535")
+    return value
+
+
+def read_address(value: object) -> IPAddress:
+    """An IP address of either family, as people write it."""
+    if not isinstance(value, str):
+        raise refused(f"must be an IP address, is {describe(value)}")
+    try:
+        return ip_address(value)
+    except ValueError:
+        raise refused(f"{shown(value)} is not an IP address", allowed="write it as 10.0.0.1 or fd00::1") from None
+
+
+def _interface(value: object) -> IPInterface:
+    if not isinstance(value, str):
+        raise refused(f"must be an IP address, is {describe(value)}")
+    try:
+        return ip_interface(value)
+    except ValueError:
+        raise refused(f"{shown(value)} is not an address", allowed="write it as 192.0.2.1 or 192.0.2.1/24") from None
+
+
+def _network(value: object) -> IPNetwork:
+    if not isinstance(value, str):
+        raise refused(f"must be a network such as 10.0.0.0/16, is {describe(value)}")
+    try:
+        network = ip_network(value, strict=False)
+    except ValueError:
+        raise refused(f"{shown(value)} is not a network", allowed="write it as 10.0.0.0/16") from None
+    if value != str(network) and value != str(network.network_address):
+        raise refused(f"{shown(value)} is not written as a network", allowed=f"write it as {network}")
+    return network
+
+
+def _usable(network: IPNetwork) -> IPNetwork:
+    """A network that machines can have addresses of."""
+    if network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified:
+        raise refused(f"{network} is reserved", allowed="use private or documentation addresses (RFC 1918, RFC 5737)")
+    return network
+
+
+def _destination(value: object) -> object:
+    return value if value != "default" else "0.0.0.0/0"
+
+
+def distinct(items: list[Any]) -> list[Any]:
+    """Refuse a list in which an item stands twice."""
+    for index, item in enumerate(items):
+        if item in items[:index]:
+            raise refused(f"{shown(item)} stands twice", allowed="take one of the two out")
+    return items
+
+
+def listed_if_single(value: object) -> object:
+    """Let one value stand for a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+def _duration(value: object) -> int:
+    """Milliseconds."""
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise refused(f"must be a time such as 20ms, is {describe(value)}", allowed="a whole number of ms or s")
+    milliseconds = int(found[1]) * (1 if found[2] == "ms" else 1000)
+    if not 1 <= milliseconds <= 60_000:
+        raise refused(f"{shown(value)} is out of range", allowed="allowed: 1ms to 60s")
+    return milliseconds
+
+
+def _device_name(text: str) -> str:
+    if not _DEVICE.fullmatch(text) or text in ("all", "default"):
+        raise refused(f"{shown(text)} is not the name of a device", allowed="allowed: 15 letters, digits, '-', '_'")
+    return text
+
+
+def sysctl_fault(text: str) -> str:
+    """What is wrong with the name of a sysctl, or an empty string."""
+    return "" if _SYSCTL.fullmatch(text) else "is not a sysctl of a network namespace"
+
+
+def _sysctl_name(text: str) -> str:
+    if fault := sysctl_fault(text):
+        raise refused(
+            f"{shown(text)} {fault}",
+            allowed="allowed: dotted names below net., with / for the dots of a device's name",
+        )
+    return text
+
+
+def _sysctl_value(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise refused(f"must be a number or text, is {describe(value)}")
+    text = str(value)
+    if not text or len(text) > 200 or not text.isprintable():
+        raise refused(f"{shown(text)} cannot be written to a sysctl", allowed="one line of text")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+PortName = Annotated[str, AfterValidator(_port_name)]
+PortNumber = Annotated[int, Between(1, 65535)]
+PortReference = Annotated[int | str, BeforeValidator(read_port_reference, json_schema_input_type=int | str)]
+Address = Annotated[IPAddress, BeforeValidator(read_address, json_schema_input_type=str)]
+Interface = Annotated[IPInterface, BeforeValidator(_interface, json_schema_input_type=str)]
+Network = Annotated[IPNetwork, AfterValidator(_usable), BeforeValidator(_network, json_schema_input_type=str)]
+Destination = Annotated[IPNetwork, BeforeValidator(_network, json_schema_input_type=str), BeforeValidator(_destination)]
+Duration = Annotated[int, BeforeValidator(_duration, json_schema_input_type=str)]
+DeviceName = Annotated[str, AfterValidator(_device_name)]
+Labels = dict[
+    Annotated[str, AfterValidator(_checked(label_key_fault))],
+    Annotated[str, AfterValidator(_checked(label_value_fault))],
+]
+TaintKey = Annotated[str, AfterValidator(_checked(label_key_fault))]
+SysctlValue = Annotated[str, BeforeValidator(_sysctl_value, json_schema_input_type=int | str)]
+Sysctls = dict[Annotated[str, AfterValidator(_sysctl_name)], SysctlValue]

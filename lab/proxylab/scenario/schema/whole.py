@@ -1,0 +1,54 @@
+"""The whole Scenario document, with streams and steps.
+
+Owns: what a document has beyond ``StillDocument``.
+Must not: compare one part with another (``proxylab.scenario.streams`` does).
+"""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from proxylab.scenario.schema.base import refused
+from proxylab.scenario.schema.scenario import StillDocument, StillSpecShape
+from proxylab.scenario.schema.step import StepShape
+from proxylab.scenario.schema.stream import StreamShape
+from proxylab.scenario.schema.syntax import Name
+
+__all__ = ["ScenarioDocument", "SpecShape"]
+
+
+def _no_conntrack(streams: dict[str, Any]) -> dict[str, Any]:
+    if "conntrack" in streams:
+        raise refused("no stream can be called conntrack", allowed="steps expect something else by that name")
+    return streams
+
+
+class SpecShape(StillSpecShape):
+    """The cluster, and what is sent through it."""
+
+    streams: Annotated[dict[Name, StreamShape], AfterValidator(_no_conntrack)] = Field(
+        default_factory=dict,
+        description="Flows by name that live through all steps.",
+        examples=[
+            {
+                "queries": {
+                    "from": {"name": "client", "port": 12345},
+                    "to": {"service": "dns", "via": "clusterIP"},
+                    "send": {"every": "20ms"},
+                }
+            }
+        ],
+    )
+    steps: list[StepShape] = Field(
+        default_factory=list,
+        description="Changes of the cluster, one after another.",
+        examples=[[{"name": "the old pod is gone", "change": {"pods": {"old": None}}}]],
+    )
+
+
+class ScenarioDocument(StillDocument):
+    """A scenario: a cluster, probes, expectations. Kubernetes manifests stand beside it in the same file."""
+
+    spec: SpecShape = Field(
+        description="The cluster, and what is sent through it.", examples=[{"nodes": {"node-a": {}}}]
+    )

@@ -1,0 +1,122 @@
+"""Manifests against the Kubernetes API's own schema of a version.
+
+Owns: ``check_strictly``.
+Must not: look anything up in the network: the schemas come with the package kubernetes-validate, which the extra
+``proxylab[strict]`` installs.
+
+The checks of this room know what a Service proxy looks at; the schema knows every key of every object.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+from proxylab.errors import CapabilityError
+from proxylab.scenario.document import Place
+from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.versions import read_version
+
+__all__ = ["check_strictly", "strict_versions"]
+
+_CURE: Final = "install proxylab[strict]: pip install 'proxylab[strict]'"
+_FOLDER: Final = "kubernetes-json-schema/v{}-local-strict/{}.json"
+
+
+def strict_versions() -> tuple[str, ...]:
+    """The versions whose schemas are there, as ``v1.36``, the oldest first.
+
+    Raises:
+        CapabilityError: kubernetes-validate is not installed.
+    """
+    return tuple(_releases())
+
+
+def check_strictly(documents: Iterable[Place], version: str, problems: Problems) -> None:
+    """Note everything that the schema of that version refuses, and that nobody has told of yet.
+
+    Args:
+        documents: the manifests, Lists among them.
+        version: one of ``strict_versions()``.
+        problems: takes what is wrong.
+
+    Raises:
+        CapabilityError: kubernetes-validate is not installed.
+    """
+    release = _releases()[version]
+    for place in documents:
+        for each in _objects(place):
+            _check(each, version, release, problems)
+
+
+def _objects(place: Place) -> Iterator[Place]:
+    """The objects at a place: those of a List, or the one that stands there, where it says what it is."""
+    items = place["items"].value
+    if place["kind"].value == "List" and isinstance(items, list):
+        for index in range(len(items)):
+            yield from _objects(place["items"][index])
+    elif isinstance(place["kind"].value, str) and isinstance(place["apiVersion"].value, str):
+        yield place
+
+
+def _check(place: Place, version: str, release: str, problems: Problems) -> None:
+    kind, api = str(place["kind"].value), str(place["apiVersion"].value)
+    validator = _validator(release, kind, api)
+    if validator is None:
+        problems.add(place["kind"].spot, f"Kubernetes {version} has no {kind} in {api}")
+        return
+    for error in validator.iter_errors(place.value):
+        _tell(error, place, version, problems)
+
+
+def _tell(error: Any, root: Place, version: str, problems: Problems) -> None:
+    """Note what a ``jsonschema.ValidationError`` says, in our words."""
+    place = root
+    for part in error.absolute_path:
+        place = place[part]
+    if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
+        known = sorted(error.schema["properties"])
+        for key in (key for key in error.instance if key not in known):
+            what = f"Kubernetes {version} knows no such key"
+            problems.add(place[key].key, what, allowed=f"allowed: {listed(known)}", word=key, known=known)
+    elif error.validator == "required" and isinstance(error.instance, Mapping):
+        for key in (key for key in error.validator_value if key not in error.instance):
+            problems.add(place[key].key, f"is missing, and Kubernetes {version} requires it")
+    else:
+        wanted = f"{error.validator} {shown(error.validator_value)}"
+        problems.add(place.spot, f"the schema of Kubernetes {version} refuses {shown(error.instance)}: {wanted}")
+
+
+@cache
+def _releases() -> dict[str, str]:
+    """Versions as authors write them, with the release that the package carries."""
+    releases = {}
+    for release in _package().all_versions():
+        major, minor = read_version(release)
+        releases[f"v{major}.{minor}"] = release
+    return releases
+
+
+@cache
+def _validator(release: str, kind: str, api: str) -> Any:
+    """The jsonschema validator for objects of a kind in a release; ``None`` where that has no such kind."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - comes with kubernetes-validate
+    from referencing import Registry, Resource  # noqa: PLC0415
+
+    # kubernetes-validate names its files so: networking.k8s.io/v1 is networking-v1.
+    name = f"{kind.lower()}-" + re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api)
+    try:
+        schema = _package().schema_contents(_FOLDER.format(release, name), release)
+    except FileNotFoundError:
+        return None
+    definitions = _package().schema_contents(_FOLDER.format(release, "_definitions"), release)
+    registry = Resource.from_contents(definitions) @ (Resource.from_contents(schema) @ Registry())
+    return Draft202012Validator(schema, registry=registry)
+
+
+def _package() -> Any:
+    try:
+        from kubernetes_validate import utils  # noqa: PLC0415 - for those who ask for it: it is large
+    except ImportError:
+        raise CapabilityError("the schemas of Kubernetes, which --strict needs", _CURE) from None
+    return utils

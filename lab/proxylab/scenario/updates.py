@@ -1,0 +1,119 @@
+"""A merge patch of an object, as an API server takes it.
+
+Owns: ``patched`` (RFC 7386), which keeps for everything the place where its author wrote it, and ``merge_patch``, the
+patch between two objects.
+Must not: know which objects there are, but for what the API server drops from a Service whose type changes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from proxylab.scenario.document import Document, Marks, Place
+
+__all__ = ["merge_patch", "patched", "patched_service"]
+
+_Marks = dict[int, dict[str | int, Marks]]
+
+_OF_TYPE = {
+    "NodePort": ("externalTrafficPolicy",),
+    "LoadBalancer": (
+        "externalTrafficPolicy",
+        "healthCheckNodePort",
+        "allocateLoadBalancerNodePorts",
+        "loadBalancerClass",
+    ),
+}
+"""The keys of a Service's spec that go with its type, by the types that have them."""
+
+_CLUSTER_IPS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+
+
+def patched(base: Place, patch: Place) -> Place:
+    """The object at ``base`` with the patch at ``patch``."""
+    marks: _Marks = {}
+    return _place(_merged(base, patch, marks), marks, base, patch)
+
+
+def patched_service(base: Place, patch: Place) -> Place:
+    """The same for a Service: what went with its former type goes with it, unless the patch says otherwise.
+
+    As ``dropTypeDependentFields`` in pkg/registry/core/service/strategy.go has it.
+    """
+    marks: _Marks = {}
+    made = _merged(base, patch, marks)
+    spec, former = made.get("spec") if isinstance(made, dict) else None, base["spec"]["type"].value or "ClusterIP"
+    if isinstance(spec, dict):
+        kind, said = str(spec.get("type", "ClusterIP")), patch["spec"].keys
+        for key in _dropped(spec, kind) if kind != former else ():
+            if key not in said:
+                spec.pop(key, None)
+        ports = spec.get("ports")
+        if kind != former and kind not in _OF_TYPE and "ports" not in said and isinstance(ports, list):
+            spec["ports"] = _without_node_ports(ports, marks, base.document.marks)
+        if spec.get("externalTrafficPolicy") != "Local" and "healthCheckNodePort" not in said:
+            spec.pop("healthCheckNodePort", None)
+    return _place(made, marks, base, patch)
+
+
+def _place(value: object, marks: _Marks, base: Place, patch: Place) -> Place:
+    kept = {**base.document.marks, **patch.document.marks, **marks}
+    return Place(Document(value, patch.key.position, kept, within=patch.key.path))
+
+
+def _dropped(spec: Mapping[str, Any], kind: str) -> set[str]:
+    """The keys that do not go with that type."""
+    gone = {key for keys in _OF_TYPE.values() for key in keys} - set(_OF_TYPE.get(kind, ()))
+    if spec.get("externalIPs"):
+        gone.discard("externalTrafficPolicy")
+    return gone | set(_CLUSTER_IPS) if kind == "ExternalName" else gone
+
+
+def _without_node_ports(
+    ports: list[object], marks: _Marks, of_base: Mapping[int, Mapping[str | int, Marks]]
+) -> list[object]:
+    made: list[object] = []
+    for port in ports:
+        if isinstance(port, dict):
+            made.append({key: value for key, value in port.items() if key != "nodePort"})
+            marks[id(made[-1])] = dict(of_base.get(id(port), {}))
+        else:
+            made.append(port)
+    marks[id(made)] = dict(of_base.get(id(ports), {}))
+    return made
+
+
+def _merged(base: Place, patch: Place, marks: _Marks) -> Any:
+    """RFC 7386, section 2, on two places."""
+    change, value = patch.value, base.value
+    if not isinstance(change, dict):
+        return change
+    old = value if isinstance(value, dict) else {}
+    made: dict[str, Any] = {}
+    of_made: dict[str | int, Marks] = {}
+    for key in [*old, *(key for key in change if key not in old)]:
+        if key not in change:
+            made[key] = old[key]
+            if base[key].exists:
+                of_made[key] = Marks(base[key].key.position, base[key].spot.position)
+        elif change[key] is not None:
+            made[key] = _merged(base[key], patch[key], marks)
+            of_made[key] = Marks(patch[key].key.position, patch[key].spot.position)
+    marks[id(made)] = of_made
+    return made
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch that makes ``new`` of ``old``.
+
+    Example:
+        >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 4, "d": 3}})
+        {'a': None, 'b': {'c': 4}}
+    """
+    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if key in old and isinstance(value, dict) and isinstance(old[key], dict):
+            if inner := merge_patch(old[key], value):
+                patch[key] = inner
+        elif key not in old or old[key] != value:
+            patch[key] = value
+    return patch

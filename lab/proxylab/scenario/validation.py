@@ -1,0 +1,114 @@
+"""A place of a document against a shape: pydantic's errors become problems in our own words.
+
+Owns: ``validated``, and the words for every mistake of type, of key, and of absence.
+Must not: know any particular shape.
+"""
+
+from collections.abc import Iterable
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, Tag, ValidationError
+from pydantic_core import ErrorDetails
+
+from proxylab.errors import InternalError
+from proxylab.scenario.document import Path, Place
+from proxylab.scenario.problems import Problems, describe, listed
+from proxylab.scenario.schema.base import REFUSED, Shape
+
+__all__ = ["validated"]
+
+AnyShape = TypeVar("AnyShape", bound=Shape)
+
+_ON_KEY = ("[key]",)
+"""The end of pydantic's location when a mapping's key is at fault."""
+
+
+def validated(shape: type[AnyShape], place: Place, problems: Problems) -> AnyShape | None:
+    """What stands at ``place``, or ``None`` when it is not of that shape; why, goes to ``problems``."""
+    try:
+        return shape.model_validate(place.value)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            _tell(detail, shape, place, problems)
+        return None
+
+
+def _tell(detail: ErrorDetails, shape: type[Shape], root: Place, problems: Problems) -> None:
+    kind, location, given = detail["type"], detail["loc"], detail["input"]
+    place = _place(root, location)
+    if kind == REFUSED:
+        problems.add(place.key if location[-1:] == _ON_KEY else place.spot, **detail["ctx"])
+    elif kind == "missing":
+        problems.add(place[location[-1]].key, "is missing", allowed="add it")
+    elif kind == "extra_forbidden":
+        known = _keys_at(shape, location[:-1])
+        word = str(location[-1])
+        problems.add(place.key, "unknown key", allowed=f"allowed: {listed(known)}", word=word, known=known)
+    elif kind == "string_type":
+        quotes = "put it in quotes" if isinstance(given, int | float) else ""
+        problems.add(place.spot, f"must be text, is {describe(given)}", allowed=quotes)
+    elif kind in ("too_short", "string_too_short"):
+        problems.add(place.spot, "must not be empty")
+    elif kind in _WANTED:
+        problems.add(place.spot, f"must be {_WANTED[kind]}, is {describe(given)}")
+    else:
+        raise InternalError(f"{place.spot.position}: no words for pydantic's {kind!r}; please report this file")
+
+
+_WANTED = {
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+}
+
+
+def _place(root: Place, location: Iterable[str | int]) -> Place:
+    """The place pydantic speaks of. Its location also holds tags of unions and keys that a validator made up."""
+    place = root
+    for part in location:
+        if place[part].exists:
+            place = place[part]
+    return place
+
+
+def _keys_at(shape: type[Shape], location: Path) -> list[str]:
+    """The keys that a mapping at ``location`` may have."""
+    reached: Any = shape
+    for part in location:
+        reached = _step(reached, part)
+    found = _bare(reached)
+    if not (isinstance(found, type) and issubclass(found, BaseModel)):
+        return []
+    return [str(field.alias) for field in found.model_fields.values()]
+
+
+def _step(annotation: Any, part: str | int) -> Any:
+    """The annotation of what stands at ``part`` of something annotated so."""
+    annotation = _bare(annotation)
+    arguments = get_args(annotation)
+    match get_origin(annotation):
+        case origin if origin in (Union, UnionType):
+            tagged = [option for option in arguments if Tag(str(part)) in getattr(option, "__metadata__", ())]
+            steps = tagged or [_step(option, part) for option in arguments]
+            return next((step for step in steps if step is not None), None)
+        case origin if origin in (dict, list):
+            return arguments[-1]
+        case _ if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return next((field.annotation for field in annotation.model_fields.values() if field.alias == part), None)
+    return None
+
+
+def _bare(annotation: Any) -> Any:
+    """An annotation without its metadata, and without ``None`` where that is the only alternative."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+            continue
+        options = [option for option in get_args(annotation) if option is not type(None)]
+        if get_origin(annotation) in (Union, UnionType) and len(options) == 1:
+            annotation = options[0]
+            continue
+        return annotation

@@ -1,0 +1,77 @@
+"""Versions of Kubernetes, and ranges of them.
+
+Owns: ``VersionRange``, and how an author writes one.
+Must not: know which versions there are.
+"""
+
+import re
+from typing import Final
+
+from proxylab.frozen import dataclass
+
+__all__ = ["Version", "VersionRange", "read_range", "read_version"]
+
+Version = tuple[int, ...]
+"""Major, minor and, but for the first patch of a minor, the patch: so versions compare as they follow each other."""
+
+_VERSION: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,5}))?")
+_BOUND: Final = re.compile(r"(>=|<)?\s*([v0-9.]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRange:
+    """Every version from ``since`` on, and before ``before``. ``None`` is no bound."""
+
+    since: Version | None = None
+    before: Version | None = None
+
+    def __contains__(self, version: Version) -> bool:
+        return (self.since is None or self.since <= version) and (self.before is None or version < self.before)
+
+    def meets(self, other: "VersionRange") -> bool:
+        """Whether some version is in both."""
+        ends = [bound for bound in (self.before, other.before) if bound is not None]
+        begins = [bound for bound in (self.since, other.since) if bound is not None]
+        return not ends or not begins or max(begins) < min(ends)
+
+    def __str__(self) -> str:
+        bounds = ((">=", self.since), ("<", self.before))
+        return " ".join(f"{sign}{'.'.join(map(str, bound))}" for sign, bound in bounds if bound is not None)
+
+
+def read_version(text: str) -> Version:
+    """A version such as ``1.34``, ``v1.34`` or ``v1.34.2``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a version")
+    patch = int(found[3] or 0)
+    return (int(found[1]), int(found[2]), *((patch,) if patch else ()))
+
+
+def read_range(text: str) -> VersionRange:
+    """A range such as ``<1.30``, ``>=1.29``, ``>=1.29 <1.33.6``, or ``1.34`` for that minor, ``1.34.2`` for that patch.
+
+    Raises:
+        ValueError: it is none, or an empty one.
+
+    Example:
+        >>> str(read_range("v1.34"))
+        '>=1.34 <1.35'
+    """
+    bounds = re.split(r"(?<=[0-9])\s+(?=[<>])", text.strip())
+    found = [_BOUND.fullmatch(bound) for bound in bounds]
+    read = [(each[1] or "", read_version(each[2])) for each in found if each is not None]
+    if len(read) == 1 and not read[0][0]:
+        (only,) = (version for _, version in read)
+        return VersionRange(since=only, before=(*only[:-1], only[-1] + 1))
+    ends = dict(read)
+    if len(read) < len(bounds) or len(ends) < len(read) or "" in ends:
+        raise ValueError(f"{text!r} is not a range of versions")
+    made = VersionRange(since=ends.get(">="), before=ends.get("<"))
+    if made.since is not None and made.before is not None and made.since >= made.before:
+        raise ValueError(f"no version is in {text!r}")
+    return made

@@ -1,0 +1,126 @@
+"""What a step waits for, looked at until it is there.
+
+Owns: ``Awaited``: every condition of ``until``, and the words for one that does not come.
+Must not: change anything.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from proxylab.control.balancers import HealthChecks
+from proxylab.engines.fleet import Fleet
+from proxylab.errors import EngineError
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family, IPAddress
+from proxylab.plan.model import Plan
+from proxylab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
+from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
+from proxylab.traffic.runner import Runner
+from proxylab.verdict.tables import held
+from proxylab.evidence.words import listed
+
+__all__ = ["Awaited"]
+
+_LAST_LINES: Final = 30
+_CHAIN_BY_TABLE: Final = {"*filter": "KUBE-FORWARD", "*nat": "KUBE-SERVICES"}
+"""Where a proxy in mode iptables has a rule whatever the cluster is. Jumps into its chains say nothing: it makes sure
+of those first, one by one, and loads what they lead to afterwards."""
+
+_Addresses = Mapping[str, tuple[IPAddress, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What can be waited for in one lab."""
+
+    fleet: Fleet
+    plan: Plan
+    families: tuple[Family, ...]
+    runner: Runner
+    health_checks: HealthChecks | None
+
+    async def wait(self, step: str, revision: int, until: Until, addresses: _Addresses) -> None:
+        """Return when all of it is there.
+
+        Args:
+            step: its name.
+            revision: of the store, which engines that must be synchronised must have taken up.
+            until: what is waited for.
+            addresses: of the names in conditions of connection tracking.
+
+        Raises:
+            EngineError: something did not come in time.
+        """
+        deadline = Deadline.after(until.within / 1000)
+        synced = [node for node, state in until.engines.items() if state is EngineState.SYNCED]
+        await self.fleet.wait_synced(revision, deadline, synced)
+        await together(self._wait_for_rules(step, node, state, deadline) for node, state in until.rules.items())
+        try:
+            if until.conntrack is not None:
+                await self._wait_for_tables(until.conntrack, addresses, deadline)
+            for balancer, nodes in until.balancers.items():
+                await self._wait_for_balancer(balancer, nodes, deadline)
+            for stream, backend in until.backends.items():
+                await self._wait_for_backend(stream, backend, deadline)
+        except DeadlineExceededError as late:
+            raise EngineError(listed(tuple(self.fleet.engines)), f"step {step!r}: {late}") from late
+        if until.elapsed is not None:
+            await pass_by(until.elapsed / 1000)
+
+    async def settle(self) -> None:
+        """Return when balancers have followed what the engines say: how fast they do is not the engines' matter."""
+        if self.health_checks is not None:
+            await self.health_checks.settle()
+
+    async def _wait_for_rules(self, step: str, node: str, state: RulesState, deadline: Deadline) -> None:
+        engine = self.fleet.engines[node]
+
+        async def look() -> bool:
+            return _holds_rules(await engine.dump(), present=state is RulesState.PRESENT)
+
+        try:
+            await wait_until_seen(look, deadline, f"the rules of the engine are {state} in its node's kernel")
+        except DeadlineExceededError as late:
+            last = "\n".join(engine.logs()[-_LAST_LINES:])
+            raise EngineError(node, f"step {step!r}: {late}", last) from late
+
+    async def _wait_for_tables(self, wanted: ConntrackExpect, addresses: _Addresses, deadline: Deadline) -> None:
+        nodes = tuple(self.fleet.engines) if wanted.node is None else (wanted.node,)
+
+        def look() -> bool:
+            tables = (self.runner.memory.tables(nodes, family) for family in self.families)
+            return held(wanted, [entry for table in tables for entry in table], addresses)
+
+        await wait_until(look, deadline, f"connection tracking on {listed(nodes, 'or')} holds what is expected of it")
+
+    async def _wait_for_balancer(self, name: str, nodes: tuple[str, ...], deadline: Deadline) -> None:
+        balancer = next(each for each in self.plan.balancers if each.name == name)
+
+        async def look() -> bool:
+            await self.settle()
+            chosen = self.health_checks.chosen(balancer) if self.health_checks is not None else ()
+            # An address whose health nobody asks for goes to all nodes.
+            return all(each == frozenset(nodes) for each in chosen or (frozenset(balancer.nodes),))
+
+        await wait_until_seen(look, deadline, f"{name} sends to {listed(nodes)}, and to no other node")
+
+    async def _wait_for_backend(self, stream: str, backend: str, deadline: Deadline) -> None:
+        def look() -> bool:
+            return self.runner.streams.answering(stream) == backend
+
+        await wait_until(look, deadline, f"{backend} answers {stream}")
+
+
+def _holds_rules(dump: str, *, present: bool) -> bool:
+    """Whether the proxy's rules are in every table of which it always makes use, or in none of them."""
+    if not dump.startswith(("*", "#")):  # nft prints the one table of a proxy, which is written as a whole
+        return ("chain " in dump) is present
+    tables: list[bool] = []
+    chain = ""
+    for line in dump.splitlines():
+        if line.startswith("*"):
+            chain = _CHAIN_BY_TABLE.get(line, "")
+            tables += [False] * bool(chain)
+        elif chain and f" -A {chain} " in f" {line}":  # iptables-save -c writes a rule's counters before it
+            tables[-1] = True
+    return all(tables) if present else not any(tables)

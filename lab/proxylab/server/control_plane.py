@@ -1,0 +1,123 @@
+"""The control plane of a lab: the objects, who serves them, and an engine in every node that programs them.
+
+Owns: how it is begun on a wire.
+Must not: send a probe, or know one engine from another.
+"""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Final, Self
+
+from proxylab.cluster.store import Store
+from proxylab.control.apiserver import ApiServer
+from proxylab.engines.barrier import Barrier
+from proxylab.engines.catalogue import make_engine
+from proxylab.engines.fleet import Fleet
+from proxylab.engines.context import Cluster, Place
+from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.engines.protocol import Engine, EngineChoice
+from proxylab.errors import ScenarioError
+from proxylab.frozen import dataclass
+from proxylab.addresses import Family
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
+from proxylab.kernel.netfilter.rules import IptablesTool, IptablesVariant, RestoreRefusedError
+from proxylab.protocol.messages import Build
+from proxylab.plan.model import Leftover, Plan, Role
+from proxylab.timing import Deadline, together
+from proxylab.server.network import Wire
+
+__all__ = ["ControlPlane"]
+
+_SYNC_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """What runs in the nodes of one wire, and by what it is told."""
+
+    choice: EngineChoice
+    places: Mapping[str, Place]
+    store: Store
+    fleet: Fleet
+    _stack: AsyncExitStack
+
+    @classmethod
+    async def begin(cls, request: Build, wire: Wire, launcher: Launcher, variant: IptablesVariant) -> Self:
+        """Put an engine into every node; when this returns, all have programmed the objects.
+
+        Raises:
+            CapabilityError: the machine lacks something that the engine needs.
+            EngineError: an engine did not start, or did not synchronise in time.
+            ScenarioError: what is to be left in a node before its engine starts cannot be loaded.
+        """
+        namespaces = wire.wiring.namespaces
+        nodes = [namespace.name for namespace in request.plan.namespaces if namespace.role is Role.NODE]
+        places = {}
+        for name in nodes:
+            known_as = f"{wire.number}/{name}"
+            tool = IptablesTool(launcher, namespaces[name], known_as, variant)
+            places[name] = Place(namespaces[name], launcher, known_as, tool)
+        tools = {name: place.tool for name, place in places.items()}
+        await _masquerade(request.plan, tools)
+        await together(
+            _leave(namespace.name, leftover, places[namespace.name])
+            for namespace in request.plan.namespaces
+            for leftover in namespace.leftovers
+        )
+        async with AsyncExitStack() as stack:
+            store = Store()
+            fleet = await _run_engines(request, places, store, stack)
+            return cls(request.engine, places, store, fleet, stack.pop_all())
+
+    async def close(self) -> None:
+        """Stop the engines."""
+        await self._stack.aclose()
+
+
+async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
+    """Load the rules that are the wire's own, before any engine looks at a node."""
+    await together(
+        tools[namespace.name].masquerade(masquerade)
+        for namespace in plan.namespaces
+        if namespace.name in tools
+        for masquerade in namespace.masquerades
+    )
+
+
+async def _leave(node: str, leftover: Leftover, place: Place) -> None:
+    """Load what somebody else has left in a node, before any engine looks at it."""
+    try:
+        if leftover.tool == "nft":
+            await NftTool(place.launcher, place.netns, place.name).load(leftover.text)
+        else:
+            family = Family.IPV4 if leftover.tool == "iptables" else Family.IPV6
+            await place.tool.load(family, leftover.text)
+    except (NftRefusedError, RestoreRefusedError) as refused:
+        where = f"spec.nodes.{node}.leftovers.{leftover.tool}"
+        raise ScenarioError([f"{where}: {leftover.tool} does not take it; write what it takes: {refused}"]) from refused
+
+
+async def _run_engines(request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack) -> Fleet:
+    """Put the objects into the store and an engine into every node."""
+    cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
+    stack.push_async_callback(cluster.api.close)
+
+    def make(node: str) -> Engine:
+        return make_engine(request.engine, node, places[node], cluster)
+
+    async def flush(node: str) -> None:
+        tool = places[node].tool
+        for family in request.engine.families:
+            if mode_of(request.engine.name) == "nftables":
+                tool.drop_nft_table(family, NFT_TABLE)
+            else:
+                await tool.flush(family)
+        await _masquerade(request.plan, {node: tool})
+
+    fleet = Fleet(places, make, flush)
+    revision = max((store.apply(thing) for thing in request.objects), default=0)
+    stack.push_async_callback(fleet.stop)
+    await fleet.start()
+    await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
+    return fleet

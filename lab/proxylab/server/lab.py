@@ -1,0 +1,267 @@
+"""A lab that stands: on a wire, with its engines running.
+
+Owns: the order engines, synced, responders; and the way back.
+Must not: judge, speak to the client, know more than one lab, or make what it stands on: the wire (``proxylab.server.network``), and
+the engines with all that tells them (``proxylab.server.control_plane``).
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from proxylab.server.step import Course
+from proxylab.server.conditions import Awaited
+from proxylab.cluster.objects import (
+    ClusterEvent,
+    EndpointSlice,
+    KubeObject,
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    ServiceCIDR,
+)
+from proxylab.cluster.store import Store
+from proxylab.control.balancers import HealthChecks
+from proxylab.server.control_plane import ControlPlane
+from proxylab.engines.barrier import is_barrier, without_barrier
+from proxylab.engines.protocol import Engine
+from proxylab.errors import InternalError
+from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
+from proxylab.kernel.netlink.connections import end_connections
+from proxylab.kernel.netlink.policy_routes import Detours
+from proxylab.kernel.sandbox.launcher import Completed, Launcher
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.netfilter.rules import IptablesVariant
+from proxylab.kernel.sandbox.running import Attached
+from proxylab.kernel.sandbox.sysctl import read_sysctl
+from proxylab.protocol.messages import Advance, Build, NodeRecord, Recalled, Stage
+from proxylab.plan.dialogue import Dialogue
+from proxylab.plan.resolved import Errand, Query
+from proxylab.plan.model import Route, Sysctl
+from proxylab.plan.names import ROUTER
+from proxylab.server.traffic import open_runner
+from proxylab.timing import Deadline, together
+from proxylab.traffic.runner import Runner
+from proxylab.evidence.evidence import Evidence, Lookup
+from proxylab.evidence.segments import Spoken
+from proxylab.protocol.standing_labs import Attach
+from proxylab.server.network import Wire
+
+__all__ = ["Lab"]
+
+_KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent)
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """Everything of one lab that the lab process holds. ``stages`` says how long each part of the build took."""
+
+    wire: Wire
+    control_plane: ControlPlane
+    course: Course
+    runner: Runner
+    stages: tuple[Stage, ...]
+    _launcher: Launcher
+    _variant: IptablesVariant
+    _detours: Detours
+    _health_checks: HealthChecks | None
+    _stack: AsyncExitStack
+
+    @classmethod
+    async def build(cls, request: Build, launcher: Launcher, variant: IptablesVariant, wire: Wire, laid: Stage) -> Self:
+        """Start an engine in every node of the wire, and wait until all have programmed the objects.
+
+        Args:
+            request: what the client asked for.
+            launcher: starts commands.
+            variant: of iptables.
+            wire: made for the plan of the request.
+            laid: how long the wire took.
+
+        Raises:
+            CapabilityError: the machine lacks something that the engine needs.
+            EngineError: an engine did not start, or did not synchronise in time.
+        """
+        began, wiring = time.monotonic(), wire.wiring
+        async with AsyncExitStack() as stack:
+            control_plane = await ControlPlane.begin(request, wire, launcher, variant)
+            stack.push_async_callback(control_plane.close)
+            synchronised, store = time.monotonic(), control_plane.store
+            detours = Detours(wiring)
+            stack.callback(detours.take, None)
+            stillness = asyncio.Lock()
+            health_checks = await _follow_health(wiring, store, stillness, stack)
+            runner = await open_runner(request, wire, control_plane.places, store, stillness, stack)
+            stages = (
+                laid,
+                Stage("synchronise", synchronised - began),
+                Stage("open responders", time.monotonic() - synchronised),
+            )
+            return cls(
+                wire,
+                control_plane,
+                _course(request, wiring, control_plane, runner, health_checks),
+                runner,
+                stages,
+                launcher,
+                variant,
+                detours,
+                health_checks,
+                stack.pop_all(),
+            )
+
+    async def advance(self, request: Advance) -> None:
+        """Make one step of the scenario.
+
+        Raises:
+            EngineError: an engine did not start, or what the step waits for did not come.
+            CapabilityError: the machine lacks something that the change needs.
+        """
+        await self.course.advance(request)
+        self.runner.go_on()
+
+    async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
+        """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
+
+        Raises:
+            CapabilityError: the kernel cannot trace packets in a network namespace.
+        """
+        await self.course.rest()
+        self._detours.take(errand.detour)
+        if self._health_checks is not None:
+            await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
+        return await self.runner.run(errand, trace=trace)
+
+    async def ask(self, place: str, query: Query, deadline: Deadline) -> Lookup:
+        """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
+        from proxylab.control.resolver import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
+
+        async with self.runner.stillness:
+            return await ask(self.netns(place), query, deadline)
+
+    async def converse(self, dialogue: Dialogue) -> Spoken:
+        """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
+
+        Raises:
+            CapabilityError: the kernel cannot be kept out of it.
+        """
+        await self.course.rest()
+        self._detours.take(dialogue.there.detour)
+        if self._health_checks is not None:
+            await self._health_checks.settle()
+        return await self.runner.converse(dialogue)
+
+    async def dump(self, node: str) -> str:
+        """The rules of one node as the kernel holds them."""
+        return without_barrier(await self._engine(node).dump())
+
+    def _engine(self, node: str) -> Engine:
+        engines = self.control_plane.fleet.engines
+        if node not in engines:
+            raise InternalError(f"no node {node!r} in this lab; there are {', '.join(engines)}")
+        return engines[node]
+
+    async def recall(self) -> Recalled:
+        """What is left of the last errand: its frames, and every node as it stands now."""
+        engines = self.control_plane.fleet.engines
+        records = tuple(
+            NodeRecord(name, text, engines[name].logs(), tuple(self._sysctls(name)))
+            for name, text in (await self._rules()).items()
+        )
+        return Recalled(self.runner.capture(), records, self._balanced)
+
+    @property
+    def _balanced(self) -> tuple[Route, ...]:
+        """The routes that balancers have made in the router."""
+        return () if self._health_checks is None else self._health_checks.standing
+
+    async def _rules(self) -> dict[str, str]:
+        """The rules of every node."""
+        engines = self.control_plane.fleet.engines
+        return dict(zip(engines, await together(self.dump(node) for node in engines), strict=True))
+
+    def _sysctls(self, node: str) -> Iterator[Sysctl]:
+        """What the plan says of a node, with the values that the kernel has now."""
+        for planned in self.wire.wiring.plan.namespace(node).sysctls:
+            value = read_sysctl(self.wire.wiring.namespaces[node], planned.name)
+            if value is not None:
+                yield replace(planned, value=value)
+
+    async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
+        """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
+        netns = self.netns(place)
+        return await self._launcher.run(
+            netns,
+            argv,
+            place=f"{self.wire.number}/{netns.name}",
+            links=links_to(self._variant.name),
+            environment={"PATH": CHOSEN_FIRST},
+            deadline=deadline,
+        )
+
+    async def attach(self, request: Attach, standard: Sequence[int]) -> Attached:
+        """Start a command in a node, pod or host on a client's own standard streams."""
+        netns = self.netns(request.place)
+        return await self._launcher.start_attached(
+            netns,
+            request.argv,
+            place=f"{self.wire.number}/{netns.name}",
+            standard=standard,
+            terminal=request.terminal,
+            directory=request.directory,
+            links=links_to(self._variant.name),
+            environment={"PATH": CHOSEN_FIRST, **request.environment},
+        )
+
+    def netns(self, place: str) -> NetNs:
+        """The namespace of a node, pod or host; a pod's may be its node's, or one that it shares."""
+        homes = {pod.name: pod.namespace for pod in self.wire.wiring.plan.pods}
+        found = self.wire.wiring.namespaces.get(homes.get(place, place))
+        if found is None:
+            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wire.wiring.namespaces)}")
+        return found
+
+    def log(self, node: str) -> tuple[str, ...]:
+        """What the engine of a node has said, as far as it is kept."""
+        return self._engine(node).logs()
+
+    def objects(self) -> tuple[KubeObject, ...]:
+        """All that the API server shows, by kind, namespace and name."""
+        return tuple(thing for kind in _KINDS for thing in self.control_plane.store.list(kind) if not is_barrier(thing))
+
+    async def retire(self) -> None:
+        """Stop the engines and the responders, and end the connections that are left.
+
+        Whoever has closed one waits for the other side, which a step may have silenced, and holds
+        its namespace meanwhile.
+        """
+        await self._stack.aclose()
+        for netns in self.wire.wiring.namespaces.values():
+            end_connections(netns)
+
+
+def _course(
+    request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
+) -> Course:
+    families, fleet = request.engine.families, control_plane.fleet
+    awaited = Awaited(fleet, wiring.plan, families, runner, health_checks)
+    return Course(control_plane.store, fleet, wiring, families, runner, awaited)
+
+
+async def _follow_health(
+    wiring: Wiring, store: Store, stillness: asyncio.Lock, stack: AsyncExitStack
+) -> HealthChecks | None:
+    """Let the plan's balancers follow the health of their nodes; ``None`` where none does."""
+    balancers = wiring.plan.balancers
+    if not any(balancer.health_checked for balancer in balancers):
+        return None
+    indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
+    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store, stillness)
+    stack.push_async_callback(checks.close)
+    await checks.start()
+    return checks

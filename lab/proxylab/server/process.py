@@ -1,0 +1,294 @@
+"""The lab process: an event loop that does what its client asks, in the lab that stands.
+
+Owns: the conversation with the client, and the reasons to end.
+Must not: judge, read files of the user, or outlive its client unless that has told it to stay.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Final
+
+from proxylab.protocol.channel import AsyncChannel
+from proxylab.server.conversation import converse, first_of, receive_visitors
+from proxylab.engines.names import IPTABLES
+from proxylab.errors import InternalError, LabError
+from proxylab.protocol.faults import fault_of
+from proxylab.server.streams import Signals, feed
+from proxylab.server.inspection import inspect
+from proxylab.kernel.capabilities import examine
+from proxylab.kernel.sandbox.census import Census
+from proxylab.kernel.netlink.cleanup import Cleanup
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.leftovers import Departed, leftovers
+from proxylab.kernel.sandbox.limits import limit_reached
+from proxylab.kernel.sandbox.origins import Origins
+from proxylab.kernel.netfilter.rules import IptablesVariant, choose_iptables
+from proxylab.protocol.messages import (
+    LAUNCHER_ENDED,
+    Advance,
+    Advanced,
+    Answer,
+    Build,
+    Built,
+    Close,
+    Closed,
+    Conclude,
+    Concluded,
+    Converse,
+    Conversed,
+    Dump,
+    Dumped,
+    Examine,
+    Examined,
+    Execute,
+    Executed,
+    Failed,
+    Inspect,
+    LookedUp,
+    LookUp,
+    Ready,
+    Recall,
+    Send,
+    Sent,
+    Stage,
+)
+from proxylab.server.lab import Lab
+from proxylab.server.detached import Staying
+from proxylab.timing import Deadline, DeadlineExceededError, wait_while_fewer
+from proxylab.protocol.standing_labs import Asked, End, Feed, Greet, Listed, Listing, Remember, Stay, Told
+from proxylab.server.network import Wire
+
+__all__ = ["serve"]
+
+_SEE_OFF_SECONDS: Final = 5.0
+_CLEANUP_SECONDS: Final = 20.0
+
+
+def serve(client: socket.socket, launcher: socket.socket, door: socket.socket | None = None, *, rootless: bool) -> None:
+    """Answer the client until it goes, until SIGTERM, or until the launcher is gone.
+
+    With a ``door``, the client may tell the lab to stay (``proxylab.protocol.standing_labs.Stay``): then others come by that.
+    """
+    if asyncio.run(_serve(client, launcher, door, rootless=rootless)):
+        sys.exit(LAUNCHER_ENDED)
+
+
+async def _serve(
+    client: socket.socket, launcher_end: socket.socket, door: socket.socket | None, *, rootless: bool
+) -> bool:
+    """Whether the launcher's end was the reason to end."""
+    origins = Origins()
+    origins.watch()
+    launcher = Launcher(launcher_end)
+    launcher.attach()
+    terminated = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+    desk = _Desk(launcher, origins)
+    channel = AsyncChannel(client)
+    await channel.send(Ready(os.getpid(), os.uname().release, rootless), Told)
+    try:
+        await first_of(
+            _until_over(channel, desk),
+            _receive(door, desk),
+            terminated.wait(),
+            launcher.gone.wait(),
+        )
+        return launcher.gone.is_set()
+    finally:
+        desk.leave()
+
+
+async def _until_over(channel: AsyncChannel, desk: "_Desk") -> None:
+    """Converse with the first client; then, if the lab was told to stay, wait for the end of its time."""
+    await converse(channel, desk)
+    await desk.stay.over()
+
+
+async def _receive(door: socket.socket | None, desk: "_Desk") -> None:
+    """Let others come by the door once the lab was told to stay, until one of them says that it is to end."""
+    await desk.stay.told()
+    if door is None:
+        raise InternalError("a lab without a door was told to stay")
+    await first_of(receive_visitors(door, desk), desk.stay.told_to_end())
+
+
+def _owned(error: LabError | OSError, request: Asked) -> LabError:
+    """The error with its owner: the machine's where a limit of it is at the bottom. Raises what is a bug of ours."""
+    lacking = limit_reached(error)
+    if lacking is not None:
+        return lacking
+    match error:
+        case LabError():
+            return error
+        case TimeoutError():
+            return InternalError(f"{type(request).__name__}: {error}")
+        case _:
+            raise error
+
+
+_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute
+"""What is asked of the lab that stands."""
+
+
+class _Desk:
+    """Takes requests, and knows the lab that stands."""
+
+    def __init__(
+        self, launcher: Launcher, origins: Origins | None = None, *, see_off_seconds: float = _SEE_OFF_SECONDS
+    ) -> None:
+        self._launcher = launcher
+        self._origins = origins or Origins()
+        self._see_off_seconds = see_off_seconds
+        self._variants: dict[str, IptablesVariant] = {}
+        self._lab: Lab | None = None
+        self._labs = 0
+        self._departed: list[Departed] = []
+        self._before: Census | None = None
+        self._cleanup = Cleanup()
+        self._turn = asyncio.Lock()
+        self.stay = Staying()
+
+    async def answer(self, request: Asked) -> Told:
+        """Carry out one request, when it is its turn; what goes wrong becomes ``Failed``."""
+        try:
+            match request:
+                case Greet():
+                    return self.stay.greeting(busy=self._turn.locked())
+                case Stay() | Remember() | End():
+                    return self.stay.answer(request)
+                case _:
+                    async with self._turn:
+                        return await self._answer(request)
+        except (LabError, OSError) as error:
+            return Failed(fault_of(_owned(error, request)))
+
+    async def feed(self, request: Feed, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
+        """The answers to a feed, beside all else that is asked."""
+        try:
+            async with aclosing(feed(request, self._standing(), descriptors, signals)) as answers:
+                async for each in answers:
+                    yield each
+        except (LabError, OSError) as error:
+            yield Failed(fault_of(_owned(error, request)))
+
+    async def _answer(self, request: Asked) -> Answer | Listed:
+        match request:
+            case Build():
+                return await self._build(request)
+            case Examine():
+                return Examined(await examine(self._launcher))
+            case Close():
+                return await self._close()
+            case Listing():
+                lab = self._standing()
+                objects = lab.objects()
+                return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
+            case Inspect():
+                return await inspect(self._standing().control_plane)
+            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
+                return await self._ask_lab(request, self._standing())
+            case _:
+                raise InternalError(f"{type(request).__name__} was asked for, and nothing lasts that it could be for")
+
+    async def _ask_lab(self, request: _OfLab, lab: Lab) -> Answer:
+        match request:
+            case Advance():
+                began = time.monotonic()
+                await lab.advance(request)
+                return Advanced(time.monotonic() - began)
+            case Conclude(tables):
+                return Concluded(await lab.course.conclude(tables=tables))
+            case Send(errand, trace):
+                return Sent(await lab.send(errand, trace=trace))
+            case LookUp(place, query, seconds):
+                return LookedUp(await lab.ask(place, query, Deadline.after(seconds)))
+            case Converse(dialogue):
+                return Conversed(await lab.converse(dialogue))
+            case Dump(node):
+                return Dumped(await lab.dump(node))
+            case Recall():
+                return await lab.recall()
+            case Execute(place, argv, seconds):
+                done = await lab.execute(place, argv, Deadline.after(seconds))
+                return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    async def _iptables(self, asked: str) -> IptablesVariant:
+        """The variant of that name, or the best one; tried once."""
+        if asked not in self._variants:
+            tried = (asked,) if asked else IPTABLES
+            self._variants[asked] = await choose_iptables(self._launcher, tried)
+        return self._variants[asked]
+
+    async def _build(self, request: Build) -> Built:
+        variant = await self._iptables(request.engine.iptables)
+        await self._see_off()
+        self._before = self._before or Census.take()
+        began = time.monotonic()
+        self._labs += 1
+        wire = Wire.build(self._labs, request.plan, self._launcher)
+        for namespace in request.plan.namespaces:
+            place = f"{wire.number}/{namespace.name}"
+            self._launcher.furnish(place, request.resolv_confs.get(namespace.name, ""))
+        laid = Stage("wire", time.monotonic() - began)
+        try:
+            lab = await Lab.build(request, self._launcher, variant, wire, laid)
+        except BaseException:
+            self._departed.append(wire.close(self._cleanup))
+            raise
+        before, self._lab = self._lab, lab
+        if before is not None:
+            await self._end(before)
+        return Built(variant.version, lab.stages)
+
+    async def _close(self) -> Closed:
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            await self._end(lab)
+        await self._see_off()
+        if self._before is not None:
+            await self._expect_none(partial(self._before.since, self._origins), "all labs were closed")
+        await self._cleanup.finish(_CLEANUP_SECONDS)
+        return Closed()
+
+    def leave(self) -> None:
+        """Close the taps of a lab that was not closed; the end of the process takes the rest of it.
+
+        A process that ends closes its packet sockets one after another (see ``proxylab.traffic.watch``).
+        """
+        if self._lab is not None:
+            self._lab.wire.watch.close()
+
+    async def _end(self, lab: Lab) -> None:
+        try:
+            await lab.retire()
+        finally:
+            self._departed.append(lab.wire.close(self._cleanup))
+
+    async def _see_off(self) -> None:
+        """Wait until nothing holds the labs that were closed; long ago done where another was built meanwhile.
+
+        Raises:
+            InternalError: naming what does.
+        """
+        departed, self._departed = self._departed, []
+        for lab in departed:
+            await self._expect_none(partial(leftovers, lab, self._origins), f"{lab.lab} was closed")
+
+    async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
+        """Wait until ``look`` finds nothing any more: threads that close sockets, and the killed, take their time."""
+        try:
+            await wait_while_fewer(lambda: len(look()), self._see_off_seconds, f"nothing to be left when {after}")
+        except DeadlineExceededError:
+            raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
+
+    def _standing(self) -> Lab:
+        if self._lab is None:
+            raise InternalError("no lab stands: Build comes first")
+        return self._lab

@@ -1,0 +1,148 @@
+"""One step of a scenario, made in the lab that stands.
+
+Owns: the order in which the parts of a change are made, when streams go on and rest, and the end of a step.
+Must not: judge, know what the step is for, or look at what it waits for (``awaited`` does).
+
+Engines that a step ends are down before anything changes, so they know nothing of the step; those that it starts begin
+with the cluster as the step leaves it.
+
+A pod that is deleted keeps its place on the wire, where taps still tell what comes to it; but nothing leaves its
+namespace any more, as from a machine that is not there. Its program lives until the step's wait is over, as one does
+that is given time to terminate: once proxies have heard of it nobody should send to it any more. Then it closes its
+connections, and falls silent. A pod that shares its namespace is gone when all in it are; one in its node's namespace
+goes for the API alone, whose node lives on.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from proxylab.server.conditions import Awaited
+from proxylab.cluster.objects import Node, Pod
+from proxylab.cluster.store import Store
+from proxylab.engines.fleet import Fleet
+from proxylab.errors import InternalError
+from proxylab.addresses import Family
+from proxylab.kernel.netlink.links import cut, mend
+from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.netlink.requests import mute, unmute
+from proxylab.kernel.sandbox.sysctl import write_sysctls
+from proxylab.protocol.messages import Advance
+from proxylab.plan.resolved import Errand, Fence
+from proxylab.plan.model import Role, Sysctl
+from proxylab.plan.reach import Links
+from proxylab.timing import Deadline
+from proxylab.traffic.runner import Runner
+from proxylab.evidence.evidence import TableEntry
+from proxylab.evidence.streams import StepEvidence
+
+__all__ = ["Course"]
+
+_SYNC_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class Course:
+    """The steps of one lab, one after the other."""
+
+    store: Store
+    fleet: Fleet
+    wiring: Wiring
+    families: tuple[Family, ...]
+    runner: Runner
+    awaited: Awaited
+    _mute: set[str] = field(default_factory=set)
+    _gone: set[str] = field(default_factory=set)
+    _links: Links = field(default_factory=Links)
+    _underway: StepEvidence | None = None
+
+    async def advance(self, request: Advance) -> None:
+        """Make the change of a step, and return when what it waits for is there.
+
+        Raises:
+            EngineError: an engine did not start, or what the step waits for did not come.
+            CapabilityError: a sysctl cannot be written on this machine.
+        """
+        if self._underway is not None:
+            await self.conclude()  # nobody wants to know, but what it has lost must not be the next one's
+        began = time.time_ns()
+        streams = self.runner.streams
+        await streams.begin(request.streams)
+        await self.fleet.take_down(request.change.engines)
+        if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
+            await self.fleet.note()
+        self._alter_nodes(request)
+        for link in request.change.links:
+            (mend if link.up else cut)(self.wiring, link.place, link.device)
+        self._links = self._links.after(request.change.links)
+        self._gone |= {thing.name for thing in request.deleted if isinstance(thing, Pod)}
+        self._gone -= {thing.name for thing in request.applied if isinstance(thing, Pod)}
+        self._silence(gone=False)
+        for thing in request.deleted:
+            self.store.delete(thing.key)
+        for thing in request.applied:
+            self.store.apply(thing)
+        changed = time.time_ns()
+        streams.changed()
+        await self.fleet.bring_up(request.change.engines)
+        if request.until is None:
+            await self.fleet.wait_synced(self.store.revision, Deadline.after(_SYNC_SECONDS))
+        else:
+            await self.awaited.wait(request.step, self.store.revision, request.until, request.addresses)
+        await self.awaited.settle()
+        self._silence(gone=True)
+        streams.mark()
+        self._underway = StepEvidence(began=began, changed=changed, settled=time.time_ns(), ended=0)
+
+    async def rest(self) -> None:
+        """Let the streams rest, for something that would count their packets as its own."""
+        await self.runner.streams.rest(self._fences)
+
+    async def conclude(self, *, tables: bool = False) -> StepEvidence:
+        """End the step that was made last, once its streams have sent enough behind its wait, and are at rest.
+
+        Raises:
+            InternalError: no step is under way.
+            CapabilityError: connection tracking cannot be read.
+        """
+        underway, self._underway = self._underway, None
+        if underway is None:
+            raise InternalError("no step is under way: Advance comes before Conclude")
+        streams = self.runner.streams
+        await streams.have_enough()
+        await self.rest()
+        ended = time.time_ns()
+        entries = tuple(self._entries()) if tables else None
+        return replace(underway, ended=ended, streams=streams.take(), entries=entries)
+
+    def _entries(self) -> Iterator[TableEntry]:
+        nodes = [each.name for each in self.wiring.plan.namespaces if each.role is Role.NODE]
+        for family in self.families:
+            yield from self.runner.memory.tables(nodes, family)
+
+    def _fences(self, errand: Errand) -> Sequence[Fence]:
+        """Those of a stream that somebody is there to answer."""
+        plan, sender = self.wiring.plan, errand.sender.name
+        there = (each for each in errand.fences if each.name not in self._gone)
+        return [each for each in there if not self._links.part(plan, sender, each.name)]
+
+    def _alter_nodes(self, request: Advance) -> None:
+        for name, change in request.change.nodes.items():
+            sysctls = [Sysctl(key, value) for key, value in change.sysctls.items()]
+            write_sysctls(self.wiring.namespaces[name], sysctls)
+
+    def _silence(self, *, gone: bool) -> None:
+        """Silence the namespaces in which no pod is left; or let those speak to which one has come back."""
+        by_namespace: dict[str, list[str]] = {}
+        for pod in self.wiring.plan.pods:
+            by_namespace.setdefault(pod.namespace, []).append(pod.name)
+        for name, pods in by_namespace.items():
+            if self.wiring.plan.namespace(name).role is not Role.POD:
+                continue
+            if gone is self._gone.issuperset(pods) and gone is not (name in self._mute):
+                if gone:
+                    self.runner.hang_up(pods)
+                said = mute if gone else unmute
+                self.wiring.routes[name].send([said(family) for family in self.families])
+                self._mute ^= {name}

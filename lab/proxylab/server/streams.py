@@ -1,0 +1,146 @@
+"""Answers that last: a command on a client's own terminal, what an engine says, what crosses a device.
+
+Owns: ``feed``, which gives them bit by bit until they end, are ended, or their client has gone.
+Must not: hold up anybody else's requests, or leave anything behind.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from proxylab.errors import CapabilityError, ScenarioError
+from proxylab.kernel.capture.taps import Tap, open_tap
+from proxylab.server.lab import Lab
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until
+from proxylab.protocol.standing_labs import Attach, Ended, Feed, Frames, Heard, Lines, Listen, Log, Signal, Told
+
+__all__ = ["feed", "news"]
+
+_HANG_UP_SECONDS: Final = 1.0
+_STANDARD: Final = 3
+_A_WHILE: Final = 3600.0
+
+Signals = asyncio.Queue[Signal]
+
+
+def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
+    """The answers to a feed, of which the last is ``Ended``.
+
+    Args:
+        request: what is asked for.
+        lab: that stands.
+        descriptors: those that came with the request; closed here.
+        signals: what the client says meanwhile.
+
+    Raises:
+        ScenarioError: it names what is not there.
+    """
+    match request:
+        case Attach():
+            return _attach(request, lab, descriptors, signals)
+        case Log():
+            return _log(request, lab, signals)
+        case Listen():
+            return _listen(request, lab, signals)
+
+
+async def _attach(
+    request: Attach, lab: Lab, descriptors: Sequence[int], signals: Signals
+) -> AsyncGenerator[Told, None]:
+    try:
+        if len(descriptors) != _STANDARD:
+            raise ScenarioError([f"{len(descriptors)} descriptors came with {request.argv[0]}; {_STANDARD} are needed"])
+        running = await lab.attach(request, descriptors)
+    finally:
+        for number in descriptors:  # the command has its own: what is open here would keep a pipe from ending
+            os.close(number)
+
+    async def pass_on() -> None:
+        while True:
+            running.send_signal((await signals.get()).number)
+
+    passing = asyncio.create_task(pass_on())
+    try:
+        yield Ended(await asyncio.shield(running.status))
+    finally:
+        passing.cancel()
+        with suppress(asyncio.CancelledError):
+            await running.hang_up(Deadline.after(_HANG_UP_SECONDS))
+
+
+async def _log(request: Log, lab: Lab, signals: Signals) -> AsyncGenerator[Told, None]:
+    told: tuple[str, ...] = ()
+    while True:
+        said = lab.log(request.node)
+        fresh = news(told, said)
+        if fresh or not request.follow:
+            yield Lines(fresh)
+        if not request.follow or not signals.empty():
+            yield Ended()
+            return
+        told = said
+        await _something_said(lab, request.node, told, signals)
+
+
+async def _something_said(lab: Lab, node: str, told: tuple[str, ...], signals: Signals) -> None:
+    with suppress(DeadlineExceededError):
+        await wait_until(
+            lambda: not signals.empty() or lab.log(node) != told, Deadline.after(_A_WHILE), "something new"
+        )
+
+
+def news(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
+    """What a bounded log has that it had not before: the lines behind the longest end of ``before`` it begins with.
+
+    Example:
+        >>> news(("a", "b", "c"), ("b", "c", "d"))
+        ('d',)
+    """
+    for length in range(min(len(before), len(now)), 0, -1):
+        if tuple(before[-length:]) == now[:length]:
+            return now[length:]
+    return now
+
+
+async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator[Told, None]:
+    tap = _tap(request, lab)
+    try:
+        yield Frames()
+        left = request.count
+        deadline = None if request.seconds is None else Deadline.after(request.seconds)
+        while left != 0 and signals.empty() and not (deadline and deadline.passed):
+            await _something(tap, signals.empty, deadline)
+            frames = tap.drain()[:left]
+            left = None if left is None else left - len(frames)
+            if frames:
+                heard = tuple(Heard(each.at_ns, each.outgoing, each.data.hex()) for each in frames)
+                yield Frames(heard, tap.lost())
+        yield Ended()
+    finally:
+        tap.close()
+
+
+def _tap(request: Listen, lab: Lab) -> Tap:
+    netns = lab.netns(request.place)
+    try:
+        return open_tap(netns, request.place, request.device)
+    except PermissionError as error:
+        raise CapabilityError(f"packet sockets in {request.place} ({error})", "run `proxylab doctor`") from error
+    except OSError:
+        raise ScenarioError([f"{request.place} has no device {request.device!r}; look with `ip link` there"]) from None
+
+
+async def _something(tap: Tap, is_quiet: Callable[[], bool], deadline: Deadline | None) -> None:
+    """Wait until frames are there, until a signal, or until the deadline."""
+    loop = asyncio.get_running_loop()
+    there = asyncio.Event()
+    loop.add_reader(tap.fileno(), there.set)
+    try:
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: there.is_set() or not is_quiet(), deadline or Deadline.after(_A_WHILE), "a frame to come"
+            )
+    finally:
+        loop.remove_reader(tap.fileno())

@@ -1,0 +1,130 @@
+"""The traffic of a lab that stands: who sends and answers in it, and what counts in its nodes.
+
+Owns: ``open_runner``, with the names that a lab serves, and the cheapest meter for each engine.
+Must not: send anything, or know how the engines came to run.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+
+from proxylab.cluster.objects import Service
+from proxylab.cluster.store import Store
+from proxylab.control.apiserver import API_PORT
+from proxylab.engines.barrier import NAMESPACE
+from proxylab.engines.context import Place
+from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.errors import ScenarioError
+from proxylab.addresses import Family, Protocol
+from proxylab.kernel.netfilter.foreign_tables import TableNames
+from proxylab.kernel.netfilter.nft import NftTool
+from proxylab.kernel.netfilter.nft_counters import NftTableReader
+from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.protocol.messages import Build
+from proxylab.plan.model import Listener, Plan
+from proxylab.traffic.foreign import ForeignRules
+from proxylab.traffic.meters import COUNTED_TABLES, Meter, TableMeter
+from proxylab.traffic.nftmeter import TraceMeter
+from proxylab.traffic.responder import Names, PortsTakenError
+from proxylab.traffic.runner import Runner
+from proxylab.server.network import Wire
+
+__all__ = ["open_runner"]
+
+
+async def open_runner(
+    request: Build,
+    wire: Wire,
+    places: Mapping[str, Place],
+    store: Store,
+    stillness: asyncio.Lock,
+    stack: AsyncExitStack,
+) -> Runner:
+    """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
+    namespaces = wire.wiring.namespaces
+    meters = {
+        (name, family): _meter(request.engine.name, place, family)
+        for name, place in places.items()
+        for family in request.engine.families
+    }
+    runner = Runner(
+        namespaces,
+        request.plan,
+        meters,
+        request.seed,
+        served=_served(request),
+        watch=wire.watch,
+        stillness=stillness,
+        names=_names(request.plan, store),
+        foreign={name: _foreign(request.engine.name, place) for name, place in places.items()},
+    )
+    stack.callback(runner.close)
+    try:
+        await runner.open()
+    except PortsTakenError as error:
+        raise ScenarioError([_taken(request, place, listener) for place, listener in error.taken]) from error
+    return runner
+
+
+def _names(plan: Plan, store: Store) -> Names | None:
+    """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
+    if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
+        return None
+    from proxylab.control.naming import NameService  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
+
+    return NameService(store, hidden=NAMESPACE).respond
+
+
+def _served(request: Build) -> dict[int, str]:
+    """The TCP ports on which proxies listen in their nodes, each with what it is for."""
+    proxy, engine = request.engine.configuration, request.engine.name
+    checks = {
+        each.health_check_node_port: f"{engine} serves the healthCheckNodePort of Service {each.namespace}/{each.name}"
+        for each in request.objects
+        if isinstance(each, Service) and each.health_check_node_port
+    }
+    return {
+        API_PORT: f"the lab's API server serves {engine}",
+        proxy.metrics.port: f"{engine} serves its metrics (metricsBindAddress)",
+        proxy.healthz.port: f"{engine} serves its health (healthzBindAddress)",
+        **checks,
+    }
+
+
+def _taken(request: Build, place: str, listener: Listener) -> str:
+    """What is wrong with a port on which something else in the lab listens."""
+    port = f"{listener.protocol} {listener.port}"
+    others = (
+        f"{each.name} listens"
+        for each in request.plan.namespace(place).listeners
+        if each.name != listener.name and (each.protocol, each.port) == (listener.protocol, listener.port)
+    )
+    engine = _served(request).get(listener.port) if listener.protocol is Protocol.TCP else None
+    owner = engine or next(others, f"{request.engine.name} listens")
+    return f"{listener.position}: {listener.name}: {owner} on {port} of {place}; give {listener.name} another port"
+
+
+def _foreign(engine: str, place: Place) -> ForeignRules:
+    """The rules of a node but for those that its meters count."""
+    nft = NftTool(place.launcher, place.netns, place.name)
+    by_nft, legacy = mode_of(engine) == "nftables", place.tool.variant.name == "legacy"
+    counted = [NFT_TABLE] if by_nft else [] if legacy else COUNTED_TABLES
+    return ForeignRules(
+        place.netns.name,
+        TableNames(place.netns),
+        nft.list_all,
+        place.tool.save_legacy,
+        [f"{family} {table}" for table in counted for family in ("ip", "ip6")],
+        COUNTED_TABLES if legacy and not by_nft else (),
+    )
+
+
+def _meter(engine: str, place: Place, family: Family) -> Meter:
+    """The cheapest way to read what the rules of this node counted for one family."""
+    if mode_of(engine) == "nftables":
+        nft = NftTool(place.launcher, place.netns, place.name)
+        return TraceMeter(place.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
+    save = partial(place.tool.save_all, family)
+    reader = TableReader if place.tool.variant.name == "legacy" else NftTableReader
+    return TableMeter(place.netns.name, reader(place.netns, family), save)

@@ -1,0 +1,117 @@
+"""Deadlines and waiting.
+
+Owns: ``Deadline`` and ``wait_until``, the only way the lab waits for anything; and ``pass_by``, which only a scenario
+that is about a time may ask for.
+Must not: sleep for a fixed time in the hope that something has happened meanwhile.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from proxylab.frozen import dataclass
+
+__all__ = [
+    "Deadline",
+    "DeadlineExceededError",
+    "pass_by",
+    "together",
+    "wait_until",
+    "wait_until_seen",
+    "wait_while_fewer",
+]
+
+Result = TypeVar("Result")
+
+
+class DeadlineExceededError(TimeoutError):
+    """A condition did not come true in time. The message says which one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A point on the monotonic clock, in seconds."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> "Deadline":
+        """The deadline ``seconds`` from now."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self.at - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self.remaining == 0.0
+
+
+async def wait_until(condition: Callable[[], bool], deadline: Deadline, why: str) -> None:
+    """Give the event loop turns until ``condition`` holds.
+
+    The pause between two looks grows from nothing to 10 ms: a condition that is met by work already queued is seen at
+    once, and a long wait does not burn a core.
+
+    Raises:
+        DeadlineExceededError: naming ``why``, when the deadline passes first.
+    """
+
+    async def look() -> bool:
+        return condition()
+
+    await wait_until_seen(look, deadline, why)
+
+
+async def wait_until_seen(look: Callable[[], Awaitable[bool]], deadline: Deadline, why: str) -> None:
+    """``wait_until`` for a condition that takes time to look at. Raises ``DeadlineExceededError``."""
+    pause = 0.0
+    while not await look():
+        if deadline.passed:
+            raise DeadlineExceededError(f"gave up waiting: {why}")
+        await asyncio.sleep(min(pause, deadline.remaining))
+        pause = min(0.01, pause * 2 or 0.0005)
+
+
+async def wait_while_fewer(count: Callable[[], int], patience: float, why: str) -> None:
+    """Wait until ``count`` is zero, however many there are at first: each time that it falls, patience begins anew.
+
+    Raises:
+        DeadlineExceededError: naming ``why``, when the count has not fallen for ``patience`` seconds.
+    """
+    least, pause, deadline = count(), 0.0, Deadline.after(patience)
+    left = least
+    while left:
+        if left < least:
+            least, deadline = left, Deadline.after(patience)
+        elif deadline.passed:
+            raise DeadlineExceededError(f"gave up waiting: {why}")
+        await asyncio.sleep(pause)
+        pause = min(0.01, pause * 2 or 0.0005)
+        left = count()
+
+
+async def pass_by(seconds: float) -> None:
+    """Let a time pass that is itself the subject, such as a timeout of the kernel; nothing else is waited for so."""
+    await asyncio.sleep(seconds)
+
+
+async def together(ways: Iterable[Coroutine[Any, Any, Result]]) -> tuple[Result, ...]:
+    """Run coroutines side by side and return their results, in order.
+
+    When one of them fails the others are cancelled, and the failure is raised once all have ended: none of them is
+    left running on descriptors that its caller then closes, as ``asyncio.gather`` would.
+
+    Raises:
+        Exception: the first failure, as it was raised.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(way) for way in ways]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return tuple(task.result() for task in tasks)

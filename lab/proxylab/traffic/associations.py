@@ -1,0 +1,100 @@
+"""Responders for SCTP where the kernel has none: each INIT is answered from the tap at which it came in.
+
+Owns: who listens for SCTP, and what they answer.
+Must not: keep an association; no third packet ever comes, as the first was crafted.
+
+A kernel without SCTP tells whoever sends it a packet that it does not know the protocol. In the namespaces that answer
+here it is kept from saying so, by a rule in a table of our own.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from proxylab.errors import CapabilityError
+from proxylab.addresses import Protocol
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.capture.batches import Frame
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
+from proxylab.plan.model import Plan
+from proxylab.traffic.chunks import abort, init_ack
+from proxylab.traffic.craft import enveloped
+from proxylab.traffic.dissect import SCTP, Chunk, dissect
+from proxylab.traffic.watch import AnyTap
+
+__all__ = ["Associations"]
+
+_TABLE: Final = "proxylab-sctp"
+_CHAINS: Final = {"output": Hook(3, 0)}
+_NO_SUCH_PROTOCOL: Final = {1: b"\x03\x02", 58: b"\x04\x01"}  # type and code: RFC 792; RFC 4443, section 3.4
+_TRANSPORT_HEADER: Final = 2  # NFT_PAYLOAD_TRANSPORT_HEADER
+_META_L4PROTO: Final = 16
+_REGISTER_1: Final = 1
+_VERDICT_REGISTER: Final = 0
+_DROP: Final = 0
+
+
+class Associations:
+    """Answers INITs in the namespaces of a plan that listen for SCTP, where their kernel cannot."""
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
+        """Keep those namespaces from saying that they do not know the protocol.
+
+        Raises:
+            CapabilityError: the kernel has no nf_tables.
+        """
+        self._ports = {
+            namespace.name: frozenset(each.port for each in namespace.listeners if each.protocol is Protocol.SCTP)
+            for namespace in plan.namespaces
+        }
+        self._ports = {name: ports for name, ports in self._ports.items() if ports}
+        self._own = {
+            namespace.name: frozenset(address.interface.ip for address in namespace.addresses)
+            for namespace in plan.namespaces
+            if namespace.name in self._ports
+        }
+        self._tables: list[OwnTable] = []
+        try:
+            for name in self._ports:
+                self._tables.append(OwnTable(netns_by_name[name], _TABLE, _CHAINS))
+                self._tables[-1].append([_drop(*each) for each in _NO_SUCH_PROTOCOL.items()])
+        except OSError as error:
+            self.close()
+            raise CapabilityError(
+                f"answering for SCTP in a pod ({error})", "as root: 'modprobe nf_tables', or 'modprobe sctp'"
+            ) from error
+
+    def answer(self, tap: AnyTap, frames: Iterable[Frame]) -> int:
+        """Answer every INIT that came in at one tap for an address of its namespace. How many."""
+        ports = self._ports.get(tap.place)
+        if ports is None:
+            return 0
+        answered = 0
+        for frame in frames:
+            asked = None if frame.outgoing else dissect(frame.data)
+            if asked is None or (asked.protocol, asked.flags) != (SCTP, Chunk.INIT):
+                continue
+            if asked.destination in self._own[tap.place]:
+                answer = init_ack if asked.destination_port in ports else abort
+                packet = answer(asked.destination_port, asked.source_port, asked.sequence)
+                macs = (frame.data[:6], frame.data[6:12])
+                tap.send(enveloped(macs, (asked.destination, asked.source), SCTP, packet))
+                answered += 1
+        return answered
+
+    def close(self) -> None:
+        """Let the kernels speak again."""
+        for table in self._tables:
+            table.close()
+        self._tables.clear()
+
+
+def _drop(protocol: int, kind: bytes) -> list[bytes]:
+    """A rule that drops ICMP of one type and code."""
+    register = number(1, _REGISTER_1)
+    place = (number(2, _TRANSPORT_HEADER), number(3, 0), number(4, len(kind)))
+    return [
+        *equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([protocol])),
+        *equal(expression("payload", register, *place), kind),
+        expression("immediate", number(1, _VERDICT_REGISTER), nla.nested(2, nla.nested(2, number(1, _DROP)))),
+    ]

@@ -1,0 +1,213 @@
+"""Flows by kernel sockets: dial, say the token, hear the answer.
+
+Owns: the sockets of one run's flows and what became of each.
+Must not: wait. ``advance`` does what can be done now; whoever calls it decides when a flow will hear nothing more.
+
+One thing about ICMP is worth knowing. On a veth an error comes back while connect(2) still holds its socket, and then
+``tcp_v4_err`` may only note it (``sk_err_soft``); the socket would say so after its first retransmission, a second
+later. SO_ERROR reads the note (``sock_getsockopt`` in net/core/sock.c), so ``advance`` asks for it.
+"""
+
+import errno
+import os
+import select
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from typing import Final
+
+from proxylab.addresses import Transport
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.plan.resolved import Errand
+from proxylab.traffic.answer import LONGEST_ANSWER, read_answer, request_line
+from proxylab.traffic.craft import filling
+from proxylab.traffic.identity import Identity, Kind
+from proxylab.evidence.evidence import ConnectReport
+
+__all__ = ["RESET_ON_CLOSE", "Dialogues", "error_name", "has_sctp"]
+
+# Sockets in flight at once, at most: far below the usual limit of 1,024 descriptors.
+_AT_ONCE: Final = 64
+
+# A TCP dialogue is ten frames: handshake, line, answer, their acknowledgements, and the end. One tap may be both the
+# sender's and the receiver's (hairpin), which doubles it.
+_CROSSINGS: Final = 20
+
+RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)
+"""``struct linger``: closing resets the connection, so that no TIME_WAIT outlives the run at either end (socket(7))."""
+
+
+class _Stage(Enum):
+    DIALLING = auto()
+    LISTENING = auto()
+
+
+@dataclass(slots=True)
+class _Dialogue:
+    flow: int
+    sock: socket.socket
+    port: int
+    token: bytes
+    stage: _Stage
+    heard: bytes = b""
+
+
+class Dialogues:
+    """All dialogues of one run, a bounded number of them under way at once."""
+
+    def __init__(self, netns: NetNs, errand: Errand, identity: Identity, ports: Sequence[int], room: int) -> None:
+        """``room`` is how many frames every tap can hold at least."""
+        self.reports: list[ConnectReport] = []
+        self.refused: list[str] = []
+        self.sent = 0
+        self._netns = netns
+        self._at_once = max(1, min(_AT_ONCE, room // _CROSSINGS))
+        self._errand = errand
+        self._identity = identity
+        self._filling = filling(errand.payload)
+        self._waiting = deque(enumerate(ports))
+        self._open: dict[int, _Dialogue] = {}
+        self._epoll = select.epoll()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every flow has been dialled and reported."""
+        return not self._waiting and not self._open
+
+    def advance(self) -> bool:
+        """Dial as many as may be under way, and do what is due for those that are. Whether anything happened."""
+        happened = self._dial()
+        for fd, _event in self._epoll.poll(0, _AT_ONCE):
+            dialogue = self._open.get(fd)
+            if dialogue is not None:
+                self._continue(dialogue)
+                happened = True
+        return self._hear_soft_errors() or happened
+
+    def abandon(self) -> bool:
+        """Report every flow that is under way as ``timeout``: nothing can come for it any more. Whether any was."""
+        abandoned = tuple(self._open.values())
+        for dialogue in abandoned:
+            self._report(dialogue, "timeout")
+        return bool(abandoned)
+
+    def close(self) -> None:
+        """Close all sockets without a report."""
+        for dialogue in self._open.values():
+            dialogue.sock.close()
+        self._open.clear()
+        self._waiting.clear()
+        self._epoll.close()
+
+    def _dial(self) -> bool:
+        batch = [self._waiting.popleft() for _ in range(min(self._at_once - len(self._open), len(self._waiting)))]
+        if not batch:
+            return False
+        protocol = self._errand.protocol
+        kind = socket.SOCK_DGRAM if protocol is Transport.UDP else socket.SOCK_STREAM
+        family = socket.AF_INET if self._errand.destination.version == 4 else socket.AF_INET6
+        number = self._errand.protocol_number
+        with inside(self._netns):
+            socks = [socket.socket(family, kind | socket.SOCK_NONBLOCK, number) for _ in batch]
+        for (flow, port), sock in zip(batch, socks, strict=True):
+            self._begin(_Dialogue(flow, sock, port, self._identity.token(Kind.PROBE, flow), _Stage.DIALLING))
+        return True
+
+    def _begin(self, dialogue: _Dialogue) -> None:
+        sock, errand = dialogue.sock, self._errand
+        self._open[sock.fileno()] = dialogue
+        try:
+            if errand.protocol is not Transport.UDP:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            sock.bind((str(errand.sender.address), dialogue.port))
+            sock.connect((str(errand.destination), errand.port))
+        except BlockingIOError:
+            pass  # EINPROGRESS: a TCP connection is under way
+        except OSError as error:
+            self._refuse(dialogue, error)
+            return
+        # A UDP socket is ready to send at once, and a TCP socket once it is connected or has failed.
+        self._epoll.register(sock.fileno(), select.EPOLLOUT)
+        if errand.protocol is not Transport.UDP:
+            self.sent += 1
+
+    def _continue(self, dialogue: _Dialogue) -> None:
+        if dialogue.stage is _Stage.LISTENING:
+            self._listen(dialogue)
+            return
+        failed = dialogue.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed:
+            self._report(dialogue, error_name(failed))
+        else:
+            self._speak(dialogue)
+
+    def _speak(self, dialogue: _Dialogue) -> None:
+        try:
+            dialogue.sock.send(request_line(dialogue.token, self._filling))
+        except OSError as error:
+            self._refuse(dialogue, error)
+            return
+        if self._errand.protocol is Transport.UDP:
+            self.sent += 1
+        dialogue.stage = _Stage.LISTENING
+        self._epoll.modify(dialogue.sock.fileno(), select.EPOLLIN)
+
+    def _listen(self, dialogue: _Dialogue) -> None:
+        try:
+            heard = dialogue.sock.recv(LONGEST_ANSWER)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._report(dialogue, error_name(error.errno))
+            return
+        dialogue.heard += heard
+        if b"\n" in heard or not heard or len(dialogue.heard) > LONGEST_ANSWER:
+            self._report(dialogue, "")
+
+    def _hear_soft_errors(self) -> bool:
+        heard = False
+        for dialogue in tuple(self._open.values()):
+            if dialogue.stage is _Stage.DIALLING:
+                failed = dialogue.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if failed:
+                    self._report(dialogue, error_name(failed))
+                    heard = True
+        return heard
+
+    def _refuse(self, dialogue: _Dialogue, error: OSError) -> None:
+        """The sender's own kernel would not send: EPERM from its OUTPUT rules, or no route."""
+        name = error_name(error.errno)
+        self.refused.append(name)
+        self._report(dialogue, name)
+
+    def _report(self, dialogue: _Dialogue, error: str) -> None:
+        """Close a flow and say what became of it. ``error`` is empty when something was heard."""
+        del self._open[dialogue.sock.fileno()]
+        dialogue.sock.close()
+        flow, local, port = dialogue.flow, self._errand.sender.address, dialogue.port
+        answer = None if error else read_answer(dialogue.heard, dialogue.token)
+        if answer is not None:
+            self.reports.append(ConnectReport(flow, local, port, "", answer.backend, answer.peer, answer.peer_port))
+        else:
+            # EPROTO stands for an end of file without an answer, or for an answer that is not to this flow.
+            self.reports.append(ConnectReport(flow, local, port, error or "EPROTO"))
+
+
+@cache
+def has_sctp() -> bool:
+    """Whether the kernel has SCTP sockets, which may be a module that is not there."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP).close()
+    except OSError:
+        return False
+    return True
+
+
+def error_name(number: int | None) -> str:
+    """The name of an errno, such as ``EPERM`` (errno(3))."""
+    number = number or 0
+    return errno.errorcode.get(number, os.strerror(number))

@@ -1,0 +1,108 @@
+"""What the nodes remember of flows: connection tracking, as a second witness of where each went.
+
+Owns: ``Memory``, which looks flows up and reads whole tables.
+Must not: change a table.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from proxylab.codec.records import of_columns
+from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.kernel.netfilter.conntrack import Conntrack
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import TableEntry, TrackedFlow
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """Connection tracking of all nodes of a lab.
+
+    ``hidden`` are addresses of the lab's own: whole tables are read without the connections that they answer.
+    """
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs], hidden: Collection[IPAddress] = ()) -> None:
+        self._netns_by_name = netns_by_name
+        self._hidden = hidden
+        self._lookups: dict[str, FlowLookup] = {}
+
+    def flows(self, errand: Errand, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
+        """What the nodes remember of an errand's flows, each by its source port.
+
+        Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
+        """
+        addresses = errand.sender.addresses
+        rows: list[tuple[object, ...]] = []
+        for node in errand.nodes:
+            lookup = self._lookups.get(node)
+            if lookup is None:
+                lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
+            for turn, address in enumerate(addresses):
+                dialled = Tuple(errand.protocol_number, address, 0, errand.destination, errand.port)
+                replies = enumerate(lookup.replies(dialled, ports[turn :: len(addresses)]))
+                rows += (
+                    (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
+                )
+        rows += self._further(errand, rows)
+        return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
+
+    def _further(self, errand: Errand, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
+        """What the other nodes remember of flows that one of them has sent on to somebody who is no pod.
+
+        That may be a port of another node, which translates the flow again: there it is known by what it had become.
+        """
+        pods = {receiver.address for receiver in errand.receivers} | {errand.destination}
+        sent_on: defaultdict[tuple[str, Tuple], list[tuple[int, int]]] = defaultdict(list)
+        strangers: dict[int, bool] = {}  # by identity: there are few objects, and hashing an address takes long
+        for flow, node, answers, port, source, source_port in rows:
+            stranger = strangers.get(id(answers))
+            if stranger is None:
+                stranger = strangers[id(answers)] = answers not in pods
+            if stranger:
+                became = Tuple(errand.protocol_number, source, 0, answers, port)
+                sent_on[node, became].append((flow, source_port))
+        for (node, became), flows in sent_on.items():
+            for other in errand.nodes:
+                if other != node:
+                    replies = self._lookups[other].replies(became, [source_port for _, source_port in flows])
+                    yield from (
+                        (flow, other, *reply[1:])
+                        for (flow, _), reply in zip(flows, replies, strict=True)
+                        if reply is not None
+                    )
+
+    def entries(self, errand: Errand) -> Iterator[TableEntry]:
+        """Everything that the nodes remember of the errand's family.
+
+        Raises:
+            InternalError: a table cannot be read.
+        """
+        yield from self.tables(errand.nodes, Family.of(errand.destination))
+
+    def tables(self, nodes: Iterable[str], family: Family) -> Iterator[TableEntry]:
+        """Everything that nodes remember of a family.
+
+        Raises:
+            InternalError: a table cannot be read.
+        """
+        version = 4 if family is Family.IPV4 else 6
+        transports = {transport.number(version): transport for transport in Transport}
+        for node in nodes:
+            table = Conntrack(self._netns_by_name[node])
+            try:
+                for entry in table.entries(family, *transports):
+                    if entry.reply_source[0] not in self._hidden:
+                        answer = (*entry.reply_source, *entry.reply_destination)
+                        yield TableEntry(node, transports[entry.protocol], *entry.source, *entry.destination, *answer)
+            finally:
+                table.close()
+
+    def close(self) -> None:
+        """Close every lookup."""
+        for lookup in self._lookups.values():
+            lookup.close()
+        self._lookups.clear()

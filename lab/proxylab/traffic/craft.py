@@ -1,0 +1,260 @@
+"""Crafted frames: the first of an errand built by scapy, the others by changing what differs from flow to flow.
+
+Owns: ``first_packets`` and ``fences``, and the ``enveloped`` packets of others.
+Must not: send, or import scapy before a frame is asked for (its import costs more than most scenarios).
+
+Building a frame in scapy costs a quarter of a millisecond, and ten thousand flows differ in their source port, in the
+initial sequence number or the token, and in the checksum over them; those of a crowd in the sender's address, too. So
+those bytes are written into a copy, and the checksum is the template's with the changed words exchanged, in the
+arithmetic of RFC 1624.
+"""
+
+import logging
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final
+
+from proxylab.addresses import IPAddress, Transport
+from proxylab.plan.resolved import Errand, Sender
+from proxylab.traffic.chunks import init
+from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
+
+__all__ = ["enveloped", "fences", "filling", "first_packets", "packed"]
+
+_ETHERNET_BYTES: Final = 14
+_IP_BYTES: Final = {4: 20, 6: 40}
+_SOURCE_AT: Final = {4: _ETHERNET_BYTES + 12, 6: _ETHERNET_BYTES + 8}
+_DESTINATION_AT: Final = {4: _ETHERNET_BYTES + 16, 6: _ETHERNET_BYTES + 24}
+_IPV4_CHECKSUM_AT: Final = _ETHERNET_BYTES + 10
+
+# From the start of the transport header.
+_SEQUENCE_AT: Final = 4
+_TCP_CHECKSUM_AT: Final = 16
+_UDP_CHECKSUM_AT: Final = 6
+_ICMP_CHECKSUM_AT: Final = 2
+_IDENTIFIER_AT: Final = 4
+_PAYLOAD_AT: Final = 8  # behind a header of UDP or ICMP
+_NUMBER_AT: Final = _PAYLOAD_AT + TOKEN_BYTES - 8
+
+_WORD: Final = struct.Struct("!H")
+_SEQUENCE: Final = struct.Struct("!I")
+_IPV4: Final = struct.Struct("!BBHHHBBH4s4s")
+_IPV6: Final = struct.Struct("!IHBB16s16s")
+_DO_NOT_FRAGMENT: Final = 0x4000
+_HOPS: Final = 64
+
+# What Linux puts into the SYN of an Ethernet device with an MTU of 1500.
+_SEGMENT_SIZE: Final = {4: 1460, 6: 1440}
+_WINDOW: Final = 64240
+
+
+def filling(size: int) -> bytes:
+    """``size`` bytes of printable text without a newline, which is how the payload beyond the token is made."""
+    return (b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]
+
+
+def first_packets(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+    """The first packet of each flow as an Ethernet frame.
+
+    That is a TCP SYN, an SCTP INIT, a UDP datagram with its token, or an ICMP echo request with its token.
+
+    Args:
+        errand: its ``payload`` is added to datagrams and echo requests; a SYN carries none.
+        identity: gives each flow its initial sequence number or its token.
+        ports: one source port per flow, in the order of the flows; of an echo request, the identifier.
+    """
+    addresses = errand.sender.addresses
+    if errand.protocol is Transport.SCTP:
+        for flow, port in enumerate(ports):
+            yield _init(errand, addresses[flow % len(addresses)], port, identity.sequence(flow))
+        return
+    pattern = _PATTERNS[errand.protocol](errand, identity)
+    templates = [pattern.sent_by(address) for address in addresses[: len(ports)]]
+    for flow, port in enumerate(ports):
+        yield templates[flow % len(templates)].changed(pattern.changes(flow, port))
+
+
+def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
+    """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token that stands beside it."""
+    version = sender.address.version
+    nowhere = type(sender.address)(0)
+    header = _network_header((sender.mac, sender.next_hop_mac), (sender.address, nowhere))
+    frame = bytes(header / _echo_request(version) / bytes(TOKEN_BYTES))
+    transport = _ETHERNET_BYTES + _IP_BYTES[version]
+    checksum_at, token_at = transport + _ICMP_CHECKSUM_AT, transport + _PAYLOAD_AT
+    template = _Template.of(frame, checksum_at if version == 6 else _IPV4_CHECKSUM_AT)
+    for destination, token in targets:
+        where = (_DESTINATION_AT[version], destination.packed)
+        if version == 6:
+            # ICMPv6's checksum covers the addresses, and IPv6's header has none.
+            yield template.changed((where, (token_at, token)))
+        else:
+            yield _Template.of(template.changed((where,)), checksum_at).changed(((token_at, token),))
+
+
+def _syn(errand: Errand, identity: Identity) -> "_Pattern":
+    at = _transport_at(errand)
+    options = [("MSS", _SEGMENT_SIZE[errand.destination.version])]
+    header = _scapy().TCP(sport=0, dport=errand.port, seq=0, flags="S", window=_WINDOW, options=options)
+    return _Pattern(
+        _template(errand, header, at + _TCP_CHECKSUM_AT),
+        lambda flow, port: ((at, _WORD.pack(port)), (at + _SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow)))),
+    )
+
+
+def _datagram(errand: Errand, identity: Identity) -> "_Pattern":
+    at = _transport_at(errand)
+    header = _scapy().UDP(sport=0, dport=errand.port)
+    return _Pattern(
+        _template(errand, header / _payload(errand, identity), at + _UDP_CHECKSUM_AT, zero=0xFFFF),
+        lambda flow, port: ((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)),
+    )
+
+
+def _echo(errand: Errand, identity: Identity) -> "_Pattern":
+    at, version = _transport_at(errand), errand.destination.version
+    return _Pattern(
+        _template(errand, _echo_request(version) / _payload(errand, identity), at + _ICMP_CHECKSUM_AT),
+        lambda flow, port: ((at + _IDENTIFIER_AT, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)),
+        covers_addresses=version == 6,
+    )
+
+
+def _payload(errand: Errand, identity: Identity) -> bytes:
+    """The payload of an errand's packets; the digits of the flow's number are zeros, so that writing adds them."""
+    return identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
+
+
+def _transport_at(errand: Errand) -> int:
+    return _ETHERNET_BYTES + _IP_BYTES[errand.destination.version]
+
+
+def _template(errand: Errand, content: Any, checksum_at: int, zero: int = 0) -> "_Template":
+    """The template of an errand's packets, from the transport header on as it is given, that nobody has sent yet."""
+    sender, destination = errand.sender, errand.destination
+    nowhere = type(destination)(0)
+    frame = bytes(_network_header((sender.mac, sender.framed_to), (nowhere, destination)) / content)
+    return _Template.of(frame, checksum_at, zero)
+
+
+_PATTERNS: Final = {Transport.TCP: _syn, Transport.UDP: _datagram, Transport.ICMP: _echo}
+
+
+def _echo_request(version: int) -> Any:
+    """An ICMP echo request (RFC 792, RFC 4443) whose identifier is zero."""
+    return _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
+
+
+def _init(errand: Errand, address: IPAddress, port: int, tag: int) -> bytes:
+    macs = (packed(errand.sender.mac), packed(errand.sender.framed_to))
+    packet = init(port, errand.port, tag)
+    return enveloped(macs, (address, errand.destination), errand.protocol_number, packet)
+
+
+def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], protocol: int, packet: bytes) -> bytes:
+    """A packet behind headers of Ethernet and IP, from the first of ``macs`` and of ``ends`` to the second."""
+    source, destination = ends
+    if source.version == 6:
+        header = _IPV6.pack(6 << 28, len(packet), protocol, _HOPS, source.packed, destination.packed)
+        return macs[1] + macs[0] + b"\x86\xdd" + header + packet
+    size = _IP_BYTES[4] + len(packet)
+    header = _IPV4.pack(0x45, 0, size, 0, _DO_NOT_FRAGMENT, _HOPS, protocol, 0, source.packed, destination.packed)
+    words = sum(struct.unpack("!10H", header))
+    checksum = 0xFFFF - (words % 0xFFFF or 0xFFFF)
+    return macs[1] + macs[0] + b"\x08\x00" + header[:10] + _WORD.pack(checksum) + header[12:] + packet
+
+
+def packed(mac: str) -> bytes:
+    """A MAC address, as ``02:00:00:00:00:01``, in its six bytes."""
+    return bytes.fromhex(mac.replace(":", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """A frame whose changing bytes are zero, and the sum of 16-bit words that its checksum complements.
+
+    ``zero`` is how a checksum of zero is written: by UDP as 0xFFFF (RFC 768), by the others as it is.
+    """
+
+    frame: bytes
+    checksum_at: int
+    words: int
+    zero: int
+
+    @classmethod
+    def of(cls, frame: bytes, checksum_at: int, zero: int = 0) -> "_Template":
+        """The template of a frame with a finished checksum at ``checksum_at``."""
+        (checksum,) = _WORD.unpack_from(frame, checksum_at)
+        return cls(frame, checksum_at, ~checksum & 0xFFFF, zero)
+
+    def changed(self, changes: Sequence[tuple[int, bytes]]) -> bytes:
+        """The frame with these bytes written over zeros. All are whole words at even distance from the header."""
+        frame = bytearray(self.frame)
+        words = self.words
+        for at, new in changes:
+            frame[at : at + len(new)] = new
+            # 2**16 is 1 modulo 2**16 - 1, so a big-endian number of any length is congruent to the sum of its words.
+            words += int.from_bytes(new, "big")
+        # A sum that is not zero folds to 1..0xFFFF, and its complement is the checksum.
+        checksum = 0xFFFF - (words % 0xFFFF or 0xFFFF) or self.zero
+        _WORD.pack_into(frame, self.checksum_at, checksum)
+        return bytes(frame)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """What the first packets of an errand have in common, and what each has of its own.
+
+    Attributes:
+        template: of a packet from the address zero.
+        changes: the bytes that belong to a flow and its port, each with its place.
+        covers_addresses: whether the template's checksum covers the addresses, too.
+    """
+
+    template: _Template
+    changes: Callable[[int, int], Sequence[tuple[int, bytes]]]
+    covers_addresses: bool = True
+
+    def sent_by(self, address: IPAddress) -> _Template:
+        """The template of a packet that this address sends."""
+        at, packed_address = _SOURCE_AT[address.version], address.packed
+        if address.version == 4:
+            frame = _Template.of(self.template.frame, _IPV4_CHECKSUM_AT).changed(((at, packed_address),))
+        else:
+            frame = self.template.frame[:at] + packed_address + self.template.frame[at + len(packed_address) :]
+        covered = int.from_bytes(packed_address, "big") if self.covers_addresses else 0
+        return replace(self.template, frame=frame, words=self.template.words + covered)
+
+
+def _network_header(macs: tuple[str, str], ends: tuple[IPAddress, IPAddress]) -> Any:
+    """Ethernet and IP, from the first of ``macs`` and of ``ends`` to the second, as a stack would write them."""
+    inet = _scapy()
+    ethernet = inet.Ether(src=macs[0], dst=macs[1])
+    source, destination = map(str, ends)
+    if ends[1].version == 6:
+        return ethernet / _scapy6().IPv6(src=source, dst=destination)
+    return ethernet / inet.IP(src=source, dst=destination, flags="DF")
+
+
+@cache
+def _scapy() -> Any:
+    """scapy.layers.inet, imported quietly and without a look at this machine's routes, which are not the lab's."""
+    logging.getLogger("scapy").setLevel(logging.ERROR)
+    from scapy.config import conf  # noqa: PLC0415
+
+    conf.route_autoload = False
+    conf.route6_autoload = False
+    from scapy.layers import inet  # noqa: PLC0415
+
+    return inet
+
+
+@cache
+def _scapy6() -> Any:
+    """scapy.layers.inet6, for those who send IPv6."""
+    _scapy()
+    from scapy.layers import inet6  # noqa: PLC0415
+
+    return inet6

@@ -1,0 +1,253 @@
+"""A dialogue by crafted segments, from its first turn to all that was seen of it.
+
+Owns: the numbers of both sides, who has heard what, and the order of a turn: speak, look, fence, look.
+Must not: judge, or answer anything that is not written in the dialogue.
+
+A segment is known by the upper half of a sequence number that it bears or acknowledges, which is the dialogue's own and
+which no translation changes. So resets that a kernel sends on its own account belong to the dialogue as well.
+
+Each turn ends with fences of its speaker, behind which nothing of it can follow (``fences`` says why); what a kernel
+answers to it has then been sent, too, in the same system call.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from proxylab.addresses import IPAddress, Transport
+from proxylab.kernel.capture.batches import Frame
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.plan.dialogue import FLAGS, Dialogue, Speaker, Turn
+from proxylab.plan.resolved import STACK, Sender
+from proxylab.plan.model import Plan
+from proxylab.plan.forwarding import next_hop
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until
+from proxylab.traffic.affinity import one_cpu
+from proxylab.traffic.craft import enveloped, packed
+from proxylab.traffic.dissect import TCP, dissect
+from proxylab.traffic.sentinels import Fences
+from proxylab.traffic.identity import Identity
+from proxylab.traffic.match import Matcher, Vantage
+from proxylab.traffic.responder import Responders
+from proxylab.traffic.silence import Silence
+from proxylab.traffic.watch import Watch
+from proxylab.evidence.segments import Segment, Spoken
+
+__all__ = ["Conversation"]
+
+_FENCE_SECONDS: Final = 1.0
+_HALF: Final = 16
+_HALVES: Final = range(0x2000, 0x6000, 2)
+"""Upper halves of sequence numbers: the client's are even, its server's the next one."""
+
+_TCP: Final = struct.Struct("!HHIIBBHHH")
+_WINDOW: Final = 64240
+_SPACE: Final = 1 << 32
+_ACK: Final = FLAGS["ACK"]
+_COUNTED: Final = FLAGS["SYN"] | FLAGS["FIN"]  # these take a number each, as if they were a byte (RFC 9293, 3.4)
+
+
+class _Side:
+    """One end of the dialogue: where it is, and what it has said and heard."""
+
+    def __init__(self, name: str, first: int) -> None:
+        self.name = name
+        self.next = first
+        self.heard: int | None = None  # the number that it expects next
+        self.peer: tuple[IPAddress, int] | None = None
+        self.own: tuple[IPAddress, int] | None = None
+
+
+class Conversation:
+    """One dialogue under way."""
+
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        *,
+        identity: Identity,
+        serial: int,
+        port: int,
+        netns_by_name: Mapping[str, NetNs],
+        plan: Plan,
+        watch: Watch,
+        responders: Responders,
+    ) -> None:
+        there, back = dialogue.there, dialogue.back
+        self._dialogue = dialogue
+        self._identity = identity
+        self._netns_by_name = netns_by_name
+        self._plan = plan
+        self._watch = watch
+        self._responders = responders
+        self._halves = (half := _HALVES[serial % len(_HALVES)], half + 1)
+        self._port = port
+        self._errands = {Speaker.CLIENT: there, Speaker.SERVER: back}
+        self._sides = {
+            Speaker.CLIENT: _Side(there.sender.namespace, self._halves[0] << _HALF),
+            Speaker.SERVER: _Side(back.sender.namespace, self._halves[1] << _HALF),
+        }
+        caller = self._sides[Speaker.CLIENT]
+        caller.own, caller.peer = (there.sender.address, port), (there.destination, there.port)
+        self._segments: list[Segment] = []
+        self._unproven: list[int] = []
+
+    async def hold(self) -> Spoken:
+        """Take every turn that can be taken, and tell what was seen.
+
+        Raises:
+            CapabilityError: the kernel has no nf_tables, by which it is kept out of the dialogue.
+        """
+        dialogue = self._dialogue
+        ends = (
+            self._netns_by_name[dialogue.there.sender.namespace],
+            self._netns_by_name[dialogue.back.sender.namespace],
+        )
+        dialled = (dialogue.there.destination, dialogue.there.port)
+        client = dialogue.there.sender
+        of_node = client.device == STACK
+        self._watch.tap(client.namespace, client.device)  # that of a node's programs stands from the first time on
+        silence = Silence(*ends, dialled, self._port, self._halves, of_node=of_node)
+        stopped = ""
+        try:
+            with self._watch.every_segment(), one_cpu() as unpinned:
+                self._watch.discard()
+                for number, turn in enumerate(dialogue.turns, 1):
+                    stopped = self._obstacle(number, turn)
+                    if stopped:
+                        break
+                    await self._take(number, turn)
+                losses = self._watch.losses()
+        finally:
+            silence.close()
+        doubt = f"the dialogue could not be kept on one CPU: {unpinned}" if unpinned else ""
+        return Spoken(
+            client=dialogue.there.sender.name,
+            server=dialogue.back.sender.name,
+            turns=dialogue.turns,
+            segments=tuple(sorted(self._segments, key=lambda each: (each.turn, each.at))),
+            stopped=stopped or doubt,
+            unproven=tuple(self._unproven),
+            losses=losses,
+        )
+
+    def _obstacle(self, number: int, turn: Turn) -> str:
+        """Why a turn cannot be taken; empty if it can."""
+        side = self._sides[turn.speaker]
+        if side.peer is None:
+            return f"turn {number} ({turn.words}) could not be said: nothing has reached {side.name}, whom to answer"
+        if turn.flags & _ACK and side.heard is None:
+            return f"turn {number} ({turn.words}) could not be said: {side.name} has heard nothing to acknowledge"
+        return ""
+
+    async def _take(self, number: int, turn: Turn) -> None:
+        errand, side = self._errands[turn.speaker], self._sides[turn.speaker]
+        sequence = side.next
+        sender = errand.sender
+        if side.own is not None and side.peer is not None:
+            if sender.device != STACK:
+                hop = next_hop(self._plan, sender.namespace, side.peer[0])
+                sender = replace(sender, device=hop.out.device, mac=hop.out.mac, next_hop_mac=hop.into.mac)
+            said = _segment(turn, side.own, side.peer, sequence, side.heard or 0)
+            self._watch.tap(sender.namespace, sender.device).send(_framed(sender, side.own[0], side.peer[0], said))
+        if not turn.ahead:
+            side.next = (sequence + _length(turn)) % _SPACE
+        fences = Fences(
+            replace(errand, sender=sender), self._identity, self._watch.tap(sender.namespace, sender.device)
+        )
+        matcher = Matcher(self._identity, Transport.UDP)
+        self._look(number, turn, matcher)
+        fences.send()
+
+        def back() -> bool:
+            self._look(number, turn, matcher)
+            fences.take(matcher.fences)
+            matcher.fences = []
+            return fences.back
+
+        try:
+            await wait_until(back, Deadline.after(_FENCE_SECONDS), "fences")
+        except DeadlineExceededError:
+            self._unproven.append(number)
+        self._look(number, turn, matcher)
+
+    def _look(self, number: int, turn: Turn, matcher: Matcher) -> None:
+        self._responders.pump()
+        for tap, frames in self._watch.collect():
+            sender = self._errands[turn.speaker].sender
+            is_sender = tap.place == sender.namespace and (sender.device != STACK or tap.device == STACK)
+            matcher.take(Vantage(tap.place, tap.device, is_sender), frames)
+            for segment in self._own(number, tap.place, tap.device, frames):
+                self._segments.append(segment)
+                self._hear(turn, segment)
+
+    def _own(self, number: int, place: str, device: str, frames: Iterable[Frame]) -> Iterator[Segment]:
+        """The segments of this dialogue among the frames of a tap."""
+        for frame in frames:
+            seen = dissect(frame.data)
+            if seen is None or seen.protocol != TCP or seen.flags is None:
+                continue
+            strayed = self._strayed(number)
+            bears = seen.sequence >> _HALF in self._halves or seen.sequence in strayed
+            if not bears and not (seen.flags & _ACK and seen.acknowledged >> _HALF in self._halves):
+                continue
+            yield Segment(
+                turn=number,
+                place=place,
+                device=device,
+                outgoing=frame.outgoing,
+                source=seen.source,
+                source_port=seen.source_port,
+                destination=seen.destination,
+                destination_port=seen.destination_port,
+                flags=seen.flags,
+                sequence=seen.sequence,
+                acknowledged=seen.acknowledged,
+                data=seen.payload.decode("latin-1"),
+                at=frame.at_ns,
+            )
+
+    def _strayed(self, number: int) -> set[int]:
+        """The sequence number of the turn's own segment, where it is a stray one."""
+        turn = self._dialogue.turns[number - 1]
+        return {(self._sides[turn.speaker].next + turn.ahead) % _SPACE} if turn.ahead else set()
+
+    def _hear(self, turn: Turn, segment: Segment) -> None:
+        """Let the other side know of a segment in its order that has reached it."""
+        listener = Speaker.SERVER if turn.speaker is Speaker.CLIENT else Speaker.CLIENT
+        side, speaker = self._sides[listener], self._sides[turn.speaker]
+        if segment.place != side.name or segment.outgoing or turn.ahead:
+            return
+        if (segment.sequence + _length(turn)) % _SPACE != speaker.next or segment.flags != turn.flags:
+            return
+        if listener is Speaker.CLIENT and (segment.source, segment.source_port) != side.peer:
+            return  # from an address that it never dialled: no connection of its own
+        side.heard = speaker.next
+        if side.peer is None:
+            side.peer = (segment.source, segment.source_port)
+            side.own = (segment.destination, segment.destination_port)
+
+
+def _length(turn: Turn) -> int:
+    """How far a segment moves its speaker on."""
+    return len(turn.data) + (turn.flags & _COUNTED).bit_count()
+
+
+def _segment(
+    turn: Turn, own: tuple[IPAddress, int], peer: tuple[IPAddress, int], sequence: int, acknowledged: int
+) -> bytes:
+    """The segment of a turn with its checksum, which covers the addresses as well (RFC 9293, section 3.1)."""
+    number = (sequence + turn.ahead) % _SPACE
+    answered = acknowledged if turn.flags & _ACK else 0
+    header = _TCP.pack(own[1], peer[1], number, answered, _TCP.size // 4 << 4, turn.flags, _WINDOW, 0, 0)
+    text = turn.data.encode("ascii")
+    covered = own[0].packed + peer[0].packed + struct.pack("!HH", TCP, len(header) + len(text)) + header + text
+    # 2**16 is 1 modulo 2**16 - 1: a big number is congruent to the sum of its words.
+    words = int.from_bytes(covered + bytes(len(covered) & 1), "big")
+    checksum = 0xFFFF - (words % 0xFFFF or 0xFFFF)
+    return header[:16] + struct.pack("!H", checksum) + header[18:] + text
+
+
+def _framed(sender: Sender, source: IPAddress, destination: IPAddress, segment: bytes) -> bytes:
+    return enveloped((packed(sender.mac), packed(sender.next_hop_mac)), (source, destination), TCP, segment)

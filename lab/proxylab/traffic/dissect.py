@@ -1,0 +1,212 @@
+"""From the bytes of a frame to the few fields by which the lab knows it.
+
+Owns: ``dissect`` and the record it returns.
+Must not: raise on any bytes whatever, verify checksums (a veth carries them unfinished, CHECKSUM_PARTIAL), or know
+flows. IPv4 and IPv6 over Ethernet are read; of IPv6, packets whose transport header follows at once.
+
+A packet quoted by an ICMP error may end after eight bytes of its transport header (RFC 792); Linux quotes as much as
+fits into 576 bytes (RFC 1812, section 4.3.2.3; ``icmp_send`` in net/ipv4/icmp.c), and of IPv6 what fits into 1280
+(RFC 4443, section 2.4).
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from proxylab.addresses import IPAddress, unpacked
+
+__all__ = ["ICMP", "ICMPV6", "SCTP", "TCP", "UDP", "Chunk", "Datagram", "TcpFlag", "dissect"]
+
+# IANA protocol numbers
+ICMP: Final = 1
+TCP: Final = 6
+UDP: Final = 17
+ICMPV6: Final = 58
+SCTP: Final = 132
+
+_ETHERNET_BYTES: Final = 14
+_ETHERTYPE_IPV4: Final = b"\x08\x00"
+_ETHERTYPE_IPV6: Final = b"\x86\xdd"
+
+_IPV4: Final = struct.Struct("!BxHxxHxBxx4s4s")
+_IPV6: Final = struct.Struct("!B3xHBx16s16s")
+_IPV6_BYTES: Final = 40
+_PORTS_AND_SEQUENCE: Final = struct.Struct("!HHI")
+_TCP: Final = struct.Struct("!HHIIBB")
+_UDP: Final = struct.Struct("!HHH")
+_TCP_BYTES: Final = 20
+_SCTP: Final = struct.Struct("!HHI4xB")
+_IDENTIFIER: Final = struct.Struct("!H")
+_INITIATE_TAG: Final = struct.Struct("!I")
+_SCTP_BYTES: Final = 16  # the common header, and the header of one chunk
+_UDP_BYTES: Final = 8
+_ICMP_BYTES: Final = 8
+
+# The types that quote the packet they are about right behind their header: of RFC 792, and the errors of RFC 4443.
+_ICMP_QUOTING: Final = frozenset({3, 4, 5, 11, 12})
+_ICMPV6_QUOTING: Final = frozenset({1, 2, 3, 4})
+
+# Of ICMP and of ICMPv6: no number of the one means anything else in the other.
+_ECHO_REQUEST: Final = frozenset({8, 128})
+_ECHO_REPLY: Final = frozenset({0, 129})
+
+
+class TcpFlag:
+    """The bits of a TCP header's control field (RFC 9293, section 3.1)."""
+
+    SYN: Final = 0x02
+    RST: Final = 0x04
+    ACK: Final = 0x10
+
+
+class Chunk:
+    """The types of the SCTP chunks that begin or refuse an association (RFC 9260, section 3.2)."""
+
+    INIT: Final = 1
+    INIT_ACK: Final = 2
+    ABORT: Final = 6
+
+
+class Datagram(NamedTuple):
+    """One IP packet, as far as the lab looks at it.
+
+    ``flags`` is ``None`` for all but TCP, and for a quoted TCP packet that ends before them. ``icmp`` is
+    ``(type, code)``, of ICMP or of ICMPv6 as ``protocol`` says. ``payload`` is what follows the transport header (for
+    ICMP its eight bytes). The identifier of an echo request or reply stands for the port of whoever asked. Of SCTP,
+    ``flags`` is the type of the first chunk, ``sequence`` the initiate tag of an INIT, and ``acknowledged`` the
+    verification tag.
+    """
+
+    protocol: int
+    source: IPAddress
+    destination: IPAddress
+    source_port: int = 0
+    destination_port: int = 0
+    sequence: int = 0
+    acknowledged: int = 0
+    flags: int | None = None
+    icmp: tuple[int, int] | None = None
+    payload: bytes = b""
+    quoted: "Datagram | None" = None
+
+
+def dissect(frame: bytes) -> Datagram | None:
+    """The datagram in an Ethernet frame; ``None`` for anything that is not a whole, well-formed one.
+
+    ``None`` are also later fragments, which have no transport header, and protocols other than TCP, UDP, SCTP and ICMP.
+    """
+    ethertype = frame[12:_ETHERNET_BYTES]
+    if ethertype == _ETHERTYPE_IPV4:
+        return _ipv4(frame, _ETHERNET_BYTES, quoted=False)
+    if ethertype == _ETHERTYPE_IPV6:
+        return _ipv6(frame, _ETHERNET_BYTES, quoted=False)
+    return None
+
+
+def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
+    if len(data) < start + 20:
+        return None
+    version_and_length, total, fragment, protocol, source, destination = _IPV4.unpack_from(data, start)
+    header = (version_and_length & 0x0F) * 4
+    if version_and_length >> 4 != 4 or header < 20 or total < header or fragment & 0x1FFF:
+        return None
+    end = start + total
+    if end > len(data):
+        if not quoted:
+            return None
+        end = len(data)
+    at = start + header
+    if protocol == TCP:
+        return _tcp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
+    if protocol == UDP:
+        return _udp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
+    if protocol == ICMP:
+        return _icmp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
+    if protocol == SCTP:
+        return _sctp(data, at, end, unpacked(source), unpacked(destination))
+    return None
+
+
+def _ipv6(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
+    at = start + _IPV6_BYTES
+    if len(data) < at:
+        return None
+    version, length, protocol, source, destination = _IPV6.unpack_from(data, start)
+    end = at + length
+    if version >> 4 != 6 or (end > len(data) and not quoted):
+        return None
+    end = min(end, len(data))
+    if protocol == TCP:
+        return _tcp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
+    if protocol == UDP:
+        return _udp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted)
+    if protocol == ICMPV6:
+        return _icmp(data, at, end, unpacked(source), unpacked(destination), quoted=quoted, protocol=ICMPV6)
+    if protocol == SCTP:
+        return _sctp(data, at, end, unpacked(source), unpacked(destination))
+    return None
+
+
+def _tcp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress, *, quoted: bool) -> Datagram | None:
+    if end - at < _TCP_BYTES:
+        if not quoted or end - at < _PORTS_AND_SEQUENCE.size:
+            return None
+        source_port, destination_port, sequence = _PORTS_AND_SEQUENCE.unpack_from(data, at)
+        return Datagram(TCP, source, destination, source_port, destination_port, sequence)
+    source_port, destination_port, sequence, acknowledged, offset, flags = _TCP.unpack_from(data, at)
+    header = (offset >> 4) * 4
+    if header < _TCP_BYTES or (at + header > end and not quoted):
+        return None
+    payload = data[at + header : end]
+    return Datagram(
+        TCP, source, destination, source_port, destination_port, sequence, acknowledged, flags, None, payload
+    )
+
+
+def _sctp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress) -> Datagram | None:
+    if end - at < _SCTP_BYTES:
+        return None
+    source_port, destination_port, verification_tag, kind = _SCTP.unpack_from(data, at)
+    tag = 0
+    if kind == Chunk.INIT:
+        if end - at < _SCTP_BYTES + _INITIATE_TAG.size:
+            return None
+        (tag,) = _INITIATE_TAG.unpack_from(data, at + _SCTP_BYTES)
+    return Datagram(SCTP, source, destination, source_port, destination_port, tag, verification_tag, kind)
+
+
+def _udp(data: bytes, at: int, end: int, source: IPAddress, destination: IPAddress, *, quoted: bool) -> Datagram | None:
+    if end - at < _UDP_BYTES:
+        return None
+    source_port, destination_port, length = _UDP.unpack_from(data, at)
+    if length < _UDP_BYTES or (at + length > end and not quoted):
+        return None
+    payload = data[at + _UDP_BYTES : min(at + length, end)]
+    return Datagram(UDP, source, destination, source_port, destination_port, 0, 0, None, None, payload)
+
+
+def _icmp(
+    data: bytes,
+    at: int,
+    end: int,
+    source: IPAddress,
+    destination: IPAddress,
+    *,
+    quoted: bool,
+    protocol: int = ICMP,
+) -> Datagram | None:
+    if end - at < _ICMP_BYTES:
+        return None
+    kind = (data[at], data[at + 1])
+    body = at + _ICMP_BYTES
+    if kind[0] not in (_ICMP_QUOTING if protocol == ICMP else _ICMPV6_QUOTING):
+        near, far = 0, 0
+        if kind[0] in _ECHO_REQUEST:
+            near = _IDENTIFIER.unpack_from(data, at + 4)[0]
+        elif kind[0] in _ECHO_REPLY:
+            far = _IDENTIFIER.unpack_from(data, at + 4)[0]
+        return Datagram(protocol, source, destination, near, far, icmp=kind, payload=data[body:end])
+    # An error about an error is never sent (RFC 1122, section 3.2.2); not following it bounds the recursion.
+    inner = None
+    if not quoted:
+        inner = (_ipv4 if protocol == ICMP else _ipv6)(data[:end], body, quoted=True)
+    return Datagram(protocol, source, destination, icmp=kind, quoted=inner)

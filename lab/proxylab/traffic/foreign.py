@@ -1,0 +1,152 @@
+"""Rules that stand in a node beside those of its engine, and what they counted while a probe ran.
+
+Owns: ``ForeignRules`` of one node: when its tables are listed, and how a listing is read.
+Must not: know what any rule means (``verdict`` does), or list the tables that a meter counts.
+
+Most nodes have none, which two questions to the kernel show. A node that has some is listed by the tools that wrote
+them, before a probe, and again before its first fence or when it is over.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import replace
+from typing import Final
+
+from proxylab.addresses import Family
+from proxylab.kernel.netfilter.foreign_tables import TableNames
+from proxylab.plan.masquerade import is_masquerade
+from proxylab.traffic.nftmeter import listed_rules
+from proxylab.evidence.evidence import ForeignRule
+
+__all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
+
+Listing = Callable[[], Awaitable[str | None]]
+"""All of nftables in the node as ``nft --handle --numeric-priority list ruleset`` prints it; ``None`` without nft."""
+
+Saved = Callable[[Family, str], Awaitable[str]]
+"""One legacy table of the node, as iptables-save prints it with counters."""
+
+_OWN: Final = "proxylab-"
+_OTHER_FAMILY: Final = {Family.IPV4: "ip6", Family.IPV6: "ip"}
+_TABLE: Final = re.compile(r"^table (\w+ \S+) \{", re.MULTILINE)
+_BASE: Final = re.compile(
+    r"^\tchain (\S+) \{[^}]*?hook (\w+)(?: devices? [^;]*?)? priority (-?\d+);(?: policy (\w+);)?", re.MULTILINE
+)
+_NFT_COUNTER: Final = re.compile(r"counter packets (\d+) bytes \d+")
+_SAVED_RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+) .*\S)")
+_SAVED_POLICY: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")
+_PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+_SOURCE_NAT: Final = 100
+
+
+class ForeignRules:
+    """The foreign rules of one node.
+
+    Args:
+        node: its name.
+        names: tells which tables it has.
+        nft: lists all of nftables.
+        legacy: lists one table of legacy iptables.
+        counted: tables of nftables, with their families, that a meter counts or the lab has made.
+        legacy_counted: those of legacy iptables.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        names: TableNames,
+        nft: Listing,
+        legacy: Saved,
+        counted: Collection[str],
+        legacy_counted: Collection[str],
+    ) -> None:
+        self._node = node
+        self._names = names
+        self._nft = nft
+        self._legacy = legacy
+        self._counted = counted
+        self._legacy_counted = legacy_counted
+        self._family = Family.IPV4
+        self._before: dict[object, ForeignRule] = {}
+        self._after: dict[object, ForeignRule] | None = None
+
+    async def begin(self, family: Family) -> None:
+        """Remember what the rules for packets of that family have counted so far."""
+        self._family = family
+        self._after = None
+        self._before = await self._read()
+
+    async def hold(self) -> None:
+        """What is counted from now on is not the probe's. Only the first time counts."""
+        if self._after is None:
+            self._after = await self._read() if self._before else {}
+
+    async def end(self) -> tuple[ForeignRule, ...]:
+        """All foreign rules of the node, with how far each one's counter has moved."""
+        await self.hold()
+        return tuple(
+            replace(rule, packets=rule.packets - min(rule.packets, self._before[key].packets or 0))
+            if rule.packets is not None and key in self._before
+            else rule
+            for key, rule in (self._after or {}).items()
+        )
+
+    def close(self) -> None:
+        """Close what is held open."""
+        self._names.close()
+
+    async def _read(self) -> dict[object, ForeignRule]:
+        found: dict[object, ForeignRule] = {}
+        tables = [table for table in self._names.nft() if self._is_foreign(table) and self._names.decides(table)]
+        if tables:
+            listing = await self._nft()
+            if listing is None:
+                found.update({table: ForeignRule(self._node, table, "", "", 0, "", None) for table in tables})
+            else:
+                rules = nft_rules(self._node, listing)
+                found.update({key: rule for key, rule in rules if rule.table in tables})
+        for table in self._names.legacy(self._family, self._legacy_counted):
+            found.update(legacy_rules(self._node, table, await self._legacy(self._family, table)))
+        return {key: rule for key, rule in found.items() if not is_masquerade(f"{rule.chain} {rule.text}")}
+
+    def _is_foreign(self, table: str) -> bool:
+        family, _, name = table.partition(" ")
+        other = family in (_OTHER_FAMILY[self._family], "arp")
+        return not (other or name.startswith(_OWN) or table in self._counted)
+
+
+def nft_rules(node: str, listing: str) -> Iterator[tuple[object, ForeignRule]]:
+    """The rules of all tables, and the policies that drop, each with what it is known by."""
+    heads = list(_TABLE.finditer(listing))
+    for head, following in zip(heads, [*heads[1:], None], strict=True):
+        table, section = head[1], listing[head.end() : following.start() if following else None]
+        hooks = {base[1]: (base[2], int(base[3])) for base in _BASE.finditer(section)}
+        for rule in listed_rules(section):
+            counter = _NFT_COUNTER.search(rule.text)
+            text = _NFT_COUNTER.sub("counter", rule.text)
+            packets = int(counter[1]) if counter else None
+            where = hooks.get(rule.chain, ("", 0))
+            yield (table, rule.chain, rule.handle), ForeignRule(node, table, rule.chain, *where, text, packets)
+        for base in _BASE.finditer(section):
+            if base[4] == "drop":
+                yield (table, base[1]), ForeignRule(node, table, base[1], *hooks[base[1]], "policy drop", None)
+
+
+def legacy_rules(node: str, table: str, saved: str) -> Iterator[tuple[object, ForeignRule]]:
+    """The rules of a table, and the policies that drop, each with what it is known by."""
+    seen: dict[str, int] = {}
+    for line in saved.splitlines():
+        rule, policy = _SAVED_RULE.fullmatch(line.rstrip()), _SAVED_POLICY.fullmatch(line.rstrip())
+        if rule is not None:
+            text, chain, packets = rule[2], rule[3], int(rule[1])
+        elif policy is not None:
+            text, chain, packets = f"-P {policy[1]} DROP", policy[1], int(policy[2])
+        else:
+            continue
+        seen[text] = seen.get(text, 0) + 1
+        hook = chain.lower() if chain.isupper() and chain in _HOOKS else ""
+        priority = _SOURCE_NAT if table == "nat" and chain in ("POSTROUTING", "INPUT") else _PRIORITIES[table]
+        yield (table, text, seen[text]), ForeignRule(node, table, chain, hook, priority if hook else 0, text, packets)
+
+
+_HOOKS: Final = frozenset({"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"})

@@ -1,0 +1,330 @@
+"""From frames at taps to observations of flows.
+
+Owns: what a packet is to its flow, and what a run has seen of each flow so far.
+Must not: touch sockets, or judge. A frame that belongs to no flow of the run is passed over.
+
+How a frame finds its flow:
+
+* UDP by the token in its payload, which also says whether it is a request or a reply.
+* TCP by the initial sequence number: a SYN bears it, a SYN/ACK and the reset of a closed port acknowledge it plus one.
+  For crafted SYNs the lab chose it; for kernel sockets it is learned where the SYN leaves the sender, since there, and
+  only there, the source port is still the socket's own.
+* SCTP by the initiate tag: an INIT bears it, and INIT ACK and ABORT have it in their header.
+* An ICMP echo request by the token in its payload, and the reply, which bears the same token, by its type.
+* An ICMP error by the request that it quotes.
+
+Two things that the sender's own stack does to crafted flows are passed over, because they say nothing of the proxy: its
+reset of a SYN/ACK it did not ask for (that reset carries no acknowledgement; RFC 9293, section 3.5.2), and its port
+unreachable about a reply (that error quotes a reply, not a request).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from proxylab.codec.records import of_columns
+from proxylab.addresses import IPAddress, Transport
+from proxylab.kernel.capture.batches import Frame, Slots
+from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
+from proxylab.traffic.fragments import Reassembly
+from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.passing import MOST_TOLD, Passing
+from proxylab.traffic.plain import Told, plain_reader
+from proxylab.evidence.evidence import Direction, Observation, Packet, Passages, SeenFrame
+
+__all__ = ["FenceSighting", "Matcher", "Vantage"]
+
+_SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
+_RST_ACK = TcpFlag.RST | TcpFlag.ACK
+_DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
+
+# Members by names of their own: an attribute of an enum's class is looked up anew each time, and this is done often.
+_PROBE, _FENCE = Kind.PROBE, Kind.FENCE
+_REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
+_IN, _OUT = Direction.IN, Direction.OUT
+_OF_A_FLOW = frozenset({_REQUEST, _REPLY, _RESET})
+
+# Frames are kept until the next run, for whoever wants to look at packets; 10,000 flows that go well have 40,000.
+_KEPT_FRAMES = 65_536
+
+# Of ICMP (RFC 792) and of ICMPv6 (RFC 4443), by their protocol numbers.
+_ECHO_REPLY = {ICMP: 0, ICMPV6: 129}
+_ECHO_REQUEST = {ICMP: 8, ICMPV6: 128}
+_PORT_UNREACHABLE = {ICMP: (3, 3), ICMPV6: (1, 4)}
+# Destination unreachable, time exceeded, parameter problem: the packet is gone. A redirect (5), or that the packet is
+# too big (2), is only advice.
+_FINAL_ICMP = {ICMP: frozenset({3, 11, 12}), ICMPV6: frozenset({1, 3, 4})}
+
+
+class Vantage(NamedTuple):
+    """Where a tap is: the place and device that observations name, and whether the errand is sent from there.
+
+    ``transit`` is a device of a node: what is seen there is on its way, and nothing is settled by it.
+    """
+
+    place: str
+    device: str
+    is_sender: bool = False
+    transit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FenceSighting:
+    """A fence seen coming in somewhere: its echo request, or the reply to it."""
+
+    number: int
+    reply: bool
+    place: str
+    destination: IPAddress
+    at: int
+
+
+_Row = tuple[Vantage, Frame, Told, tuple[int, int] | None]
+"""Where and what was seen, what that is, and its type and code if it is of ICMP."""
+
+
+class Matcher:
+    """Gathers the observations of one run."""
+
+    def __init__(self, identity: Identity, protocol: Transport, sockets: Mapping[int, int] | None = None) -> None:
+        """A matcher for the flows of ``identity``.
+
+        Args:
+            identity: of the run.
+            protocol: of its flows.
+            sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
+        """
+        self.fences: list[FenceSighting] = []
+        self._identity = identity
+        self._protocol = protocol
+        self._sockets = sockets
+        self._rows: list[_Row] = []
+        self._fragments = Reassembly()
+        self._learned: dict[int, int] = {}
+        self._read = plain_reader(identity, protocol, None if sockets is None else self._learned)
+        packs = identity.flows > MOST_TOLD and protocol in (Transport.UDP, Transport.TCP)
+        self._passing = Passing(identity, protocol, None if sockets is None else self._learned) if packs else None
+        self._arrived: set[int] = set()
+        self._replied: set[int] = set()
+        self._turned_away: set[int] = set()
+
+    @property
+    def packs(self) -> bool:
+        """Whether ``take_passing`` is to be given what devices of nodes saw."""
+        return self._passing is not None
+
+    @property
+    def seen(self) -> int:
+        """How many observations there are so far."""
+        return len(self._rows) + (0 if self._passing is None else self._passing.seen)
+
+    @property
+    def requests_sent(self) -> int:
+        """How many requests were seen to leave the sender. Asked only where flows are missing."""
+        leaving = [told[1] for vantage, frame, told, _ in self._rows if vantage.is_sender and frame.outgoing]
+        return leaving.count(_REQUEST)
+
+    @property
+    def observations(self) -> tuple[Observation, ...]:
+        """All observations by time. Made now, of columns: one by one they would cost more than all else here."""
+        if not self._rows:
+            return ()
+        times = [frame[2] for _, frame, _, _ in self._rows]
+        in_order = map(self._rows.__getitem__, sorted(range(len(times)), key=times.__getitem__))
+        vantages, frames, told, icmp = zip(*in_order, strict=True)
+        flows, packets, *ends = zip(*told, strict=True)
+        places, devices, *_ = zip(*vantages, strict=True)
+        _, outgoing, at, otherhost = zip(*frames, strict=True)
+        directions = [_OUT if out else _IN for out in outgoing]
+        protocols = [self._protocol] * len(told)
+        return of_columns(
+            Observation, (flows, places, devices, directions, packets, protocols, *ends, at, icmp, otherhost)
+        )
+
+    @property
+    def passages(self) -> tuple[Passages, ...]:
+        """What devices of nodes saw and was packed."""
+        return () if self._passing is None else self._passing.packed()
+
+    @property
+    def unsettled(self) -> int:
+        """Of how many flows neither arrival and reply, nor a reset or a final ICMP error at the sender, was seen."""
+        return self._identity.flows - len((self._arrived & self._replied) | self._turned_away)
+
+    @property
+    def frames(self) -> tuple[SeenFrame, ...]:
+        """What was kept, written out: few ever ask for it."""
+        told = tuple(
+            SeenFrame(told[0], place, device, _OUT if outgoing else _IN, told[1], at, data.hex())
+            for (place, device, *_), (data, outgoing, at, _), told, _ in self._rows[:_KEPT_FRAMES]
+        )
+        return told if self._passing is None else (*told, *self._passing.frames())
+
+    @property
+    def left_out(self) -> int:
+        """How many frames were too many to be kept."""
+        passed = 0 if self._passing is None else self._passing.left_out
+        return max(0, len(self._rows) - _KEPT_FRAMES) + passed
+
+    def take(self, vantage: Vantage, frames: Iterable[Frame]) -> None:
+        """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
+        read, rows, passing = self._read, self._rows, vantage.transit
+        before = len(rows)
+        for frame in frames:
+            data, outgoing, _, otherhost = frame
+            told = read(data)
+            if told:
+                rows.append((vantage, frame, told, None))
+                if not (passing or outgoing or otherhost):
+                    self._settle(vantage, told)
+            elif told is None:
+                self._look_closer(vantage, frame)
+        for number in range(max(before, _KEPT_FRAMES), len(rows)):
+            _, frame, told, icmp = rows[number]
+            rows[number] = (vantage, frame._replace(data=b""), told, icmp)
+
+    def take_passing(self, vantage: Vantage, batch: Slots) -> None:
+        """Take in what one tap of a node saw, in one go if every frame of it is plain."""
+        if self._passing is None or not self._passing.take(vantage.place, vantage.device, batch):
+            self.take(vantage, batch.frames())
+
+    def _look_closer(self, vantage: Vantage, frame: Frame) -> None:
+        """Take in one frame of any sort."""
+        datagram = dissect(frame.data)
+        if datagram is None:
+            whole = self._fragments.take(vantage.place, vantage.device, frame)
+            datagram = None if whole is None else dissect(whole)
+            if datagram is None:
+                return
+        if datagram.protocol == UDP:
+            found = self._udp(datagram)
+        elif datagram.protocol == TCP:
+            found = self._tcp(vantage, frame.outgoing, datagram)
+        elif datagram.protocol == SCTP:
+            found = self._sctp(vantage, frame.outgoing, datagram)
+        else:
+            found = self._icmp(vantage, frame, datagram)
+        if found is not None:
+            near, far = (datagram.source, datagram.source_port), (datagram.destination, datagram.destination_port)
+            told = (*found, *near, *far)
+            self._rows.append((vantage, frame, told, None if found[1] in _OF_A_FLOW else datagram.icmp))
+            if frame.outgoing or frame.otherhost or vantage.transit:
+                return
+            self._settle(vantage, told)
+            final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]
+            if final and vantage.is_sender:
+                self._turned_away.add(told[0])
+
+    def _udp(self, datagram: Datagram) -> tuple[int, Packet] | None:
+        if self._protocol is not Transport.UDP:
+            return None
+        token = self._identity.read(datagram.payload)
+        if token is None or token[0] is _FENCE:
+            return None
+        return token[1], _REQUEST if token[0] is _PROBE else _REPLY
+
+    def _tcp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
+        if self._protocol is not Transport.TCP or datagram.flags is None:
+            return None
+        decisive = datagram.flags & _DECISIVE
+        if decisive == TcpFlag.SYN:
+            if self._sockets is not None and vantage.is_sender and outgoing:
+                self._learn(datagram)
+            return self._with(self._flow(datagram.sequence), _REQUEST)
+        acknowledged = (datagram.acknowledged - 1) & 0xFFFFFFFF
+        if decisive == _SYN_ACK:
+            return self._with(self._flow(acknowledged), _REPLY)
+        # A reset counts where the sender hears it, where a listener's stack utters it, and on the way between them.
+        if decisive == _RST_ACK and (vantage.transit or vantage.is_sender is not outgoing):
+            return self._with(self._flow(acknowledged), _RESET)
+        return None
+
+    def _sctp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
+        if self._protocol is not Transport.SCTP:
+            return None
+        if datagram.flags == Chunk.INIT:
+            if self._sockets is not None and vantage.is_sender and outgoing:
+                self._learn(datagram)
+            return self._with(self._flow(datagram.sequence), _REQUEST)
+        if datagram.flags == Chunk.INIT_ACK:
+            return self._with(self._flow(datagram.acknowledged), _REPLY)
+        # As with TCP's reset, one that the sender utters itself says nothing of the proxy.
+        if datagram.flags == Chunk.ABORT and (vantage.transit or vantage.is_sender is not outgoing):
+            return self._with(self._flow(datagram.acknowledged), _RESET)
+        return None
+
+    def _icmp(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> tuple[int, Packet] | None:
+        if datagram.icmp is None:
+            return None
+        if datagram.icmp[0] in (_ECHO_REQUEST[datagram.protocol], _ECHO_REPLY[datagram.protocol]):
+            return self._echo(vantage, frame, datagram, datagram.icmp[0])
+        quoted = datagram.quoted
+        if quoted is None:
+            return None
+        unreachable = datagram.icmp == _PORT_UNREACHABLE[datagram.protocol]
+        kind = Packet.PORT_UNREACHABLE if unreachable else Packet.OTHER_ICMP
+        if _bears_token(quoted, self._protocol):
+            token = self._identity.read(quoted.payload)
+            return (token[1], kind) if token is not None and token[0] is _PROBE else None
+        # A TCP quote without flags ends after eight bytes; then the sequence number alone speaks.
+        if quoted.protocol == TCP and self._protocol is Transport.TCP and _is_syn(quoted):
+            return self._with(self._flow(quoted.sequence), kind)
+        if quoted.protocol == SCTP and self._protocol is Transport.SCTP and quoted.flags == Chunk.INIT:
+            return self._with(self._flow(quoted.sequence), kind)
+        return None
+
+    def _echo(self, vantage: Vantage, frame: Frame, datagram: Datagram, kind: int) -> tuple[int, Packet] | None:
+        """A fence, which is only noted, or a probe."""
+        token = self._identity.read(datagram.payload)
+        if token is None:
+            return None
+        reply = kind == _ECHO_REPLY[datagram.protocol]
+        if token[0] is _FENCE:
+            if not (vantage.transit or frame.outgoing):
+                self.fences.append(FenceSighting(token[1], reply, vantage.place, datagram.destination, frame.at_ns))
+            return None
+        if self._protocol is not Transport.ICMP:
+            return None
+        return token[1], _REPLY if reply else _REQUEST
+
+    def _learn(self, syn: Datagram) -> None:
+        """Tie a kernel-chosen sequence number to its flow.
+
+        The kernel may choose one number twice in a long run. The later flow then owns it, which is right, since frames
+        are taken in while the flows they belong to are under way.
+        """
+        flow = (self._sockets or {}).get(syn.source_port)
+        if flow is not None:
+            self._learned[syn.sequence] = flow
+
+    def _flow(self, sequence: int) -> int | None:
+        if self._sockets is None:
+            return self._identity.flow_of_sequence(sequence)
+        return self._learned.get(sequence)
+
+    @staticmethod
+    def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
+        return None if flow is None else (flow, packet)
+
+    def _settle(self, vantage: Vantage, told: Told) -> None:
+        """Note what a packet that came in, and is not merely on its way, settles of its flow."""
+        flow, packet = told[0], told[1]
+        if packet is _REQUEST:
+            self._arrived.add(flow)
+        elif not vantage.is_sender:
+            return
+        elif packet is _REPLY:
+            self._replied.add(flow)
+        elif packet is _RESET:
+            self._turned_away.add(flow)
+
+
+def _bears_token(quoted: Datagram, protocol: Transport) -> bool:
+    """Whether a quoted packet is of a protocol that has its identity in the payload, and a request."""
+    if protocol is Transport.UDP:
+        return quoted.protocol == UDP
+    return protocol is Transport.ICMP and quoted.icmp is not None and quoted.icmp[0] == _ECHO_REQUEST[quoted.protocol]
+
+
+def _is_syn(quoted: Datagram) -> bool:
+    return quoted.flags is None or quoted.flags & _DECISIVE == TcpFlag.SYN

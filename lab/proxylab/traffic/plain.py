@@ -1,0 +1,122 @@
+"""Plain packets: IPv4 without options, whole, and of the run's own protocol. Nearly every frame is one.
+
+Owns: the readers that tell in one step what such a frame is to its flow.
+Must not: decide about any other frame. A fragment, IPv6, an ICMP error: ``dissect`` reads them field by field.
+
+A run reads four frames of every flow. One ``unpack`` and two look-ups in dictionaries take a third of the time that a
+``Datagram`` takes, of which nobody needs more than this.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from proxylab.addresses import IPAddress, Transport, unpacked
+from proxylab.traffic.dissect import TCP, UDP, TcpFlag
+from proxylab.traffic.identity import Identity, Kind
+from proxylab.evidence.evidence import Packet
+
+__all__ = ["Reader", "Told", "plain_reader"]
+
+Told = tuple[int, Packet, IPAddress, int, IPAddress, int]
+"""Flow, what the packet is to it, source and its port, destination and its port."""
+
+Reader = Callable[[bytes], Told | tuple[()] | None]
+"""What a frame is to its flow; nothing if it says nothing of any, ``None`` where it must be looked at more closely."""
+
+# Ethernet and IPv4, as far as they tell: type, version and length, total length, fragment, protocol, addresses.
+_HEADERS: Final = "!12xHBxHxxHxB2x4s4s"
+_UDP: Final = struct.Struct(f"{_HEADERS}HHH2x40s8s")  # ports, length; a token up to its number, and the number
+_TCP: Final = struct.Struct(f"{_HEADERS}HHIIBB")  # ports, sequence, acknowledged, offset, flags
+_ETHERNET_BYTES: Final = 14
+_TRANSPORT_AT: Final = _ETHERNET_BYTES + 20
+_TCP_BYTES: Final = 20
+_IPV4: Final = 0x0800
+_NO_OPTIONS: Final = 0x45
+_OFFSET: Final = 0x1FFF
+
+_SYN: Final = TcpFlag.SYN
+_RST: Final = TcpFlag.RST
+_SYN_ACK: Final = TcpFlag.SYN | TcpFlag.ACK
+_DECISIVE: Final = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
+_REQUEST, _REPLY = Packet.REQUEST, Packet.REPLY
+
+
+def plain_reader(identity: Identity, protocol: Transport, learned: Mapping[int, int] | None) -> Reader:
+    """The reader of a run's plain frames.
+
+    Args:
+        identity: of the run.
+        protocol: of its flows; nothing is plain of SCTP and ICMP.
+        learned: for TCP by kernel sockets, the flow of each sequence number that is known so far.
+    """
+    match protocol:
+        case Transport.UDP:
+            return _Udp(identity).read
+        case Transport.TCP if learned is not None:
+            return _Tcp(learned, learning=True).read
+        case Transport.TCP:
+            return _Tcp({identity.sequence(flow): flow for flow in range(identity.flows)}, learning=False).read
+        case Transport.SCTP | Transport.ICMP:
+            return lambda _: None
+
+
+class _Udp:
+    """Reads datagrams by the token at the head of their payload."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._packets = {
+            identity.stem(Kind.PROBE): _REQUEST,
+            identity.stem(Kind.REPLY): _REPLY,
+        }
+        self._flows = {b"%08x" % flow: flow for flow in range(identity.flows)}
+
+    def read(self, frame: bytes) -> Told | None:
+        """As ``Reader`` says."""
+        if len(frame) < _UDP.size:
+            return None
+        kind, head, total, fragment, protocol, source, destination, near, far, length, stem, number = _UDP.unpack_from(
+            frame
+        )
+        packet, flow = self._packets.get(stem), self._flows.get(number)
+        if packet is None or flow is None or kind != _IPV4 or head != _NO_OPTIONS or protocol != UDP:
+            return None
+        if fragment & _OFFSET or not _UDP.size <= _TRANSPORT_AT + length <= _ETHERNET_BYTES + total <= len(frame):
+            return None
+        return flow, packet, unpacked(source), near, unpacked(destination), far
+
+
+class _Tcp:
+    """Reads SYNs and SYN/ACKs by their sequence numbers, and passes over what decides nothing."""
+
+    def __init__(self, flows: Mapping[int, int], *, learning: bool) -> None:
+        """A reader that knows the flow of each initial sequence number.
+
+        Args:
+            flows: by sequence number; while numbers are being ``learned``, what is added is known from then on.
+            learning: a SYN may bring a number that must be learned, so each is to be looked at more closely.
+        """
+        self._flows = flows
+        self._learning = learning
+
+    def read(self, frame: bytes) -> Told | tuple[()] | None:
+        """As ``Reader`` says."""
+        if len(frame) < _TCP.size:
+            return None
+        kind, head, total, fragment, protocol, source, destination, near, far, sequence, acknowledged, offset, flags = (
+            _TCP.unpack_from(frame)
+        )
+        end = _ETHERNET_BYTES + total
+        if kind != _IPV4 or head != _NO_OPTIONS or protocol != TCP or fragment & _OFFSET or end > len(frame):
+            return None
+        if not _TCP_BYTES <= (offset >> 4) * 4 <= end - _TRANSPORT_AT:
+            return None
+        decisive = flags & _DECISIVE
+        if decisive == _SYN_ACK:
+            packet, flow = _REPLY, self._flows.get((acknowledged - 1) & 0xFFFFFFFF)
+        elif decisive == _SYN and not self._learning:
+            packet, flow = _REQUEST, self._flows.get(sequence)
+        else:
+            # The sender's stack resets each SYN/ACK that it did not ask for, and such a reset acknowledges nothing.
+            return () if decisive == _RST else None
+        return None if flow is None else (flow, packet, unpacked(source), near, unpacked(destination), far)

@@ -1,0 +1,105 @@
+"""Source ports of flows.
+
+Owns: which ports flows leave from, so that no two flows of a lab that could meet in conntrack share a tuple.
+Must not: open sockets, or take a port that somebody listens on.
+
+Conntrack remembers a UDP tuple and sends a second flow with it wherever the first one went, without asking any rule
+again (``nf_nat_inet_fn`` consults rules for new entries only). Ports are therefore dealt in turn from a whole deck per
+sender and protocol, across errands and whatever they dial: two Services may have one endpoint, and there two flows with
+one port would meet. No port comes a second time before conntrack has been flushed; who deals is told when that is due.
+"""
+
+import random
+from collections.abc import Collection
+from typing import Final
+
+from proxylab.addresses import Family, Transport
+from proxylab.scenario.model import MOST_FLOWS
+
+__all__ = ["PortDealer", "Sender"]
+
+Sender = tuple[str, Family]
+"""A namespace and the family of what it sends: tuples of two families never meet."""
+
+# All but the privileged ports and the kernel's own choice for sockets without a port: the default of
+# net.ipv4.ip_local_port_range, which the lab does not change (networking/ip-sysctl, Linux documentation).
+_PORTS: Final = (*range(1024, 32768), *range(61000, 65536))
+
+# The kernel's choice. A few of them join where so many ports are listened on that the others would not do.
+_EPHEMERAL: Final = range(32768, 61000)
+
+
+class PortDealer:
+    """Deals ports, each sender and protocol from a deck of its own. The seed orders the decks."""
+
+    def __init__(self, seed: int, taken: Collection[int]) -> None:
+        """``taken`` are ports that somebody in the lab listens on: a reply to one would find a listener."""
+        self._deck = [port for port in _PORTS if port not in taken]
+        if (lacking := MOST_FLOWS - len(self._deck)) > 0:
+            self._deck += [port for port in _EPHEMERAL if port not in taken][:lacking]
+        self._random = random.Random(seed)  # noqa: S311 - an order to repeat, not a secret
+        self._shuffled = 0
+        self._next: dict[tuple[Sender, Transport], int] = {}
+        self._claimed: dict[tuple[Sender, Transport], set[int]] = {}
+        self._going_on: set[tuple[Sender, Transport, int]] = set()
+
+    @property
+    def size(self) -> int:
+        """How many flows of one run can have a port of their own: no fewer than a scenario may ask for."""
+        return len(self._deck)
+
+    def deal(self, sender: Sender, protocol: Transport, flows: int) -> tuple[int, ...] | None:
+        """Distinct ports for the flows of one run; ``None`` if too few are left, so that conntrack must be flushed.
+
+        Raises:
+            ValueError: for more flows than there are ports.
+        """
+        if flows > self.size:
+            raise ValueError(f"{flows} flows of one sender need as many source ports, and there are {self.size}")
+        claimed = self._claimed.get((sender, protocol), ())
+        end = self._next.get((sender, protocol), 0)
+        dealt: list[int] = []
+        while (missing := flows - len(dealt)) and end < self.size:
+            self._shuffle(end + missing)
+            dealt += [port for port in self._deck[end : end + missing] if port not in claimed]
+            end += missing
+        if missing:
+            return None
+        self._next[sender, protocol] = end
+        return tuple(dealt)
+
+    def _shuffle(self, end: int) -> None:
+        """Put the deck in order as far as it is needed: most labs need a few ports of tens of thousands."""
+        deck, last = self._deck, self.size - 1
+        for place in range(self._shuffled, min(end, self.size)):
+            other = self._random.randint(place, last)
+            deck[place], deck[other] = deck[other], deck[place]
+        self._shuffled = max(self._shuffled, end)
+
+    def claim(self, sender: Sender, protocol: Transport, port: int) -> bool:
+        """Take the port that an author chose. Not if a flow has had it, so that conntrack must be flushed."""
+        claimed = self._claimed.setdefault((sender, protocol), set())
+        if (sender, protocol, port) in self._going_on:
+            return True
+        if port in claimed or port in self._deck[: self._next.get((sender, protocol), 0)]:
+            return False
+        claimed.add(port)
+        return True
+
+    def go_on(self) -> None:
+        """Let datagrams from ports that an author chose belong to the flows that these have had before.
+
+        That is how a client goes on that a step has left alone: with whatever conntrack remembers of it.
+        """
+        self._going_on = {
+            (sender, protocol, port)
+            for (sender, protocol), ports in self._claimed.items()
+            if protocol is Transport.UDP
+            for port in ports
+        }
+
+    def restart(self) -> None:
+        """Deal from whole decks again: conntrack has forgotten every flow."""
+        self._next.clear()
+        self._claimed.clear()
+        self._going_on.clear()

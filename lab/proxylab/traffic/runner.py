@@ -1,0 +1,383 @@
+"""One errand from its first packet to its evidence.
+
+Owns: the order of a run, and when it may end.
+Must not: judge, or wait for a fixed time.
+
+A run reads the rule counters, forgets what the taps saw before, and then takes turns: send some, let the responders
+answer, read the taps. It ends when every flow is settled: arrived and replied to, or turned away by a reset or an ICMP
+error. If nothing moves any more and some flow is not settled, fences are sent (``fences`` says why they prove that what
+has not arrived by then never will); when they are back and still nothing has moved, the run is over.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+from typing import Final
+
+from proxylab.errors import CapabilityError, InternalError
+from proxylab.addresses import Family, Transport
+from proxylab.kernel.netfilter.conntrack import flush
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.plan.dialogue import Dialogue
+from proxylab.plan.resolved import STACK, Errand
+from proxylab.plan.model import Plan
+from proxylab.plan.naming import own_addresses
+from proxylab.scenario.model import Manner
+from proxylab.timing import Deadline, together
+from proxylab.traffic.associations import Associations
+from proxylab.traffic.connect import Dialogues, has_sctp
+from proxylab.traffic.dialogue import Conversation
+from proxylab.traffic.craft import first_packets
+from proxylab.traffic.foreign import ForeignRules
+from proxylab.traffic.http import Fetches
+from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
+from proxylab.traffic.match import Matcher
+from proxylab.traffic.conntrack import Memory
+from proxylab.traffic.meters import Meter
+from proxylab.traffic.packet import Dispatch
+from proxylab.traffic.ports import PortDealer, Sender
+from proxylab.traffic.responder import Names, PortsTakenError, Responders
+from proxylab.traffic.stacks import Stacks
+from proxylab.traffic.streams import Streams
+from proxylab.traffic.tracing import Tracing
+from proxylab.traffic.turns import Sending, Turns
+from proxylab.traffic.watch import Watch
+from proxylab.evidence.evidence import Capture, Evidence, TraceStep
+from proxylab.evidence.segments import Spoken
+
+__all__ = ["Runner"]
+
+_RUN_SECONDS: Final = 10.0
+_FLOW_SECONDS: Final = 0.005
+
+# Ethernet, IP and transport header with options: what a frame is longer than its token and payload.
+_HEADER_BYTES: Final = 14 + 40 + 40
+
+
+class Runner:
+    """The traffic of one lab: its taps, its responders, and one errand at a time."""
+
+    def __init__(
+        self,
+        netns_by_name: Mapping[str, NetNs],
+        plan: Plan,
+        meters: Mapping[tuple[str, Family], Meter],
+        seed: int = 0,
+        served: Iterable[int] = (),
+        watch: Watch | None = None,
+        stillness: asyncio.Lock | None = None,
+        names: Names | None = None,
+        foreign: Mapping[str, ForeignRules] | None = None,
+    ) -> None:
+        """A runner; ``open`` it before the first run.
+
+        Args:
+            netns_by_name: every namespace of the plan.
+            plan: pods and outside hosts of it are tapped, its listeners are answered for.
+            meters: of the nodes' rules for each family; closed with the runner.
+            seed: orders source ports, and stands in every token.
+            served: ports on which something else listens in the nodes; no flow leaves from one.
+            watch: taps that stand already and outlive the runner; without them it opens its own.
+            stillness: held by each run, and by whoever sends anything of his own into the lab.
+            names: answers for the plan's name servers.
+            foreign: of each node, its rules that no meter counts; closed with the runner.
+        """
+        self._netns_by_name = netns_by_name
+        self._plan = plan
+        self._meters = meters
+        self._foreign = foreign or {}
+        taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
+        taken.update(served)
+        self._ports = PortDealer(seed, taken)
+        self._identities = IdentityRegistry(nonce_of(seed))
+        self._stillness = stillness or asyncio.Lock()
+        self._given = watch
+        self._names = names
+        self._watch: Watch | None = None
+        self._responders: Responders | None = None
+        self._tracing: Tracing | None = None
+        self._memory = Memory(netns_by_name, own_addresses(plan))
+        self._associations: Associations | None = None
+        self._stacks = Stacks(netns_by_name)
+        self._seen: Matcher | None = None
+        self._dialogues = 0
+        self._streams: Streams | None = None
+
+    async def open(self) -> None:
+        """Open every responder, and every tap that does not stand yet, once for the lab's life.
+
+        Raises:
+            PortsTakenError: something else in the lab listens on ports of the plan's listeners; nothing stays open.
+            InternalError: naming the device or the port that could not be opened; nothing stays open.
+        """
+        self._watch = self._given or Watch(self._netns_by_name, self._plan)
+        try:
+            self._responders = Responders(self._netns_by_name, self._plan, self._names)
+        except (InternalError, PortsTakenError):
+            self.close()
+            raise
+        self._responders.attach(asyncio.get_running_loop())
+        self._streams = Streams(
+            self._netns_by_name, self._watch, self._responders, self._identities, self._memory, self._port_of_stream
+        )
+
+    @property
+    def streams(self) -> Streams:
+        """The streams of the lab. Raises ``InternalError`` where the runner is not open."""
+        if self._streams is None:
+            raise InternalError("the runner is not open; open() comes before its streams")
+        return self._streams
+
+    @property
+    def memory(self) -> Memory:
+        """What the nodes remember."""
+        return self._memory
+
+    def hang_up(self, names: Collection[str]) -> None:
+        """Close the connections of pods, as their programs do when they end."""
+        if self._responders is not None:
+            self._responders.hang_up(names)
+
+    def close(self) -> None:
+        """Close every responder, and every tap opened here. Called in the lab's event loop; does not hold it up."""
+        if self._streams is not None:
+            self._streams.close()
+            self._streams = None
+        for meter in self._meters.values():
+            meter.close()
+        for rules in self._foreign.values():
+            rules.close()
+        self._memory.close()
+        if self._associations is not None:
+            self._associations.close()
+            self._associations = None
+        self._stacks.close()
+        self._stop_tracing()
+        if self._responders is not None:
+            self._responders.close()
+            self._responders = None
+        if self._watch is not None and self._watch is not self._given:
+            self._watch.close()
+        self._watch = None
+
+    def _stop_tracing(self) -> None:
+        if self._tracing is not None:
+            self._tracing.close()
+            self._tracing = None
+
+    @property
+    def stillness(self) -> asyncio.Lock:
+        """What a run holds, so that nobody else's packets are counted with its own."""
+        return self._stillness
+
+    def forget(self) -> None:
+        """Flush conntrack in every namespace, after which source ports may be used again.
+
+        Raises:
+            CapabilityError: the kernel does not let conntrack be flushed.
+        """
+        for netns in self._netns_by_name.values():
+            flush(netns)
+        self._ports.restart()
+
+    def go_on(self) -> None:
+        """The lab has changed: a datagram from a port that an author chose goes on with the flow from before."""
+        self._ports.go_on()
+
+    def capture(self) -> Capture:
+        """The frames of the last run."""
+        return Capture() if self._seen is None else Capture(self._seen.frames, self._seen.left_out)
+
+    async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
+        """Send an errand and gather the evidence. Runs wait for each other.
+
+        With ``trace``, the errand has one flow of crafted packets, which is followed through the rules of every node.
+
+        Raises:
+            InternalError: for an errand that no plan should have led to (a sender without a tap, a protocol that is
+                not sent), or a runner that is not open.
+            CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
+        """
+        if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
+            raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
+        async with self._stillness:
+            return await self._run(errand, trace=trace)
+
+    async def converse(self, dialogue: Dialogue) -> Spoken:
+        """Hold a dialogue by crafted segments. Runs wait for each other.
+
+        Raises:
+            InternalError: a side of it has no tap, or the runner is not open.
+            CapabilityError: the kernel has no nf_tables.
+        """
+        if self._watch is None or self._responders is None:
+            raise InternalError("the runner is not open; open() comes before converse()")
+        errand = dialogue.there
+        family = Family.of(errand.destination)
+        meters = {node: self._meters[node, family] for node in errand.nodes}
+        async with self._stillness:
+            await together(meter.begin(errand) for meter in meters.values())
+            (port,) = self._source_ports(errand)
+            self._dialogues += 1
+            conversation = Conversation(
+                dialogue,
+                identity=self._identities.issue(1),
+                serial=self._dialogues,
+                port=port,
+                netns_by_name=self._netns_by_name,
+                plan=self._plan,
+                watch=self._watch,
+                responders=self._responders,
+            )
+            spoken = await conversation.hold()
+            counts = await together(meter.end() for meter in meters.values())
+        uncounted = tuple(node for node, meter in meters.items() if not meter.is_whole)
+        return replace(spoken, counts=tuple(chain.from_iterable(counts)), uncounted=uncounted)
+
+    async def _run(self, errand: Errand, *, trace: bool) -> Evidence:
+        started = time.monotonic()
+        family = Family.of(errand.destination)
+        meters = {node: self._meters[node, family] for node in errand.nodes}
+        await together(meter.begin(errand) for meter in meters.values())
+        identity = self._identities.issue(errand.flows)
+        ports = self._source_ports(errand)
+        turns = self._prepare(errand, identity, ports)
+        tracing = self._armed(errand, identity) if trace else None
+        foreign = [self._foreign[node] for node in errand.nodes if node in self._foreign]
+        await together(rules.begin(family) for rules in foreign)
+        self._stacks.begin((*errand.nodes, *errand.watched))
+        unfinished = await self._take(turns, errand)
+        losses = turns.losses()
+        kernel = self._stacks.end()
+        tracked = self._memory.flows(errand, ports)
+        entries = tuple(self._memory.entries(errand)) if errand.tables else None
+        steps: tuple[TraceStep, ...] = ()
+        if tracing is not None:
+            steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
+        beside = await together(rules.end() for rules in foreign)
+        counts = await together(meter.end() for meter in meters.values())
+        return Evidence(
+            sent=turns.sending.sent,
+            observations=turns.matcher.observations,
+            passages=turns.matcher.passages,
+            connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
+            counts=tuple(chain.from_iterable(counts)),
+            counted=tuple(node for node, meter in meters.items() if meter.is_whole),
+            foreign=tuple(chain.from_iterable(beside)),
+            fences=turns.fences.reports(),
+            unpinned=turns.unpinned,
+            losses=losses,
+            refused_sends=tuple(turns.sending.refused),
+            tracked=tracked,
+            entries=entries,
+            kernel=kernel,
+            held_at=self._stacks.held_at,
+            http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
+            steps=steps,
+            drops=() if tracing is None else tracing.drops_until(self._stacks.held_at),
+            unfinished=unfinished,
+            seconds=time.monotonic() - started,
+        )
+
+    async def _take(self, turns: Turns, errand: Errand) -> str:
+        try:
+            unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
+        except BaseException:
+            self._stop_tracing()  # what it was armed for must not weigh on later runs
+            raise
+        finally:
+            turns.close()
+        self._seen = turns.matcher
+        return unfinished
+
+    def _armed(self, errand: Errand, identity: Identity) -> Tracing:
+        """The lab's tracing, opened when it is first asked for: most runs never need it."""
+        if self._tracing is None:
+            self._tracing = Tracing(self._netns_by_name, self._plan, errand.nodes)
+        self._tracing.arm(errand, identity)
+        return self._tracing
+
+    def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
+        if self._watch is None or self._responders is None:
+            raise InternalError("the runner is not open; open() comes before run()")
+        if errand.protocol is Transport.SCTP and errand.manner is Manner.CONNECT and not has_sctp():
+            raise CapabilityError(
+                f"SCTP sockets, by which probe {errand.name!r} connects",
+                "as root: 'modprobe sctp', or let the probe send single packets (send: {as: packet})",
+            )
+        sender = errand.sender
+        tap = self._watch.tap(sender.namespace, sender.device)
+        self._watch.follow(True)
+        for receiver in errand.receivers:
+            if receiver.device == STACK:
+                self._watch.tap(receiver.namespace, STACK)
+        rooms = [meter.room for meter in self._meters.values() if meter.room is not None]
+        room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload), *rooms])
+        sending: Sending
+        if errand.manner is Manner.PACKET:
+            sending = Dispatch(tap, first_packets(errand, identity, ports), room, sender.mtu)
+            sockets = None
+        elif errand.http:
+            sending = Fetches(self._netns_by_name[sender.namespace], errand, ports)
+            sockets = {port: flow for flow, port in enumerate(ports)}
+        else:
+            sending = Dialogues(self._netns_by_name[sender.namespace], errand, identity, ports, room)
+            sockets = {port: flow for flow, port in enumerate(ports)}
+        return Turns(
+            errand=errand,
+            identity=identity,
+            tap=tap,
+            sending=sending,
+            sockets=sockets,
+            watch=self._watch,
+            responders=self._responders,
+            associations=self._answering() if errand.protocol is Transport.SCTP else None,
+            before_fences=partial(self._hold, errand),
+        )
+
+    async def _hold(self, errand: Errand) -> None:
+        """What is counted from now on is not the run's."""
+        self._stacks.hold()
+        await together(self._foreign[node].hold() for node in errand.nodes if node in self._foreign)
+
+    def _answering(self) -> Associations | None:
+        """Who answers for SCTP, where the kernel cannot: opened when SCTP is first sent."""
+        if self._associations is None and not has_sctp():
+            self._associations = Associations(self._netns_by_name, self._plan)
+        return self._associations
+
+    def _port_of_stream(self, errand: Errand) -> int:
+        """A stream goes on with whatever conntrack remembers of the port that its author chose."""
+        port = errand.sender.port
+        if port is not None:
+            self._ports.claim(_side(errand), errand.protocol, port)
+            return port
+        (port,) = self._source_ports(errand)
+        return port
+
+    def _source_ports(self, errand: Errand) -> tuple[int, ...]:
+        """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""
+        sender, port, protocol = _side(errand), errand.sender.port, errand.protocol
+        if port is not None:
+            if not self._ports.claim(sender, protocol, port):
+                self.forget()
+                self._ports.claim(sender, protocol, port)
+            return (port,) * errand.flows
+        if errand.flows > self._ports.size:
+            raise InternalError(
+                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
+                f"and there are {self._ports.size}"
+            )
+        ports = self._ports.deal(sender, protocol, errand.flows)
+        if ports is None:
+            self.forget()
+            ports = self._ports.deal(sender, protocol, errand.flows)
+        return ports or ()
+
+
+def _side(errand: Errand) -> Sender:
+    return errand.sender.namespace, Family.of(errand.destination)

@@ -1,0 +1,68 @@
+"""What the network stacks of nodes counted while a run's packets were under way.
+
+Owns: when the kernel's counters are read: before a run, and again before its first fence.
+Must not: say what a counter means.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
+from proxylab.verdict.drops import COUNTERS
+from proxylab.evidence.evidence import KernelCount
+
+__all__ = ["Stacks"]
+
+
+class Stacks:
+    """The stacks that a run may end in, one run at a time."""
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs]) -> None:
+        self._netns_by_name = netns_by_name
+        self._open: dict[str, StackCounters] = {}
+        self._before: dict[str, dict[str, str]] = {}
+        self._after: dict[str, dict[str, str]] = {}
+        self.held_at = 0
+
+    def begin(self, namespaces: Iterable[str]) -> None:
+        """Remember what the stacks of these namespaces have counted so far."""
+        self._after = {}
+        self.held_at = 0
+        self._before = {name: self._counters(name).read() for name in namespaces}
+
+    def hold(self) -> None:
+        """What is counted from now on is not the run's. Only the first time counts."""
+        if not self._after:
+            self.held_at = time.time_ns()
+            self._after = {node: self._counters(node).read() for node in self._before}
+
+    def end(self) -> tuple[KernelCount, ...]:
+        """How far the counters moved that tell of packets, and of drops; nothing of a run of which nothing was missing.
+
+        Where every flow was settled no fence was sent, and no counter is asked.
+        """
+        return tuple(
+            KernelCount(node, name, gained)
+            for node, files in self._after.items()
+            for name, gained in _moved(self._before[node], files)
+        )
+
+    def close(self) -> None:
+        """Close every file."""
+        for counters in self._open.values():
+            counters.close()
+        self._open.clear()
+
+    def _counters(self, node: str) -> StackCounters:
+        if node not in self._open:
+            self._open[node] = StackCounters(self._netns_by_name[node])
+        return self._open[node]
+
+
+def _moved(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    earlier, later = counters_in(before), counters_in(after)
+    for name in sorted(COUNTERS):
+        gained = later.get(name, 0) - earlier.get(name, 0)
+        if gained > 0:
+            yield name, gained

@@ -1,0 +1,209 @@
+"""One packet of a run, followed through the rules of every node.
+
+Owns: how the packet and its answers are recognised in a node, the steps that the kernel's reports are read as, and what
+it dropped meanwhile.
+Must not: say what a rule means.
+
+A packet is recognised by its identity and never by its addresses, which rules rewrite: a SYN by its sequence number, an
+answer by the number it acknowledges, a datagram by the end of its token, an ICMP error by what it quotes of these.
+"""
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Final
+
+from proxylab.errors import CapabilityError
+from proxylab.addresses import Transport
+from proxylab.kernel.capture.drop_reasons import Drop, DropReasons
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.netfilter.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
+from proxylab.plan.resolved import Errand
+from proxylab.plan.model import Plan
+from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
+from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
+from proxylab.evidence.evidence import DropReason, Packet, TraceStep
+
+__all__ = ["RuleTexts", "Tracing"]
+
+RuleTexts = Mapping[tuple[str, str], Sequence[str]]
+"""The rules of a node by table and chain, in order, as iptables-save prints them."""
+
+_TOKEN_AT: Final = 8  # behind the header of UDP, or of ICMP
+_VERIFICATION_TAG: Final = 4
+_INITIATE_TAG: Final = 16
+_CHUNKS: Final = {Chunk.INIT: Packet.REQUEST, Chunk.INIT_ACK: Packet.REPLY, Chunk.ABORT: Packet.RESET}
+_ICMP_HEADER: Final = 8
+_IP_HEADER: Final = {4: 20, 6: 40}
+_ICMP: Final = {4: ICMP, 6: ICMPV6}
+_ECHOES: Final = {
+    (8, 0): Packet.REQUEST,
+    (0, 0): Packet.REPLY,
+    (128, 0): Packet.REQUEST,
+    (129, 0): Packet.REPLY,
+}
+_PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
+_TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
+_VERSIONS: Final = {0x0800: 4, 0x86DD: 6}  # by EtherType
+_LOOPBACK: Final = {1: "lo"}  # the first device of every namespace (net/core/dev.c, dev_new_index)
+_NO_LINK_HEADER: Final = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
+
+
+class Tracing:
+    """The tracers of all nodes of a lab, and one traced packet at a time."""
+
+    def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan, nodes: Iterable[str]) -> None:
+        """Open a tracer in each of ``nodes``.
+
+        Raises:
+            CapabilityError: the kernel cannot trace; what was opened is closed again.
+        """
+        self._drops: tuple[Drop, ...] = ()
+        self._tracers: dict[str, Tracer] = {}
+        self._reasons: DropReasons | None = None
+        self._devices = {
+            node: _LOOPBACK
+            | {end.index: end.device for link in plan.links for end in link.ends if end.namespace == node}
+            for node in nodes
+        }
+        try:
+            for node in self._devices:
+                self._tracers[node] = Tracer(netns_by_name[node])
+            with suppress(CapabilityError):  # rules are told of without
+                self._reasons = DropReasons()
+        except BaseException:
+            self.close()
+            raise
+
+    def arm(self, errand: Errand, identity: Identity) -> None:
+        """Trace the packets of this run from now on; it has one flow."""
+        matches = tuple(_matches(errand, identity))
+        for tracer in self._tracers.values():
+            tracer.arm(matches)
+        if self._reasons is not None:
+            self._reasons.listen()
+
+    def finish(self, identity: Identity, texts: Mapping[str, RuleTexts]) -> tuple[TraceStep, ...]:
+        """Trace nothing any more, and return every step of the run: the way there, then the way back.
+
+        Raises:
+            CapabilityError: the kernel's log overflowed, so that steps are missing.
+        """
+        self._drops = () if self._reasons is None else self._reasons.heard()
+        for tracer in self._tracers.values():
+            tracer.disarm()
+        passages: list[list[TraceStep]] = []
+        for node, tracer in self._tracers.items():
+            try:
+                events = tracer.read()
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                raise CapabilityError(
+                    f"room for what {node} said of this packet, which is more than a socket here may hold",
+                    "raise net.core.rmem_max, or run as root; a packet that goes in circles is told of once a turn",
+                ) from error
+            steps = (self._step(node, event, identity, texts[node]) for event in events)
+            passages += _passages(step for step in steps if step is not None)
+        passages.sort(key=lambda steps: (steps[0].packet is not Packet.REQUEST, steps[0].at))
+        return tuple(chain.from_iterable(passages))
+
+    def drops_until(self, held_at: int) -> tuple[DropReason, ...]:
+        """What the kernel dropped in the run that is finished, before its first fence was sent if any was.
+
+        Nothing where the machine does not tell.
+        """
+        return tuple(
+            DropReason(_VERSIONS[protocol], reason, at)
+            for protocol, reason, at in self._drops
+            if protocol in _VERSIONS and (at <= held_at or not held_at)
+        )
+
+    def close(self) -> None:
+        """Close all tracers."""
+        if self._reasons is not None:
+            self._reasons.close()
+        for tracer in self._tracers.values():
+            tracer.close()
+
+    def _step(self, node: str, event: TraceEvent, identity: Identity, texts: RuleTexts) -> TraceStep | None:
+        header = _NO_LINK_HEADER.get(event.packet[0] >> 4) if event.packet else None
+        datagram = None if header is None else dissect(header + event.packet)
+        packet = None if datagram is None else _packet(datagram, identity)
+        if datagram is None or packet is None:
+            return None
+        rules = texts.get((event.table, event.chain), ())
+        at = event.number - 1
+        devices = self._devices[node]
+        return TraceStep(
+            place=node,
+            table=event.table,
+            chain=event.chain,
+            kind=event.kind,
+            text=rules[at] if event.kind != "policy" and 0 <= at < len(rules) else "",
+            verdict=event.verdict,
+            packet=packet,
+            source=datagram.source,
+            source_port=datagram.source_port,
+            destination=datagram.destination,
+            destination_port=datagram.destination_port,
+            mark=event.mark,
+            in_device=devices.get(event.in_index, ""),
+            out_device=devices.get(event.out_index, ""),
+            at=event.at_ns,
+        )
+
+
+def _matches(errand: Errand, identity: Identity) -> Iterator[Match]:
+    """The request, its answers, and ICMP errors about it."""
+    version = errand.destination.version
+    icmp, quoted = _ICMP[version], _ICMP_HEADER + _IP_HEADER[version]
+    if errand.protocol is Transport.TCP:
+        sequence = identity.sequence(0)
+        sent = sequence.to_bytes(4, "big")
+        yield Match(TCP, (Bytes(4, sent),))
+        yield Match(TCP, (Bytes(8, ((sequence + 1) & 0xFFFFFFFF).to_bytes(4, "big")),))
+        yield Match(icmp, (Bytes(quoted + 4, sent),))
+    elif errand.protocol is Transport.SCTP:
+        tag = identity.sequence(0).to_bytes(4, "big")
+        yield Match(SCTP, (Bytes(_INITIATE_TAG, tag),))
+        yield Match(SCTP, (Bytes(_VERIFICATION_TAG, tag),))
+        yield Match(icmp, (Bytes(quoted + _INITIATE_TAG, tag),))
+    else:
+        end = identity.token(Kind.PROBE, 0)[-_TOKEN_END:]
+        at = _TOKEN_AT + TOKEN_BYTES - _TOKEN_END
+        yield Match(errand.protocol_number, (Bytes(at, end),))
+        yield Match(icmp, (Bytes(quoted + at, end),))
+
+
+def _packet(datagram: Datagram, identity: Identity) -> Packet | None:
+    """What a traced packet is to the run's flow; ``None`` for a packet of another."""
+    if datagram.icmp in _ECHOES:
+        token = identity.read(datagram.payload)
+        return None if token is None or token[0] is Kind.FENCE else _ECHOES[datagram.icmp]
+    if datagram.icmp is not None:
+        return Packet.PORT_UNREACHABLE if datagram.icmp in _PORT_UNREACHABLE else Packet.OTHER_ICMP
+    if datagram.protocol == UDP:
+        token = identity.read(datagram.payload)
+        if token is None or token[0] is Kind.FENCE:
+            return None
+        return Packet.REQUEST if token[0] is Kind.PROBE else Packet.REPLY
+    if datagram.protocol == SCTP:
+        return _CHUNKS.get(datagram.flags or 0)
+    flags = datagram.flags or 0
+    if flags & TcpFlag.RST:
+        return Packet.RESET
+    return Packet.REPLY if flags & TcpFlag.ACK else Packet.REQUEST
+
+
+def _passages(steps: Iterable[TraceStep]) -> Iterator[list[TraceStep]]:
+    """The steps of one node, divided where a packet enters it."""
+    passage: list[TraceStep] = []
+    for step in steps:
+        if step.kind == ENTRY and passage:
+            yield passage
+            passage = []
+        passage.append(step)
+    if passage:
+        yield passage

@@ -1,0 +1,154 @@
+"""The turns of one run: send some, answer, look; and the proof that nothing more will come.
+
+Owns: the loop of a run, its matcher and its fences.
+Must not: choose flows, ports or identities (``runner`` does), or read rule counters.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from proxylab.plan.resolved import STACK, Errand
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until
+from proxylab.traffic.affinity import one_cpu
+from proxylab.traffic.associations import Associations
+from proxylab.traffic.sentinels import Fences
+from proxylab.traffic.identity import Identity
+from proxylab.traffic.match import Matcher, Vantage
+from proxylab.traffic.responder import Responders
+from proxylab.traffic.watch import AnyTap, Watch
+from proxylab.evidence.evidence import ConnectReport, TapLoss
+
+__all__ = ["Sending", "Turns"]
+
+_FENCE_SECONDS: Final = 1.0
+
+
+class Sending(Protocol):
+    """What sends the flows of a run: ``Dispatch`` by crafted frames, ``Dialogues`` by kernel sockets."""
+
+    sent: int
+    refused: list[str]
+    reports: list[ConnectReport]
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to be sent, or to be heard by sockets."""
+
+    def advance(self) -> bool:
+        """Do what can be done now. Whether there was anything."""
+
+    def abandon(self) -> bool:
+        """Give up what is under way: nothing can come for it any more. Whether there was anything."""
+
+    def close(self) -> None:
+        """Close what was opened."""
+
+
+class Turns:
+    """One run, taken turn by turn."""
+
+    def __init__(
+        self,
+        *,
+        errand: Errand,
+        identity: Identity,
+        tap: AnyTap,
+        sending: Sending,
+        sockets: Mapping[int, int] | None,
+        watch: Watch,
+        responders: Responders,
+        before_fences: Callable[[], Awaitable[None]],
+        associations: Associations | None = None,
+    ) -> None:
+        self.sending = sending
+        self.matcher = Matcher(identity, errand.protocol, sockets)
+        self.fences = Fences(errand, identity, tap)
+        self.unpinned = ""
+        self._by_taps = sockets is None
+        self._tap = tap
+        self._watch = watch
+        self._responders = responders
+        self._associations = associations
+        self._before_fences = before_fences
+        self._nodes = frozenset(errand.nodes)
+        self._fenced_at = 0
+
+    async def take(self, deadline: Deadline) -> str:
+        """Take turns until every flow is settled or provably gone.
+
+        Returns:
+            What was still awaited when the deadline passed; empty when nothing was.
+        """
+        self._watch.discard()
+        with one_cpu() as self.unpinned:
+            while not self._settled:
+                if deadline.passed:
+                    return self._awaited()
+                await asyncio.sleep(0)  # others of the lab's event loop get a turn, too
+                if self._turn():
+                    continue
+                await self._fence(deadline)
+                if not self._turn() and not self.sending.abandon():
+                    break
+            self._look()
+            if self._fenced_at and self.matcher.requests_sent > self._fenced_at:
+                # A stack has said its SYN again since the fences left: only later ones can come behind it.
+                await self._fence(deadline)
+        return ""
+
+    def losses(self) -> tuple[TapLoss, ...]:
+        """What the taps could not keep of this run."""
+        return self._watch.losses()
+
+    def close(self) -> None:
+        """Close what the run opened."""
+        self.sending.close()
+
+    @property
+    def _settled(self) -> bool:
+        """Kernel sockets say themselves when they are done; of crafted flows only the taps can tell."""
+        return self.sending.finished and not (self._by_taps and self.matcher.unsettled)
+
+    def _turn(self) -> bool:
+        """Send, answer, look. Whether anything moved."""
+        moved = self.sending.advance()
+        return self._look() or moved
+
+    def _look(self) -> bool:
+        """Answer what waits, then read the taps, to which the answers have come, too. Whether anything was there."""
+        answered = self._responders.pump()
+        seen = self.matcher.seen
+        # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
+        batches = self._watch.collect(ends=self.matcher.packs)
+        for tap, frames in sorted(batches, key=lambda batch: batch[0] is not self._tap):
+            if self._associations is not None:
+                answered += self._associations.answer(tap, frames)
+            transit = tap.place in self._nodes and tap.device != STACK
+            self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap, transit), frames)
+        if self.matcher.packs:
+            for tap, batch in self._watch.passing():
+                self.matcher.take_passing(Vantage(tap.place, tap.device, transit=True), batch)
+        self.fences.take(self.matcher.fences)
+        self.matcher.fences = []
+        return answered > 0 or self.matcher.seen > seen
+
+    async def _fence(self, deadline: Deadline) -> None:
+        """Send a round of fences and take turns until all are back, for a second at most."""
+        await self._before_fences()
+        self._fenced_at = self.matcher.requests_sent
+        self.fences.send()
+        patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))
+        try:
+            await wait_until(self._fenced, patience, "fences")
+        except DeadlineExceededError:
+            self.fences.give_up()
+
+    def _fenced(self) -> bool:
+        self._look()
+        return self.fences.back
+
+    def _awaited(self) -> str:
+        if not self.sending.finished:
+            return "the run's deadline passed while flows were still to be sent or under way"
+        return f"the run's deadline passed while {self.matcher.unsettled} flows were neither answered nor turned away"

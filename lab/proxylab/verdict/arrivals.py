@@ -1,0 +1,246 @@
+"""Who was reached, and as whom: backends, source and spread.
+
+Owns: the verdicts on packets as they were seen at the pods.
+Must not: judge what became of flows that no pod saw (``judge`` does); such flows only cast doubt here.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import Sender
+from proxylab.scenario.model import Manner, NodeDevice, Preserved, Shares, SourceExpectation, Spread
+from proxylab.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_hit_all, flows_to_stick, spread_p_value
+from proxylab.verdict.case import Case, Findings
+from proxylab.verdict.flows import Flow, counted_ends
+from proxylab.verdict.model import Verdict
+from proxylab.verdict.rules import Rule, read_all
+from proxylab.evidence.words import amount, endpoint, listed
+
+__all__ = ["due_shares", "hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
+
+_MOST_SHARES = 6
+"""How many pods the one line of a verdict names with their flows; ``explain`` has a table."""
+
+
+def hits(case: Case) -> Counter[str]:
+    """How many flows arrived at each pod, in the order of first arrival."""
+    return Counter(place for flow in case.flows for place in flow.places)
+
+
+def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
+    """The pods that were hit are exactly ``expected``.
+
+    Which backend a flow gets is chance, so a few flows need not hit them all: only from ``flows_to_hit_all`` flows on
+    is a backend that none of them hit a missing one. Below, the pods hit must be among ``expected``, and the verdict
+    says so. Where flows stick it is each client's first that is chosen for. Behind a headless Service's name a client
+    dials one pod, and that the name gives all of them is the name's own verdict.
+    """
+    found = hits(case)
+    findings = _unseen(case)
+    for flow in case.arrived:
+        strangers = [place for place in flow.places if place not in expected]
+        if strangers:
+            findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
+        elif flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
+    question = case.errand.question
+    chosen_by_client = question is not None and question.headless
+    never = [] if chosen_by_client else [name for name in dict.fromkeys(expected) if not found[name]]
+    observed = _shares(found)
+    sticky = case.probe.expect.spread is Spread.STICKY
+    choices = len(_backends_of_clients(case)) if sticky else len(case.arrived)
+    told = bool(findings.wrong) and len(set(expected)) == 1  # that the one backend was not hit is the same thing twice
+    if never and found and not told and (choices > 1 or not sticky):
+        chosen = amount(choices, "client" if sticky else "flow")
+        if choices >= flows_to_hit_all(len(set(expected))):
+            findings.missing_overall.append(f"{listed(never)} never chosen in {chosen}")
+        else:
+            observed += f" ({chosen} need not hit all {len(set(expected)):,})"
+    return findings.settle(case, "backends", expected=listed(expected), observed=observed)
+
+
+def judge_source(case: Case, expected: IPAddress) -> Verdict:
+    """The source address of every packet that arrived is ``expected``, and it was changed once at most on each node."""
+    findings = _unseen(case)
+    sender = case.errand.sender
+    kept = bool(sender.others) and isinstance(case.probe.expect.source, Preserved)
+    for flow in case.arrived:
+        due = sender.of(flow.number) if kept else expected
+        contradiction = _disagreement_on_source(case, flow)
+        strangers = [str(each.source) for each in flow.arrivals if each.source != due]
+        if contradiction:
+            findings.doubts.append((flow.number, contradiction))
+        elif strangers:
+            origin = listed(list(dict.fromkeys(strangers)))
+            findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
+        elif flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
+    again = masqueraded_again(case)
+    if again is not None:
+        count = again.count
+        findings.wrong_overall.append(
+            f"{count.node} masqueraded {amount(count.packets, 'packet')} for {amount(len(case.flows), 'flow')}"
+        )
+    sources = counted_ends([(flow.arrivals[0].source, 0) for flow in case.arrived])
+    seen = Counter({str(address): count for (address, _), count in sources.items()})
+    return findings.settle(
+        case,
+        "source",
+        expected=_source(case.probe.expect.source, expected, sender),
+        observed=_shares(seen) if len(seen) > 1 else listed(list(seen)),
+    )
+
+
+def masqueraded_again(case: Case) -> Rule | None:
+    """The rule that changed more sources than there are flows; ``None`` where all did what they should.
+
+    Source NAT is asked once for each flow, and a lab has no other traffic. What it changes beyond that is the packet of
+    a tunnel, which inherits the mark of the packet inside (skb->mark), and should have lost it before.
+    """
+    changing = (rule for rule in read_all(case.evidence.counts) if rule.target in ("MASQUERADE", "SNAT"))
+    return next((rule for rule in changing if rule.count.packets > len(case.flows)), None)
+
+
+def _source(wanted: SourceExpectation | None, address: IPAddress, sender: Sender) -> str:
+    """What the author wrote, and the address it comes to."""
+    match wanted:
+        case Preserved() if sender.others:
+            return f"preserved ({len(sender.addresses):,} addresses)"
+        case Preserved():
+            return f"preserved ({address})"
+        case NodeDevice(node, device):
+            return f"{address} ({node} {device})"
+        case _:
+            return str(address)
+
+
+def _disagreement_on_source(case: Case, flow: Flow) -> str:
+    """How the tap at the pod and the responder behind it contradict each other; empty where they agree."""
+    report = flow.report
+    if case.errand.manner is not Manner.CONNECT or report is None or report.error:
+        return ""
+    if report.peer is None:
+        return f"{report.backend} did not say which peer it saw"
+    peer = (report.peer, report.peer_port)
+    seen = {(arrival.source, arrival.source_port) for arrival in flow.arrivals}
+    if peer in seen:
+        return ""
+    at_tap = listed([endpoint(*each) for each in sorted(seen, key=str)])
+    return f"the tap at {listed(flow.places)} saw {at_tap}, {report.backend} itself saw {endpoint(*peer)}"
+
+
+def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | None) -> Verdict:
+    """Flows are shared as the author wants, over ``backends``, or where none were named, over the pods that were hit.
+
+    A spread over too few flows is neither even nor uneven: see ``proxylab.statistics``.
+    """
+    match wanted:
+        case Spread.STICKY:
+            return _judge_sticky(case, backends)
+        case Shares(of):
+            shown = ", ".join(f"{name} {share:.1%}" for name, share in of.items())
+            return _judge_shares(case, of, shown)
+        case _:
+            names = list(dict.fromkeys(backends)) if backends else list(hits(case))
+            due = dict.fromkeys(names, 1 / len(names)) if names else {}
+            return _judge_shares(
+                case, due, f"even, {1 / len(names):.1%} each" if names else "even", named=bool(backends)
+            )
+
+
+def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
+    """The flows of each pod are its due share of all, as far as chance allows."""
+    found = hits(case)
+    counts = [found[name] for name in due]
+    shares = tuple(due.values())
+    flows, findings = sum(counts), _unseen(case)
+    findings.doubts += case.disagreements.items()
+    _note_strangers(findings, found, due)
+    chance = spread_p_value(counts, shares) if due else 1.0
+    if not named and len(due) == 1:
+        only = next(iter(due))
+        findings.doubts_overall.append(f"only {only} was hit; without backends nothing shows that it is not alone")
+    elif due and flows < (needed := flows_needed_for(shares)):
+        findings.doubts_overall.append(
+            f"{amount(flows, 'flow')} over {amount(len(due), 'backend')} cannot show a change of one share by "
+            f"{SHARE_CHANGE:.0%}; {needed:,} flows can"
+        )
+    elif chance < SIGNIFICANCE:
+        findings.missing_overall.append(f"chance alone spreads as unevenly as this with p = {chance:.1e}")
+    return findings.settle(case, "spread", expected=expected, observed=_shares(found))
+
+
+def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
+    """All flows of a client went to one backend, and there were enough of them that chance does not do that.
+
+    A client is an address. With many, each may have another backend; what shows that it held is whatever a client sent
+    after its first flow.
+    """
+    found = hits(case)
+    clients = _backends_of_clients(case)
+    findings = _unseen(case)
+    findings.doubts += case.disagreements.items()
+    names = list(dict.fromkeys(backends or ()))
+    if names:
+        _note_strangers(findings, found, names)
+    strayed = {client: places for client, places in clients.items() if len(places) > 1}
+    if len(clients) > 1 and strayed:
+        findings.wrong_overall.append(f"{len(strayed):,} of {len(clients):,} clients went to several backends")
+    elif strayed:
+        findings.wrong_overall.append(f"the flows of one client went to {listed(list(found))}")
+    elif len(names) < 2:
+        only = listed(list(found))
+        findings.doubts_overall.append(f"only {only} was hit; without two backends or more nothing shows that it held")
+    elif len(case.arrived) < (needed := flows_to_stick(len(names)) + max(len(clients), 1) - 1):
+        findings.doubts_overall.append(
+            f"{amount(len(case.arrived), 'flow')} may all go to one of {len(names):,} backends by chance; "
+            f"{needed:,} hardly do"
+        )
+    wanted = "sticky, all to one" if len(clients) < 2 else "sticky, all of a client to one"
+    return findings.settle(case, "spread", expected=wanted, observed=_shares(found))
+
+
+def _backends_of_clients(case: Case) -> dict[IPAddress, set[str]]:
+    """Where the flows of each address arrived."""
+    if not case.errand.sender.others:
+        return {case.errand.sender.address: set(hits(case))}
+    found: dict[IPAddress, set[str]] = {}
+    for flow in case.arrived:
+        found.setdefault(case.errand.sender.of(flow.number), set()).update(flow.places)
+    return found
+
+
+def due_shares(case: Case) -> Mapping[str, float]:
+    """The share of the flows that is due to each pod: as the author wrote it, or an equal one for each backend."""
+    spread = case.probe.expect.spread
+    if isinstance(spread, Shares):
+        return spread.of
+    names = list(dict.fromkeys(case.probe.expect.backends or hits(case)))
+    return dict.fromkeys(names, 1 / len(names)) if names else {}
+
+
+def _note_strangers(findings: Findings, found: Iterable[str], names: Collection[str]) -> None:
+    strangers = [name for name in found if name not in names]
+    if strangers:
+        findings.wrong_overall.append(f"{listed(strangers)} was hit, which is none of the backends")
+
+
+def _unseen(case: Case) -> Findings:
+    """What every verdict about arrivals starts from: the flows that no pod saw show nothing."""
+    unseen = len(case.flows) - len(case.arrived)
+    if not unseen:
+        return Findings()
+    clause = "no flow arrived, so nothing was seen of this"
+    if case.arrived:
+        clause = f"{unseen:,} of {amount(len(case.flows), 'flow')} did not arrive, so nobody knows of those"
+    return Findings(doubts_overall=[clause])
+
+
+def _shares(found: Counter[str]) -> str:
+    """Names with their flows, in a line; the name alone if there was one flow."""
+    if found.total() <= 1:
+        return listed(list(found))
+    shown = [f"{name} {count:,}" for name, count in found.most_common(_MOST_SHARES)]
+    more = len(found) - len(shown)
+    return ", ".join(shown) + (f", {more:,} more" if more else "")

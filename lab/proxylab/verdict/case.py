@@ -1,0 +1,328 @@
+"""One probe before its judge: the flows, and every reason not to trust what was seen.
+
+Owns: ``Case``, with the doubts that the evidence itself raises, and ``Findings``, which turn into a verdict.
+Must not: know any particular expectation.
+
+Theory of operation. A finding is of one of three kinds, and they weigh differently:
+
+* *wrong*: something was seen that the expectation forbids. That is a fail, whatever else may be in doubt.
+* *missing*: something was not seen. That is a fail only if nothing casts doubt on the silence; else nobody knows.
+* *doubts*: something speaks against relying on what was seen. No pass stands beside a doubt.
+
+A pass is what is left when there is none of them. Doubts about the evidence as a whole (a tap lost frames, the run was
+cut short) weigh on every expectation, since each rests on all flows having been seen, and on nothing else having been.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol as Interface
+
+from proxylab.addresses import Transport
+from proxylab.plan.resolved import Errand
+from proxylab.scenario.model import Manner, Position, Probe
+from proxylab.verdict.copies import lost_copies
+from proxylab.verdict.drops import kernel_drop
+from proxylab.evidence.evidence import Evidence, Observation, Packet
+from proxylab.verdict.flows import Fate, Flow, gather
+from proxylab.verdict.foreign import ended_by
+from proxylab.verdict.model import Judgement, Verdict
+from proxylab.verdict.retranslation import Retranslation, retranslated
+from proxylab.evidence.words import amount, endpoint, listed, tally
+
+__all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
+
+_OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
+
+_ERRNO_OF = {
+    Fate.REJECTED: frozenset({"ECONNREFUSED"}),
+    Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
+    Fate.LOST: frozenset({"timeout", "EPERM"}),  # EPERM: a rule of the sender's own dropped it
+}
+
+
+_UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One probe and all that was seen of it.
+
+    Attributes:
+        probe: with the expectations.
+        errand: the probe, resolved.
+        evidence: as recorded.
+        flows: every flow of the errand, in order.
+        fates: what became of each.
+        arrived: the flows that reached a pod, or several.
+        disagreements: where taps contradict sockets or connection tracking, by flow number.
+        doubts: why the evidence as a whole is not to be relied on.
+        silence: why it proves nothing that a flow was not seen again.
+        again: flows that another node translated once more, as every hop has shown, by flow number.
+        lost_copies: copies of requests that ended at a node, by flow number.
+        lost_reply_copies: copies of replies likewise.
+    """
+
+    probe: Probe
+    errand: Errand
+    evidence: Evidence
+    flows: tuple[Flow, ...]
+    fates: tuple[Fate, ...]
+    arrived: tuple[Flow, ...]
+    disagreements: dict[int, str]
+    doubts: tuple[str, ...]
+    silence: tuple[str, ...]
+    again: dict[int, Retranslation]
+    lost_copies: Mapping[int, str]
+    lost_reply_copies: Mapping[int, str]
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """How many flows there are."""
+        return len(self.flows), "flow"
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote that expectation; the whole of ``expect`` for one that was not written."""
+        expect = self.probe.expect
+        return expect.positions.get(key, expect.position)
+
+
+class Judged(Interface):
+    """What findings are about: a probe, or a step."""
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """Of how many flows, or pulses, clauses are true of some, and what they are called."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the evidence as a whole is not to be relied on."""
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote that expectation."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found about one expectation, as (flow number, clause) pairs; see the module for the three kinds."""
+
+    wrong: list[tuple[int, str]] = field(default_factory=list)
+    missing: list[tuple[int, str]] = field(default_factory=list)
+    doubts: list[tuple[int, str]] = field(default_factory=list)
+    wrong_overall: list[str] = field(default_factory=list)
+    missing_overall: list[str] = field(default_factory=list)
+    doubts_overall: list[str] = field(default_factory=list)
+
+    def settle(
+        self,
+        case: Judged,
+        expectation: str,
+        *,
+        expected: str,
+        observed: str,
+        silence: Iterable[str] = (),
+        witnesses: Iterable[str] = (),
+    ) -> Verdict:
+        """The verdict. ``silence`` are the doubts that bear on what is missing, and on nothing else."""
+        number, thing = case.counted
+        wrong = [*self.wrong_overall, *tally((clause for _, clause in self.wrong), number, thing)]
+        missing = [*self.missing_overall, *tally((clause for _, clause in self.missing), number, thing)]
+        doubts = [*self.doubts_overall, *tally((clause for _, clause in self.doubts), number, thing), *case.doubts]
+        if missing:
+            doubts += silence
+        if wrong or (missing and not doubts):
+            judgement, reasons = Judgement.FAIL, [*wrong, *missing]
+        elif missing or doubts:
+            judgement, reasons = Judgement.INCONCLUSIVE, [*missing, *doubts]
+        else:
+            judgement, reasons = Judgement.PASS, []
+        shown = next((pairs for pairs in (self.wrong, self.missing, self.doubts) if pairs), [])
+        return Verdict(
+            expectation=expectation,
+            judgement=judgement,
+            expected=str(expected),  # an outcome is an enum, and what a verdict carries is text
+            observed=str(observed),
+            reasons=tuple(reasons),
+            witnesses=tuple(witnesses) if judgement is Judgement.PASS else (),
+            position=case.position(expectation),
+            example=min((number for number, _ in shown), default=None),
+        )
+
+
+def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
+    """Sort the evidence by flow and look for reasons to doubt it."""
+    flows = gather(errand, evidence)
+    fates = tuple(flow.fate for flow in flows)
+    disagreements: dict[int, str] = {}
+    again: dict[int, Retranslation] = {}
+    if evidence.tracked is not None:
+        for flow, fate in zip(flows, fates, strict=True):
+            clause = mistracked(flow, fate, errand)
+            if clause and (second := retranslated(flow, errand)) is not None:
+                again[flow.number] = second
+            elif clause:
+                disagreements[flow.number] = clause
+    if errand.manner is Manner.CONNECT:
+        for flow, fate in zip(flows, fates, strict=True):
+            clause = disagreement(flow, fate, errand.protocol)
+            if clause:
+                disagreements[flow.number] = clause
+    # A hop that was not captured looks like a copy that ended there, so a flow whose witnesses disagree has none.
+    sound = [None if number in disagreements else fate for number, fate in enumerate(fates)]
+    lost = lost_copies(evidence, errand, flows, sound, Packet.REQUEST)
+    lost_replies = lost_copies(evidence, errand, flows, sound, Packet.REPLY)
+    if lost:
+        fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
+    return Case(
+        probe,
+        errand,
+        evidence,
+        flows,
+        fates,
+        tuple([flow for flow in flows if flow.arrivals]),
+        disagreements,
+        tuple(_doubts(errand, evidence, flows)),
+        () if _counted_as_dropped(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),
+        again,
+        lost,
+        lost_replies,
+    )
+
+
+def _doubts(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...]) -> Iterator[str]:
+    """Why the evidence as a whole is not to be relied on."""
+    if evidence.unfinished:
+        yield f"the run did not finish: {evidence.unfinished}"
+    for loss in evidence.losses:
+        if loss.frames:
+            yield f"the tap at {loss.place} {loss.device} lost {amount(loss.frames, 'frame')}"
+    if evidence.sent + len(evidence.refused_sends) < errand.flows:
+        yield f"{evidence.sent:,} of {amount(errand.flows, 'flow')} were sent"
+    if evidence.sent > errand.flows:
+        yield f"{amount(evidence.sent, 'flow')} were sent, but the probe has {errand.flows:,}"
+    numbers = range(errand.flows)
+    if any(seen.flow not in numbers or seen.protocol is not errand.protocol for seen in evidence.observations) or any(
+        seen.protocol is not errand.protocol for seen in evidence.passages
+    ):
+        yield "packets were seen that claim to be of this probe, but of none of its flows"
+    # A send that the kernel refused leaves no trace; which flow's it was, only a flow without any trace can claim.
+    unsent = [flow for flow in flows if not flow.departures]
+    unseen = max(sum(flow.fate is not Fate.UNSENT for flow in unsent), len(unsent) - len(evidence.refused_sends))
+    if unseen > 0:
+        yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {errand.sender.name}"
+    if errand.manner is Manner.CONNECT:
+        unreported = sum(len(flow.reports) != 1 for flow in flows)
+        if unreported or any(report.flow not in numbers for report in evidence.connects):
+            yield f"the sockets of {amount(unreported, 'flow')} did not report exactly once"
+
+
+def packets_of(flows: Iterable[Flow]) -> int:
+    """How many packets something must have counted, if it ended every flow: a repeated SYN is one more."""
+    return sum(max(1, len(flow.departures)) for flow in flows)
+
+
+def packets_until(flows: Iterable[Flow], held_at: int) -> int:
+    """How many of them had left when the counters of stacks were read; all, where nobody says when that was."""
+    if not held_at:
+        return packets_of(flows)
+    return sum(max(1, sum(each.at <= held_at for each in flow.departures)) for flow in flows)
+
+
+def _counted_as_dropped(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> bool:
+    """Whether a node's stack, or a foreign rule, counted every packet as dropped: then nothing of it can come late."""
+    if set(fates) != {Fate.LOST}:
+        return False
+    packets = packets_until(flows, evidence.held_at)
+    return kernel_drop(errand, evidence, packets) is not None or ended_by(evidence, packets) is not None
+
+
+def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> Iterator[str]:
+    """Why it proves nothing that a flow was not seen again: a fence is not back, or was back too early."""
+    names = dict.fromkeys([*(fence.name for fence in errand.fences), *(report.name for report in evidence.fences)])
+    if not names:
+        yield "no fence was sent after it, so silence proves nothing"
+    if evidence.unpinned:
+        yield f"the run could not be kept on one CPU ({evidence.unpinned}): a fence may have come before a late packet"
+    left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
+    unsent, unanswered, early = [], [], []
+    for name in names:
+        reports = [report for report in evidence.fences if report.name == name]
+        if not reports:
+            unsent.append(name)
+        elif not all(report.answered for report in reports):
+            unanswered.append(name)
+        elif min(report.at for report in reports) < left:
+            early.append(name)
+    if unanswered:
+        yield f"the way to {listed(unanswered)} is itself broken, so silence proves nothing"
+    if unsent:
+        yield f"no fence was sent to {listed(unsent)}, so silence proves nothing"
+    if early:
+        yield f"the fence to {listed(early)} was back before the last flow had left, so silence proves nothing"
+
+
+def _silent(flow: Flow, fate: Fate) -> bool:
+    """Whether the flow left and something of it was not seen again."""
+    return bool(flow.departures) and (fate is Fate.LOST or not flow.replies)
+
+
+def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
+    """How the taps and the kernel's socket contradict each other about one flow; empty where they agree.
+
+    Over TCP a socket may fail although the taps saw a reply: the handshake was answered and the data was not. That is
+    no contradiction; ``reply`` judges it.
+    """
+    report = flow.report
+    if report is None:
+        return ""
+    says = f"the socket says {_OWN_WORDS.get(report.error, report.error)}"
+    if fate in _ERRNO_OF:
+        return "" if report.error in _ERRNO_OF[fate] else f"the taps say {fate}, {says}"
+    if fate is not Fate.DELIVERED:
+        return f"the taps say {fate}, {says}" if fate in _UNANSWERED and not report.error else ""
+    place = flow.places[0]
+    if not report.error:
+        if not flow.replies:
+            return f"the taps saw no reply, {says}"
+        if report.backend != place:
+            return f"the tap at {place} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
+    elif protocol is not Transport.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
+        return f"the taps saw a reply, {says}"
+    elif report.error == "ECONNREFUSED":
+        return f"the taps saw neither reset nor ICMP error, {says}"
+    return ""
+
+
+def _from_dialled(flow: Flow, reply: Observation) -> bool:
+    """Whether a connected socket takes the reply: it hears nobody but whom it dialled."""
+    dialled = {(departure.destination, departure.destination_port) for departure in flow.departures}
+    return not dialled or (reply.source, reply.source_port) in dialled
+
+
+def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
+    """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
+
+    Of the nodes on the way, one translated the flow, and its entry names the pod and the source that the pod saw. A
+    flow that arrived as it was sent may have passed nodes that track nothing. That another node translated it again is
+    for the captured hops to say (``retranslation``).
+    """
+    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
+        return ""
+    entries = [
+        (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)
+        for each in flow.tracked
+    ]
+    for arrival in flow.arrivals:
+        seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
+        if seen in entries:
+            continue
+        at_tap = f"the tap at {arrival.place} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
+        if entries:
+            says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
+            return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
+        if seen[:2] != (errand.destination, errand.port):
+            return f"{at_tap}, but no node's conntrack has an entry for the flow"
+    return ""
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"

@@ -1,0 +1,121 @@
+"""Copies of packets: which pods and hosts got one, and which ended at a node.
+
+Owns: the words for a copy, and the search for packets of which more came to a node than left it.
+Must not: judge.
+
+Where a flow arrived, each node has passed on, or taken, what came to it. So a packet that came to a node, and neither
+left it nor was taken by a program of it, is one too many; but for packets that were sent again and that were lost. This
+is asked of all flows, in columns: of thousands of flows two may be copied.
+
+What crosses a bridge is counted at its ports, and not at the bridge itself, which sees some of it once more. A frame
+under another device's MAC is not counted: the node drops it, if it is no bridge that passes it on.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Final
+
+from proxylab.plan.resolved import STACK, Errand
+from proxylab.plan.model import Plan, Role
+from proxylab.plan.names import POD_BRIDGE
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.verdict.flows import Fate, Flow
+from proxylab.evidence.passages import LEFT, REPLY, sightings
+from proxylab.evidence.words import endpoint, listed
+
+__all__ = ["copies", "copying", "lost_copies"]
+
+_ENDED: Final = frozenset({Fate.DELIVERED, Fate.REFUSED})
+
+_ONLY: Final = {wanted: bytes(each == wanted for each in range(256)) for wanted in (0, LEFT, REPLY, REPLY | LEFT)}
+"""Tables for ``translate`` that leave 1 for one kind of row, and 0 for all others: those under another MAC, too."""
+
+
+def copies(strays: Sequence[Observation]) -> str:
+    """Where copies came in, and how they were addressed."""
+    found = [f"{each.place}/{each.device}, addressed to {_to(each)}" for each in strays]
+    return listed(list(dict.fromkeys(found)))
+
+
+def copying(flow: Flow, strays: Sequence[Observation], plan: Plan | None) -> str:
+    """Who got copies, by which device of which node they went there, and who answered them."""
+    clauses = [f"a copy came in at {copies([each])}{_sent_by(each, plan)}" for each in strays]
+    clauses += [f"{each.place} answered it" for each in flow.strange_answers]
+    return "; ".join(dict.fromkeys(clauses))
+
+
+def _sent_by(stray: Observation, plan: Plan | None) -> str:
+    """The device at the other end of the link, where that is a node's."""
+    if plan is None:
+        return ""
+    try:
+        end = plan.peer(stray.place, stray.device)
+    except KeyError:
+        return ""
+    sent = f", which {end.namespace} sent out of its device {end.device}"
+    return sent if plan.namespace(end.namespace).role is Role.NODE else ""
+
+
+def lost_copies(
+    evidence: Evidence, errand: Errand, flows: Sequence[Flow], fates: Sequence[Fate | None], packet: Packet
+) -> Mapping[int, str]:
+    """The flows of which a request, or a reply, ended at a node although it arrived; and what was seen of it.
+
+    Nothing is known of this where a tap has lost frames: what was not seen to leave may have left.
+    """
+    if any(loss.frames for loss in evidence.losses):
+        return {}
+    found: dict[int, str] = {}
+    for node, (came, left) in _by_node(evidence, errand, packet).items():
+        if sorted(came) == sorted(left):
+            continue
+        counted = Counter(left)
+        for number, packets in Counter(came).items():
+            if number >= len(flows) or fates[number] not in _ENDED:
+                continue
+            if packets - counted[number] > _lost(flows[number], packet):
+                where = _ended_at(flows[number], node, packet)
+                if where:
+                    found.setdefault(number, where)
+    return found
+
+
+def _lost(flow: Flow, packet: Packet) -> int:
+    """How many packets may have ended anywhere: those that were sent again. Without an answer, any number."""
+    if packet is Packet.REQUEST:
+        return max(0, len(flow.departures) - len(flow.arrivals))
+    return max(0, len(flow.answers) - len(flow.replies)) if flow.replies else len(flow.answers)
+
+
+def _ended_at(flow: Flow, node: str, packet: Packet) -> str:
+    """The device of a node by which the last came in; empty where none did, since a program of the node sent it."""
+    came = [
+        each
+        for each in flow.passages
+        if each.place == node and each.packet is packet and each.direction is Direction.IN and not each.otherhost
+    ]
+    last = max(came, key=lambda each: each.at, default=None)
+    return "" if last is None else f"{node}/{last.device}, addressed to {_to(last)}"
+
+
+def _by_node(evidence: Evidence, errand: Errand, packet: Packet) -> dict[str, tuple[list[int], list[int]]]:
+    """For each node the flows whose packets came to it, and those whose packets it passed on or took."""
+    found: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    nodes = frozenset(errand.nodes)
+    for seen in evidence.observations:
+        if seen.packet is packet and seen.place in nodes and seen.device != POD_BRIDGE and not seen.otherhost:
+            # What a program gets has gone from the node's devices, and what it sends has come to them.
+            gone = (seen.direction is Direction.OUT) is (seen.device != STACK)
+            found[seen.place][gone].append(seen.flow)
+    kind = REPLY if packet is Packet.REPLY else 0
+    for passages in evidence.passages:
+        if passages.device != POD_BRIDGE:
+            flows, kinds = sightings(passages)
+            for side, wanted in enumerate((kind, kind | LEFT)):
+                found[passages.place][side].extend(compress(flows, kinds.translate(_ONLY[wanted])))
+    return found
+
+
+def _to(seen: Observation) -> str:
+    return endpoint(seen.destination, seen.destination_port)

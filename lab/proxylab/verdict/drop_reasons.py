@@ -1,0 +1,84 @@
+"""The kernel's own word for why it dropped a traced packet.
+
+Owns: which of the drops that the kernel told of is the packet's, and what its words mean.
+Must not: let a verdict rest on it. The kernel says when it dropped something, and not what: whatever else arrived on
+this machine just then is received on the same thread's back.
+
+A packet is dropped after it was seen for the last time and, since all of its way is walked within one send(2), before
+anything else is sent. So where something is missing the first drop after the last sighting is told, and none that came
+after the first fence.
+"""
+
+from typing import Final
+
+from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import DropReason, Evidence, Observation, TraceStep
+
+__all__ = ["drop_told", "reason_words"]
+
+_MEANINGS: Final = {
+    "BPF_CGROUP_EGRESS": "a BPF program of a control group",
+    "BRIDGE_INGRESS_STP_STATE": "the bridge's port does not forward",
+    "CPU_BACKLOG": "too many packets waited",
+    "DEV_READY": "the device is down",
+    "FULL_RING": "the receiver's queue is full",
+    "ICMP_CSUM": "a wrong checksum",
+    "IP_CSUM": "a wrong checksum",
+    "IP_INADDRERRORS": "not for this machine, which does not forward",
+    "IP_INHDR": "a header that cannot be, or no time left to live",
+    "IP_INNOROUTES": "no route leads there",
+    "IP_INVALID_DEST": "nobody can have that destination",
+    "IP_INVALID_SOURCE": "nobody can have that source address",
+    "IP_LOCALNET": "a loopback address from a wire",
+    "IP_LOCAL_SOURCE": "the source is an address of its own",
+    "IP_NOPROTO": "nobody takes that protocol",
+    "IP_OUTNOROUTES": "no route leads there",
+    "IP_RPFILTER": "reverse-path filter",
+    "IPV6DISABLED": "IPv6 is off there",
+    "LOCAL_MAC": "the source MAC is its own",
+    "NEIGH_FAILED": "nobody answers for the next hop",
+    "NEIGH_QUEUEFULL": "too many wait for the next hop's MAC",
+    "NETFILTER_DROP": "a rule or policy of netfilter",
+    "NOMEM": "want of memory",
+    "NO_SOCKET": "nobody listens there",
+    "NO_TX_TARGET": "the bridge has no other port for it",
+    "OTHERHOST": "the frame was for another MAC",
+    "PKT_TOO_BIG": "above the MTU",
+    "QDISC_DROP": "a queueing discipline",
+    "SECURITY_HOOK": "a security module",
+    "SKB_CSUM": "a wrong checksum",
+    "SOCKET_FILTER": "the receiver's own filter",
+    "SOCKET_RCVBUFF": "the receiver's buffer is full",
+    "TCP_CSUM": "a wrong checksum",
+    "TCP_FLAGS": "flags that cannot be",
+    "TC_EGRESS": "a classifier of tc on the way out",
+    "TC_INGRESS": "a classifier of tc on the way in",
+    "UDP_CSUM": "a wrong checksum",
+    "UNHANDLED_PROTO": "nobody takes that protocol",
+    "UNICAST_IN_L2_MULTICAST": "an address of one in a frame to many",
+    "VXLAN_VNI_NOT_FOUND": "no tunnel of that number",
+    "XDP": "an XDP program",
+    "XFRM_POLICY": "an IPsec policy",
+}
+"""What reasons mean that packets of a lab may meet (include/net/dropreason-core.h)."""
+
+# The clock of a drop is set to that of sightings, to within less than a packet needs from one to the other.
+_APART_NS: Final = 1_000
+
+
+def drop_told(errand: Errand, evidence: Evidence) -> DropReason | None:
+    """The drop at which a traced packet, or its answer, ended; ``None`` if nothing is missing, or nothing is told."""
+    if not evidence.held_at:
+        return None
+    seen: tuple[Observation | TraceStep, ...] = (*evidence.observations, *evidence.steps)
+    last = max((each.at for each in seen if each.at <= evidence.held_at), default=evidence.held_at)
+    for drop in evidence.drops:
+        if drop.version == errand.destination.version and last - _APART_NS <= drop.at <= evidence.held_at:
+            return drop
+    return None
+
+
+def reason_words(drop: DropReason) -> str:
+    """The kernel's word, and what it means where that is known: ``IP_RPFILTER (reverse-path filter)``."""
+    meaning = _MEANINGS.get(drop.reason)
+    return f"{drop.reason} ({meaning})" if meaning else drop.reason

@@ -1,0 +1,89 @@
+"""Where flows ended: ``at``.
+
+Owns: the verdict on ``at``, and which fate and which target of rules an outcome stands for.
+Must not: judge the outcome itself.
+"""
+
+from collections import Counter
+
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.case import Case, Findings
+from proxylab.verdict.ends import ends_beyond_nodes, judge_end_beyond_nodes
+from proxylab.verdict.flows import Fate
+from proxylab.verdict.model import Verdict
+from proxylab.verdict.passing import judge_last_hop
+from proxylab.verdict.refusals import judge_place_of_refusal
+from proxylab.verdict.rules import Rule, ending
+from proxylab.verdict.flow_clauses import packets, stack_drop
+from proxylab.verdict.last_hop import is_at, last_seen
+from proxylab.evidence.words import amount, listed
+
+__all__ = ["FATE", "TARGET", "ending_rules", "judge_place", "went_no_further"]
+
+FATE = {
+    Outcome.DELIVERED: Fate.DELIVERED,
+    Outcome.REJECTED: Fate.REJECTED,
+    Outcome.REFUSED: Fate.REFUSED,
+    Outcome.DROPPED: Fate.LOST,
+}
+
+TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
+
+
+def judge_place(case: Case, expected: str) -> Verdict:
+    """``at``: the node whose rule or stack ended every flow, or the place that refused every flow."""
+    outcome = case.probe.expect.outcome
+    if ends_beyond_nodes(case):
+        return judge_end_beyond_nodes(case)
+    if outcome is Outcome.UNTRANSLATED or went_no_further(case):
+        return judge_last_hop(case, expected)
+    return _of_rules(case, expected) if outcome in TARGET else judge_place_of_refusal(case, expected)
+
+
+def _of_rules(case: Case, expected: str) -> Verdict:
+    outcome = case.probe.expect.outcome
+    findings = Findings()
+    needed = packets(case)
+    counted = _counted_by_node(case, outcome)
+    here = counted[expected]
+    elsewhere = [node for node in counted if node != expected and counted[node]]
+    ended = sum(fate in (FATE[outcome], Fate.UNSENT) for fate in case.fates)
+    if expected not in case.errand.nodes:
+        findings.doubts_overall.append(f"only rules on nodes are counted, and {expected} is no node of this lab")
+    elif ended < len(case.flows):
+        findings.doubts_overall.append(f"{ended:,} of {amount(len(case.flows), 'flow')} {_were(ended)} {outcome}")
+    elif here < needed and elsewhere:
+        findings.wrong_overall.append(
+            f"it was {outcome} by {'a rule' if ending_rules(case, outcome) else 'the stack'} on {listed(elsewhere)}"
+        )
+    elif here < needed:
+        findings.doubts_overall.append(f"no rule on {expected} counted it as {outcome}")
+    return findings.settle(case, "at", expected=expected, observed=listed([*counted]) if counted else "not known")
+
+
+def went_no_further(case: Case) -> bool:
+    """Whether each flow was seen last where the author says that it ends, and no rule says otherwise."""
+    where = case.probe.expect.at
+    if case.probe.expect.outcome is not Outcome.DROPPED or where is None or ending_rules(case, Outcome.DROPPED):
+        return False
+    last = [last_seen(flow) for flow in case.flows]
+    return all(seen is not None and seen.place in case.errand.nodes and is_at(seen, where) for seen in last)
+
+
+def ending_rules(case: Case, outcome: Outcome) -> tuple[Rule, ...]:
+    """The rules that counted, end flows in that way, and speak of what the probe dials."""
+    return ending(case.errand, case.evidence.counts, TARGET[outcome])
+
+
+def _counted_by_node(case: Case, outcome: Outcome) -> Counter[str]:
+    """How many packets rules, or stacks, of each node ended in that way."""
+    counted = Counter[str]()
+    for rule in ending_rules(case, outcome):
+        counted[rule.count.node] += rule.count.packets
+    if outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
+        counted[drop.node] += drop.packets
+    return counted
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"

@@ -1,0 +1,207 @@
+"""The words of a verdict: what was expected, what was seen, where it changed, why, and how to see it again.
+
+Owns: the order and the layout of an explanation, as plain lines of 80 columns, or as many as there are.
+Must not: colour anything, or say what the evidence does not show. Long rules and commands keep their words whole.
+
+The order is that of a reader who has to mend something: where in the file; what was sent; expected against observed;
+what that rests on; the way of one packet that shows it; how flows were shared out; what the rules did; the cause in one
+sentence; the command.
+"""
+
+import shlex
+from collections.abc import Iterator
+
+from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
+from proxylab.verdict.arrivals import due_shares, hits
+from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.causes import cause
+from proxylab.text import WIDTH, table, wrapped
+from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
+from proxylab.verdict.naming import led_nowhere
+from proxylab.verdict.cause_from_sightings import otherwise
+from proxylab.verdict.reasons import reasons
+from proxylab.verdict.timeline import explain_step, summary_of_step
+from proxylab.verdict.way import brief, deeds, way
+from proxylab.evidence.words import amount, endpoint
+
+__all__ = ["briefly", "command", "explain", "intent", "known_cause", "summary", "why"]
+
+_MOST_PODS = 12
+_INDENT = "  "
+
+_ABOUT_SHARES = frozenset({"backends", "spread"})
+
+
+def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[str, ...]:
+    """The explanation of a probe or step that is not a pass; of a pass, what it rests on.
+
+    Args:
+        verdict: with all that it rests on.
+        width: of the lines, where words allow it.
+
+    Returns:
+        Lines without line ends and without colour. The first begins with ``file:line:column``.
+    """
+    if isinstance(verdict, StepVerdict):
+        return explain_step(verdict, _reproduce(verdict, width), width)
+    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    main = _main(verdict)
+    lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *reasons(verdict, width)]
+    for section in (
+        way(case, verdict, main.example, width),
+        _shares(case, verdict, width),
+        deeds(case, verdict.traced, width),
+        _cause(case, verdict, width),
+    ):
+        if section:
+            lines += ["", *section]
+    if verdict.overall is not Judgement.PASS:
+        lines += ["", *_reproduce(verdict, width)]
+        if verdict.bundle:
+            lines += wrapped(verdict.bundle, f"{_INDENT}evidence:  ", _INDENT * 3, width)
+    return tuple(lines)
+
+
+def summary(verdict: ProbeVerdict | StepVerdict) -> str:
+    """What was seen of a probe or in a step, in one line: ``delivered; reply from 10.96.0.10:80; …``."""
+    if isinstance(verdict, StepVerdict):
+        return summary_of_step(verdict)
+    return "; ".join(
+        each.observed if each.expectation == "outcome" else f"{each.expectation} {each.observed}"
+        for each in verdict.verdicts
+        if each.observed
+    )
+
+
+def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
+    """What passed, in a few sentences: what was seen, where the packet was, and what the rules did to it."""
+    if isinstance(verdict, StepVerdict):
+        return (summary_of_step(verdict),)
+    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    return (summary(verdict), *brief(case, verdict.traced))
+
+
+def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:
+    """The command that runs this probe, or step, alone, quoted for a shell: the run, and the option that names it.
+
+    A probe of a Python test is run by its test, and has no option.
+    """
+    if verdict.again:
+        return verdict.again, ""
+    judged = verdict.step if isinstance(verdict, StepVerdict) else verdict.probe
+    told = "".join(f" {shlex.quote(option)}" for option in verdict.options)
+    return f"proxylab run {shlex.quote(judged.position.file)}{told}", f"--probe {_quoted(judged.name)}"
+
+
+def _reproduce(verdict: ProbeVerdict | StepVerdict, width: int) -> list[str]:
+    """The command in one line, or in several that a shell reads as one."""
+    run, option = command(verdict)
+    line = f"{_INDENT}reproduce: {run} {option}".rstrip()
+    if len(line) <= width:
+        return [line]
+    lines = [f"{_INDENT}reproduce:"]
+    for word in [*_words(run), *filter(None, [option])]:
+        if len(f"{lines[-1]} {word} \\") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines[-1] += " \\"
+            lines.append(f"{_INDENT * 3}{word}")
+    return lines
+
+
+def _words(run: str) -> list[str]:
+    """The words of a command as a shell reads them; an option and its value are one."""
+    words: list[str] = []
+    for word in map(shlex.quote, shlex.split(run)):
+        if words and words[-1].startswith("--") and " " not in words[-1]:
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
+
+
+def _quoted(name: str) -> str:
+    return shlex.quote(name) if "'" in name else f"'{name}'"
+
+
+def _main(verdict: ProbeVerdict) -> Verdict:
+    """The verdict that decides the probe: the first of the worst."""
+    return next(each for each in verdict.verdicts if each.judgement is verdict.overall)
+
+
+def _head(verdict: ProbeVerdict, main: Verdict, width: int) -> Iterator[str]:
+    yield from wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.probe.name}", rest=_INDENT, width=width)
+    yield from wrapped(intent(verdict), _INDENT, width=width)
+
+
+def intent(verdict: ProbeVerdict) -> str:
+    """What was sent: by whom, to which target, dialling what, and how many flows."""
+    errand = verdict.errand
+    sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
+    if errand.sender.frame_mac:
+        sent += f", in frames to {verdict.probe.send.frame_to}"
+    more = f" and {len(errand.sender.others):,} more" if errand.sender.others else ""
+    way = f"{errand.sender.name} ({errand.sender.address}{more}) to {_target(verdict.probe.target)}"
+    question = errand.question
+    if question is not None and led_nowhere(errand, verdict.evidence.lookups):
+        return f"{way}, asking {errand.destination} for {question.names[0]}: nothing dialled"
+    return f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}"
+
+
+def _target(target: Target) -> str:
+    match target:
+        case ServiceTarget():
+            node = f" at {target.node}" if target.node else ""
+            return f"Service {target.namespace}/{target.service} by its {target.via}{node}"
+        case PodTarget():
+            return f"pod {target.pod}"
+        case HostTarget():
+            return f"host {target.host}"
+        case AddressTarget():
+            return str(target.address)
+
+
+def _verdicts(verdict: ProbeVerdict, width: int) -> list[str]:
+    rows = [("", "", "expected", "observed")]
+    rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
+    return table(rows, _INDENT, width=width)
+
+
+def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
+    """How flows were shared out, where that is what failed: furthest from its due first, the rest only counted."""
+    decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
+    if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(_ABOUT_SHARES):
+        return []
+    found, due = hits(case), due_shares(case)
+    names = list(dict.fromkeys([*due, *found]))
+    total = found.total()
+    if not total:
+        return []
+    shown = names
+    if len(names) > _MOST_PODS:
+        shown = sorted(names, key=lambda name: -abs(found[name] - total * due.get(name, 0.0)))[:_MOST_PODS]
+    rows: list[tuple[str, ...]] = [("backend", "flows", "share", "due")]
+    rows += [(name, f"{found[name]:,}", f"{found[name] / total:.1%}", f"{due.get(name, 0.0):.1%}") for name in shown]
+    if case.probe.expect.spread is Spread.STICKY:
+        rows = [row[:3] for row in rows]  # one of them is due all, and nobody says which
+    lines = table(rows, _INDENT, right=frozenset({1, 2, 3}), width=width)
+    if len(names) > len(shown):
+        lines.append(f"{_INDENT}and {len(names) - len(shown):,} more, closer to their due")
+    return lines
+
+
+def known_cause(case: Case, verdict: ProbeVerdict) -> str:
+    """Who or what made it fail, in one sentence; empty if nothing failed, or if nothing says."""
+    sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
+    return next(filter(None, sentences), "")
+
+
+def why(case: Case, verdict: ProbeVerdict) -> str:
+    """The cause of a failure in one sentence; what was seen, where nothing says more; empty if nothing failed."""
+    failed = (each for each in verdict.verdicts if each.judgement is Judgement.FAIL)
+    return known_cause(case, verdict) or next((otherwise(case, each) for each in failed), "")
+
+
+def _cause(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
+    sentence = why(case, verdict)
+    return wrapped(sentence, f"{_INDENT}why: ", width=width) if sentence else []

@@ -1,0 +1,318 @@
+"""Observations sorted by flow, and what became of each flow.
+
+Owns: ``Flow``, all that was seen of one flow, and ``Fate``, what that amounts to.
+Must not: know what was expected.
+
+A fate is read from the taps alone. It is exact on purpose: a packet that arrived *and* was rejected is neither
+delivered nor rejected, a copy too many is not a delivery, and a frame that reached a pod's device while still addressed
+to another pod has not arrived, since the pod's stack will not take it. Where the packet has arrived as well, such a
+frame is a copy of it. A frame under another device's MAC is neither: a bridge floods it that has not learned the MAC,
+and the stack behind the device drops it unseen.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from proxylab.codec.records import of_columns
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import STACK, Errand, Receiver
+from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
+from proxylab.evidence.passages import PassageBook
+
+__all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
+
+_PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
+"""(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
+
+_ADVICE_TYPES = {4: frozenset({5}), 6: frozenset({2, 137})}
+"""ICMP types that advise the sender and do not end a flow: redirects (RFC 792; RFC 4861, section 4.5), and for IPv6
+packet too big (RFC 4443, section 3.2)."""
+
+_FRAGMENTATION_NEEDED = (3, 4)
+"""What IPv4 has for packet too big: RFC 1191."""
+
+
+_NOTHING_PACKED = PassageBook(())
+
+
+class Fate(StrEnum):
+    """What became of one flow, in the words of a report."""
+
+    DELIVERED = "delivered"
+    REJECTED = "rejected"
+    REFUSED = "refused"
+    LOST = "lost"
+    UNSENT = "not sent"
+    MULTIPLIED = "delivered more than once"
+    COPIED = "delivered, and copied"
+    UNREACHABLE = "answered by ICMP"
+    STRAYED = "strayed"
+    UNEXPLAINED = "answered by nobody seen"
+    CONTRADICTORY = "contradictory"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """All that was seen of one flow, each field in the order in which it was recorded.
+
+    Attributes:
+        number: of the flow.
+        departures: requests leaving the sender for the address dialled.
+        arrivals: requests coming in at a pod under that pod's own address.
+        told: what was seen of it at the devices of nodes, as far as that was told packet by packet.
+        strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
+        flooded: requests and replies coming in at a pod or host under another device's MAC.
+        answers: replies leaving the pods.
+        strange_answers: replies leaving pods and hosts under an address that is not known to be theirs.
+        replies: replies coming in at the sender.
+        stray_replies: replies coming in at another pod or host.
+        resets: TCP resets coming in at the sender.
+        unreachables: ICMP port unreachable coming in at the sender, quoting the request.
+        errors: other ICMP errors coming in at the sender, quoting the request.
+        reports: what the kernel's sockets said; one at most, or the evidence is not to be trusted.
+        tracked: what the nodes' connection tracking held of it.
+        unsendable: whether the sender's kernel refused to send it.
+        places: the pods at which it arrived, each once.
+        book: what was seen of all flows at the devices of nodes, where that was packed.
+    """
+
+    number: int
+    departures: tuple[Observation, ...] = ()
+    arrivals: tuple[Observation, ...] = ()
+    told: tuple[Observation, ...] = ()
+    strays: tuple[Observation, ...] = ()
+    flooded: tuple[Observation, ...] = ()
+    answers: tuple[Observation, ...] = ()
+    strange_answers: tuple[Observation, ...] = ()
+    replies: tuple[Observation, ...] = ()
+    stray_replies: tuple[Observation, ...] = ()
+    resets: tuple[Observation, ...] = ()
+    unreachables: tuple[Observation, ...] = ()
+    errors: tuple[Observation, ...] = ()
+    reports: tuple[ConnectReport, ...] = ()
+    tracked: tuple[TrackedFlow, ...] = ()
+    unsendable: bool = False
+    places: tuple[str, ...] = ()
+    book: PassageBook = _NOTHING_PACKED
+
+    @property
+    def passages(self) -> tuple[Observation, ...]:
+        """Everything that was seen of it at the devices of nodes."""
+        return (*self.told, *self.book.of(self.number))
+
+    @property
+    def report(self) -> ConnectReport | None:
+        """What the kernel's socket said."""
+        return self.reports[0] if self.reports else None
+
+    @property
+    def fate(self) -> Fate:
+        """What became of it, by the taps."""
+        turned_away = bool(self.resets) + bool(self.unreachables) + bool(self.errors)
+        if turned_away > 1 or (turned_away and self.replies):
+            return Fate.CONTRADICTORY
+        return self._fate_at_a_pod() if self.arrivals else self._fate_elsewhere()
+
+    def _fate_at_a_pod(self) -> Fate:
+        if len(self.places) > 1 or len(self.arrivals) > max(1, len(self.departures)):
+            return Fate.MULTIPLIED
+        if self.strays:
+            return Fate.COPIED
+        if self.resets:
+            return Fate.REFUSED
+        if self.unreachables or self.errors:
+            return Fate.UNREACHABLE
+        return Fate.DELIVERED
+
+    def _fate_elsewhere(self) -> Fate:
+        found = (
+            (self.resets, Fate.REFUSED),
+            (self.errors, Fate.UNREACHABLE),
+            (self.replies, Fate.UNEXPLAINED),
+            (self.strays, Fate.STRAYED),
+            (self.unreachables, Fate.REJECTED),
+            (self.unsendable, Fate.UNSENT),
+        )
+        return next((fate for seen, fate in found if seen), Fate.LOST)
+
+
+def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
+    """All flows of the errand, in order. What belongs to none of them is left out (``case`` doubts such evidence)."""
+    sorter = _Sorter(errand)
+    seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
+    for observation in evidence.observations:
+        kind, named = sorter.sort(observation)
+        if kind:
+            seen[kind].setdefault(observation.flow, []).append(named)
+    for report in evidence.connects:
+        seen["reports"].setdefault(report.flow, []).append(report)
+    for entry in evidence.tracked or ():
+        seen["tracked"].setdefault(entry.flow, []).append(entry)
+    columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, errand.flows) for kind, by_flow in seen.items()}
+    columns["number"] = range(errand.flows)
+    columns["book"] = [PassageBook(evidence.passages)] * errand.flows
+    columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
+    columns["places"] = [tuple({arrival.place: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
+    return of_columns(Flow, tuple(columns.values()))
+
+
+def _column(by_flow: Mapping[int, list[Any]], flows: int) -> Sequence[tuple[Any, ...]]:
+    """What each flow has of one field."""
+    if not by_flow:
+        return [()] * flows
+    return [tuple(by_flow.get(number, ())) for number in range(flows)]
+
+
+def hops(flow: Flow) -> tuple[Observation, ...]:
+    """Everything seen of a flow, in the order of time.
+
+    In OUTPUT the kernel tells no time, so what a program answers bears that of the run's beginning: it comes behind
+    what the program got.
+    """
+    kinds = (
+        flow.departures,
+        flow.passages,
+        flow.strays,
+        flow.flooded,
+        flow.arrivals,
+        flow.answers,
+        flow.strange_answers,
+        flow.replies,
+        flow.stray_replies,
+        flow.resets,
+        flow.unreachables,
+        flow.errors,
+    )
+    got = max((arrival.at for arrival in flow.arrivals), default=0)
+    return tuple(
+        sorted((each for kind in kinds for each in kind), key=lambda seen: max(seen.at, _not_before(seen, got)))
+    )
+
+
+def _not_before(seen: Observation, got: int) -> int:
+    return got if seen.device == STACK and seen.direction is Direction.OUT and seen.packet is not Packet.REQUEST else 0
+
+
+def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddress, int]]:
+    """How often each address and port occurs, in the order of first occurrence.
+
+    Objects are counted, and then those that are equal: hashing an address costs more than all else about a flow.
+    """
+    by_identity = {(id(address), port): (address, port) for address, port in ends}
+    counted = Counter[tuple[IPAddress, int]]()
+    for identity, count in Counter([(id(address), port) for address, port in ends]).items():
+        counted[by_identity[identity]] += count
+    return counted
+
+
+class _Sorter:
+    """Tells which field of a ``Flow`` an observation belongs to."""
+
+    def __init__(self, errand: Errand) -> None:
+        self._errand = errand
+        self._sender = frozenset({errand.sender.name, errand.sender.namespace})
+        self._nodes = frozenset(errand.nodes)
+        self._device = errand.sender.device
+        # Replicas may share a namespace: the pod is known by place and address together, and a node's programs by the
+        # port as well. Addresses are compared, not hashed, which takes ipaddress longer, and this is asked for every
+        # packet of tens of thousands of flows.
+        receivers: defaultdict[tuple[str, str], dict[Receiver, None]] = defaultdict(dict)
+        for each in errand.receivers:
+            receivers[each.name, each.device][each] = receivers[each.namespace, each.device][each] = None
+        self._receivers = {where: tuple(there) for where, there in receivers.items()}
+        self._known: dict[tuple[object, ...], tuple[str, str]] = {}
+
+    def sort(self, observation: Observation) -> tuple[str, Observation]:
+        """The name of its field, and the observation with the pod's name as its place.
+
+        What decides about requests and replies is the same for thousands of flows: where it was seen, and the end of
+        the flow that is no port of the sender's. An address stands there by its identity, since its hash costs more
+        than all the rest; the evidence keeps it alive, and equal addresses that are two
+        objects are decided about twice.
+        """
+        packet = observation.packet
+        if packet is Packet.REQUEST:
+            end = (id(observation.destination), observation.destination_port)
+        elif packet is Packet.REPLY:
+            end = (id(observation.source), observation.source_port)
+        else:
+            return self._kind(observation), observation
+        incoming = observation.direction is Direction.IN
+        about = (incoming, observation.otherhost, packet is Packet.REQUEST)
+        key = (observation.place, observation.device, *about, *end)
+        known = self._known.get(key)
+        if known is None:
+            kind = self._kind(observation)
+            known = self._known[key] = kind, self._named(observation, kind)
+        kind, name = known
+        return kind, observation if name == observation.place else replace(observation, place=name)
+
+    def _kind(self, observation: Observation) -> str:
+        """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
+        if observation.place in self._nodes and observation.device != STACK:
+            return "told"
+        if observation.otherhost:
+            return "flooded"
+        if observation.packet is Packet.REQUEST:
+            return self._request(observation)
+        if observation.direction is Direction.IN:
+            if self._at_sender(observation):
+                return self._heard(observation)
+            return "stray_replies" if self._is_reply_off_nodes(observation) else ""
+        if observation.packet is not Packet.REPLY:
+            return ""
+        if self._receiver(observation, observation.source, observation.source_port):
+            return "answers"
+        return "strange_answers" if self._is_reply_off_nodes(observation) else ""
+
+    @staticmethod
+    def _is_reply_off_nodes(observation: Observation) -> bool:
+        return observation.packet is Packet.REPLY and observation.device != STACK
+
+    def _named(self, observation: Observation, kind: str) -> str:
+        """The pod's name where that differs from its namespace's, else the place itself."""
+        if kind == "arrivals":
+            return self._receiver(observation, observation.destination, observation.destination_port)
+        if kind == "answers":
+            return self._receiver(observation, observation.source, observation.source_port)
+        return observation.place
+
+    def _at_sender(self, observation: Observation) -> bool:
+        return observation.device == self._device and observation.place in self._sender
+
+    def _receiver(self, seen: Observation, address: IPAddress, port: int) -> str:
+        """The name of who has this address and port where the packet was seen; empty if there is nobody."""
+        for receiver in self._receivers.get((seen.place, seen.device), ()):
+            if receiver.address == address and (not receiver.ports or port in receiver.ports):
+                return receiver.name
+        return ""
+
+    def _request(self, request: Observation) -> str:
+        errand = self._errand
+        if request.direction is Direction.IN:
+            if self._receiver(request, request.destination, request.destination_port):
+                return "arrivals"
+            return "" if request.device == STACK else "strays"
+        dialled = request.destination_port == errand.port and request.destination == errand.destination
+        return "departures" if dialled and self._at_sender(request) else ""
+
+    @staticmethod
+    def _heard(heard: Observation) -> str:
+        version = heard.source.version
+        if heard.packet is Packet.REPLY:
+            return "replies"
+        if heard.packet is Packet.RESET:
+            return "resets"
+        if heard.packet is Packet.PORT_UNREACHABLE and heard.icmp == _PORT_UNREACHABLE[version]:
+            return "unreachables"
+        return "" if _is_advice(heard) else "errors"
+
+
+def _is_advice(error: Observation) -> bool:
+    if error.icmp is None:
+        return False
+    version = error.source.version
+    return error.icmp[0] in _ADVICE_TYPES[version] or (version == 4 and error.icmp == _FRAGMENTATION_NEEDED)

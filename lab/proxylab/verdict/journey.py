@@ -1,0 +1,170 @@
+"""The whole way of one packet in words: hop by hop, rule by rule, there and back.
+
+Owns: the lines of a trace.
+Must not: say what no rule, tap or kernel said; colour anything.
+
+Left out is what decides nothing: policies, returns at the end of a chain, and jumps into a chain of which no rule
+matched. A line ``now A > B`` stands where the addresses are no longer what they were a step before.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
+
+from proxylab.frozen import dataclass
+from proxylab.plan.resolved import STACK, Errand
+from proxylab.text import WIDTH, table, wrapped
+from proxylab.verdict.rule_actions import deed, short
+from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
+from proxylab.verdict.rules import Rule, read
+from proxylab.evidence.words import endpoint
+
+__all__ = ["journey"]
+
+_INDENT = "  "
+_ENDINGS = frozenset({"DROP", "REJECT"})
+_VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "sends it back to the chain before"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """One packet on its way through one node."""
+
+    steps: tuple[TraceStep, ...]
+
+    @property
+    def first(self) -> TraceStep:
+        return self.steps[0]
+
+
+def journey(errand: Errand, evidence: Evidence, width: int = WIDTH) -> tuple[str, ...]:
+    """The way of a traced packet.
+
+    Args:
+        errand: whose only flow was traced.
+        evidence: with ``steps``.
+        width: of the lines, where words allow it.
+
+    Returns:
+        Lines without line ends and without colour; none if nothing was traced.
+    """
+    passages = list(_passages(evidence.steps))
+    if not passages:
+        return ()
+    lines = ["the way of one packet, rule by rule:"]
+    # On the way through a node its rules tell more than its devices.
+    ends = [seen for seen in evidence.observations if seen.place not in errand.nodes or seen.device == STACK]
+    for place in _in_order(ends, passages):
+        if isinstance(place, Observation):
+            lines.append(_sighting(place))
+        else:
+            lines += _through(errand, place, width)
+    drop = drop_told(errand, evidence)
+    if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
+        lines += wrapped(f"and there the kernel drops it: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
+    return tuple(lines)
+
+
+def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
+    """Steps divided by place, packet and, for the same packet in the same node again, by the chain it begins with."""
+    for _, same in groupby(steps, key=lambda step: (step.place, step.packet)):
+        together: list[TraceStep] = []
+        for step in same:
+            if together and step.chain == "PREROUTING" and together[-1].chain == "POSTROUTING":
+                yield _Passage(tuple(together))
+                together = []
+            together.append(step)
+        yield _Passage(tuple(together))
+
+
+def _in_order(observations: Sequence[Observation], passages: Sequence[_Passage]) -> list[Observation | _Passage]:
+    """Sightings and passages: the request's, then those of what came of it, each by time.
+
+    In OUTPUT the kernel tells no time. What is there was made there: it begins the way of its packet, behind the
+    sighting of the program that sent it, if a program did. The program that gets it ends that way; what it is seen to
+    get bears the time at which it came to the node, before any rule.
+    """
+    places: list[Observation | _Passage] = [*observations, *passages]
+    return sorted(places, key=_turn)
+
+
+def _turn(place: Observation | _Passage) -> tuple[bool, int, int]:
+    if isinstance(place, Observation):
+        by_program = 0 if place.direction is Direction.OUT else 3
+        return place.packet is not Packet.REQUEST, by_program if place.device == STACK else 2, place.at
+    first = place.first
+    return first.packet is not Packet.REQUEST, 2 if first.at else 1, first.at
+
+
+def _sighting(seen: Observation) -> str:
+    verb = "sends" if seen.direction is Direction.OUT else "gets"
+    what = f"{seen.packet} {seen.icmp[0]}/{seen.icmp[1]}" if seen.icmp else str(seen.packet)
+    return f"{_INDENT}{seen.place} {verb} the {what} {_ends(seen)}"
+
+
+def _through(errand: Errand, passage: _Passage, width: int) -> Iterator[str]:
+    first = passage.first
+    way = f"in by {first.in_device}" if first.in_device else "made there"
+    yield f"{_INDENT}{first.place}: the {first.packet} {_ends(first)}, {way}"
+    rows: list[tuple[str, str, str]] = []
+    ends = _ends(first)
+    for step, following in zip_longest(passage.steps, passage.steps[1:]):
+        if _ends(step) != ends:
+            ends = _ends(step)
+            rows.append(("", "", f"now {ends}"))
+        words = _words(errand, step)
+        if words and not _came_to_nothing(step, following):
+            rows.append((step.table, short(step.chain), words))
+    last = passage.steps[-1]
+    if last.kind == "policy" and _ended(last):
+        rows.append((last.table, last.chain, "it ends here, by the policy of the chain"))
+    elif last.out_device and not _ended(last):
+        rows.append(("", "", f"out by {last.out_device}"))
+    if rows:
+        yield from table(rows, _INDENT * 2, width=width)
+
+
+def _ended(last: TraceStep) -> bool:
+    """Whether the last step of a passage says that it ended there. Of policies legacy iptables tells no verdict."""
+    if last.kind == "policy":
+        return last.verdict == "drop" or (last.chain == "FORWARD" and not last.verdict)
+    rule = _rule(last)
+    return last.verdict == "drop" or (rule is not None and rule.target in _ENDINGS)
+
+
+def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:
+    """Whether a rule only led into a chain of which no rule matched."""
+    rule = _rule(step)
+    target = step.verdict.partition(" ")[2] if rule is None else rule.target
+    return (
+        target != ""
+        and following is not None
+        and following.kind == "return"
+        and not following.text
+        and following.chain == target
+    )
+
+
+def _words(errand: Errand, step: TraceStep) -> str:
+    """What a rule did; empty for what decides nothing."""
+    rule = _rule(step)
+    if rule is None:
+        return _verdict(step)
+    return deed(rule, errand, mark=step.mark, out_device=step.out_device)
+
+
+def _verdict(step: TraceStep) -> str:
+    """What came of a rule that iptables did not write, as nf_tables says it: where a map led, too."""
+    if step.kind != "rule":
+        return ""
+    word, _, chain = step.verdict.partition(" ")
+    return f"goes to {short(chain)}" if chain else _VERDICTS.get(word, "")
+
+
+def _rule(step: TraceStep) -> Rule | None:
+    return read(RuleCount(step.place, step.table, step.chain, step.text, 1)) if step.text else None
+
+
+def _ends(seen: Observation | TraceStep) -> str:
+    source, destination = endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port)
+    return f"{source} > {destination}"

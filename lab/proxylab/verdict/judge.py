@@ -1,0 +1,335 @@
+"""The judge: recorded evidence against the expectations of one probe.
+
+Owns: ``judge``, and the outcome (``arrivals`` judges who was reached, as whom; ``places`` where a flow ended; ``ends``
+what is dropped at a pod; ``replies``, ``passing``, ``beside`` and ``tables`` what their names say).
+Must not: pass what is not proven. ``case`` says how findings weigh.
+
+What each outcome needs, for every flow of the probe:
+
+* ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address, and
+  no copy of it came in anywhere else. The reply is a verdict of its own: sent by that pod, and back at the sender from
+  the address that was dialled. So is the port at which it arrived (``ports``). Where the pod is not what was dialled,
+  DNAT rules that lead to it counted every flow: else conntrack may have taken it there, unless that is what the author
+  says, by ``conntrack``: then the entry is the witness.
+* ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it; and rules that
+  reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
+* ``refused``: a TCP reset at the sender, from the address that was dialled; over UDP an ICMP port unreachable from
+  there that no rule can have sent.
+* ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
+  every packet of it; and fences that were sent after it are back, so that it is not merely late. Where no rule drops it
+  and the author says at which hop it ends, it was seen last there. Or the stack of a node counted every packet as
+  dropped before any fence was sent (``drops``): then no packet is left to be late. Where the author says that it ends
+  at a pod or host, it came in there, nothing answered it, and that stack's counters account for every packet.
+* ``untranslated``: a device of a node saw it leave under the address that was dialled, or somebody got it so; no pod
+  saw it under its own, no device saw it under any other, no DNAT rule counted, and the sender heard nothing but that it
+  cannot be delivered.
+
+Flows by kernel sockets have a second witness, and connection tracking is another. Where one contradicts the taps about
+the way of a flow, the verdict is inconclusive, unless the flow was captured at every hop: then the packets decide, and
+a translation that another node added is wrong (``retranslation``). A pod that is none of the backends, or a source that
+is not the expected one, was seen at the pod itself, and is wrong whatever connection tracking says. So is a reply from
+a wrong address: the sender heard it. That conntrack has lost the flow is rather why it came.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from proxylab.errors import InternalError
+from proxylab.addresses import IPAddress, Transport
+from proxylab.plan.resolved import STACK, Errand
+from proxylab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
+from proxylab.verdict.arrivals import judge_backends, judge_source, judge_spread
+from proxylab.verdict.http import judge_http
+from proxylab.verdict.case import Case, Findings, open_case
+from proxylab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
+from proxylab.evidence.evidence import Direction, Evidence
+from proxylab.verdict.flows import Fate, Flow, counted_ends
+from proxylab.verdict.foreign import rejects, suspicion
+from proxylab.verdict.model import ProbeVerdict, Verdict, expectations
+from proxylab.verdict.naming import judge_name, led_nowhere, undialled
+from proxylab.verdict.passing import judge_untranslated
+from proxylab.verdict.ending import FATE, TARGET, ending_rules, judge_place, went_no_further
+from proxylab.verdict.ports import judge_port
+from proxylab.verdict.replies import judge_reply
+from proxylab.verdict.rules import translations
+from proxylab.verdict.tables import expected_entries, judge_conntrack
+from proxylab.verdict.flow_clauses import fates, nodes_of, packets, stack_drop, told
+from proxylab.verdict.last_hop import hop, last_seen
+from proxylab.evidence.words import amount, endpoint, listed, tally
+
+__all__ = ["judge"]
+
+_UNDECIDED = {
+    Outcome.DELIVERED: frozenset({Fate.CONTRADICTORY, Fate.UNEXPLAINED}),
+    Outcome.REJECTED: frozenset({Fate.CONTRADICTORY}),
+    Outcome.REFUSED: frozenset({Fate.CONTRADICTORY}),
+    Outcome.DROPPED: frozenset[Fate](),
+}
+"""Fates that neither hold nor break an outcome: one witness is missing, or two speak against each other."""
+
+_ABOUT_ARRIVALS = ("backends", "source", "spread")
+
+
+def judge(probe: Probe, errand: Errand, source: IPAddress | None, evidence: Evidence) -> ProbeVerdict:
+    """Judge every expectation of a probe.
+
+    Args:
+        probe: with what the author expects.
+        errand: the probe, resolved.
+        source: the address that ``expect.source`` comes to; ``None`` for ``preserved``, an address, or no expectation.
+        evidence: what was seen.
+
+    Raises:
+        InternalError: if ``expect.source`` names a node's device and ``source`` does not say what address that is.
+    """
+    case = open_case(probe, errand, evidence)
+    expect = probe.expect
+    return ProbeVerdict(
+        probe=probe,
+        errand=errand,
+        verdicts=tuple(_verdicts(case, source)),
+        evidence=evidence,
+        source=None if expect.source is None else _resolved(errand, expect, source),
+    )
+
+
+def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
+    expect, question = case.probe.expect, case.errand.question
+    if question is not None:
+        yield judge_name(case, question)
+        if led_nowhere(case.errand, case.evidence.lookups):
+            yield from (undialled(case, key) for key in expectations(expect))
+            return
+    if expect.http is None or "outcome" in expect.positions:
+        yield from _about_packets(case, source)
+    if expect.http is not None:
+        yield judge_http(case, expect.http)
+    if expect.conntrack is not None:
+        errand = case.errand
+        own = (errand.protocol,)
+        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, errand.nodes, errand.addresses, own)
+
+
+def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
+    expect = case.probe.expect
+    yield _judge_outcome(case)
+    port = judge_port(case)
+    if port is not None:
+        yield port
+    if expect.outcome is Outcome.DELIVERED:
+        yield judge_reply(case, expect.reply or Reply.TRANSLATED)
+    if expect.outcome in TARGET:
+        yield from _beside_the_point(case)
+    else:
+        if expect.backends is not None:
+            yield judge_backends(case, expect.backends)
+        if expect.source is not None:
+            yield judge_source(case, _resolved(case.errand, expect, source))
+        if expect.spread is not None:
+            yield judge_spread(case, expect.spread, expect.backends)
+    if expect.at is not None:
+        yield judge_place(case, expect.at)
+
+
+def _resolved(errand: Errand, expect: Expect, source: IPAddress | None) -> IPAddress:
+    match expect.source:
+        case Preserved():
+            return errand.sender.address
+        case NodeDevice() as device if source is None:
+            raise InternalError(f"{expect.position}: nobody resolved the source {device}; please report this")
+        case NodeDevice() | None:
+            return source or errand.sender.address
+        case address:
+            return source or address
+
+
+def _beside_the_point(case: Case) -> Iterator[Verdict]:
+    """Expectations about pods, where no pod is to be reached: nothing that is seen could ever bear on them."""
+    expect = case.probe.expect
+    for key in _ABOUT_ARRIVALS:
+        if getattr(expect, key) is not None:
+            clause = f"nothing can be seen of {key} where the outcome is {expect.outcome}: take one of the two out"
+            yield Findings(wrong_overall=[clause]).settle(case, key, expected="", observed="")
+
+
+def _judge_outcome(case: Case) -> Verdict:
+    outcome = case.probe.expect.outcome
+    if outcome is Outcome.UNTRANSLATED:
+        return judge_untranslated(case, _signs_of_translation(case))
+    if ends_beyond_nodes(case) and any(flow.arrivals or flow.strays for flow in case.flows):
+        return judge_drop_beyond_nodes(case)
+    observed = _ended_silently(case) or fates(case)
+    wanted = FATE[outcome]
+    findings = Findings()
+    for flow, fate in zip(case.flows, case.fates, strict=True):
+        if flow.number in case.again:
+            findings.wrong.append((flow.number, f"it was translated twice: {case.again[flow.number]}"))
+        elif fate is Fate.COPIED:
+            findings.wrong.append((flow.number, told(case, flow, fate)))
+        elif flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
+        elif fate is wanted or _comes_to(case, flow, fate):
+            findings.doubts += ((flow.number, clause) for clause in _doubts_about(case, flow, fate))
+        elif fate is Fate.LOST:
+            findings.missing.append((flow.number, _unseen(case, flow)))
+        elif fate in _UNDECIDED[outcome]:
+            findings.doubts.append((flow.number, told(case, flow, fate)))
+        else:
+            findings.wrong.append((flow.number, told(case, flow, fate)))
+    findings.doubts_overall += _doubts_about_outcome(case, outcome)
+    return findings.settle(
+        case,
+        "outcome",
+        expected=outcome,
+        observed=observed,
+        silence=case.silence,
+        witnesses=_witnesses(case, outcome),
+    )
+
+
+def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
+    """Whether another fate is the outcome, too: a drop on the sender's own way out, or a closed port over UDP.
+
+    A stack says of a closed port over UDP what a rule says that rejects: ICMP port unreachable. It is the stack's word
+    where no rule can have said it.
+    """
+    outcome = case.probe.expect.outcome
+    if outcome is Outcome.DROPPED:
+        return fate is Fate.UNSENT
+    if outcome is not Outcome.REFUSED or case.errand.protocol is not Transport.UDP or not flow.unreachables:
+        return False
+    return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case.evidence)
+
+
+def _unseen(case: Case, flow: Flow) -> str:
+    seen = last_seen(flow)
+    behind = hop(seen) if seen is not None and seen.place in case.errand.nodes else ""
+    return f"nothing of it was seen behind {behind}" if behind else "nothing of it was seen again after it left"
+
+
+def _ended_silently(case: Case) -> str:
+    """Where flows were seen last that no rule and no stack says it dropped; empty for any others."""
+    if not went_no_further(case) or stack_drop(case) or set(case.fates) != {Fate.LOST}:
+        return ""
+    return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := last_seen(flow)))))}"
+
+
+def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
+    """Why flows whose fate is as expected may not owe it to what is to be shown."""
+    if outcome is Outcome.DELIVERED:
+        yield from _doubts_about_translation(case)
+    elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
+        yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
+    elif outcome is Outcome.DROPPED:
+        yield from case.silence
+        yield from _doubts_about_whose_drop(case)
+        if not went_no_further(case):
+            yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
+
+
+def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
+    """Why packets that nobody got may not have been dropped by what is under test: a foreign rule may have done it.
+
+    Rules that name what was dialled, and stacks, say so by their own counters. Otherwise the last hop is the only
+    witness, and a foreign rule that took the packets there shows nothing of what the engine would have done. What was
+    seen to leave a node has passed all rules of that node.
+    """
+    if sum(rule.count.packets for rule in ending_rules(case, Outcome.DROPPED)) >= packets(case) or stack_drop(case):
+        return
+    last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
+    within = {seen.place for seen in last if seen.direction is Direction.IN or seen.device == STACK}
+    for node in case.errand.nodes:
+        if node in within and (clause := suspicion(case.evidence, node)):
+            yield f"{clause}, and may have dropped it before the engine's rules saw it"
+
+
+def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
+    """Why a fate that looks as expected may not be what it looks like."""
+    if case.probe.expect.outcome is Outcome.REFUSED:
+        yield from _doubts_about_refusal(case, flow)
+    elif fate is Fate.REJECTED:
+        errand = case.errand
+        # What listens on a node has the node's address, which is no sign of a port that it closed.
+        pods = {pod.address: pod.name for pod in errand.receivers if not pod.ports}
+        for icmp in flow.unreachables:
+            if icmp.source in pods:
+                yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
+            if icmp.destination != errand.sender.of(flow.number):
+                yield f"the ICMP error is addressed to {icmp.destination}, not to {errand.sender.name}"
+    elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
+        yield told(case, flow, fate)
+
+
+def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
+    dialled = (case.errand.destination, case.errand.port)
+    for reset in flow.resets:
+        if (reset.source, reset.source_port) != dialled:
+            stranger = endpoint(reset.source, reset.source_port)
+            yield f"the reset is from {stranger}, not from {endpoint(*dialled)} that was dialled"
+    for icmp in flow.unreachables:
+        if icmp.source != dialled[0]:
+            yield f"the ICMP error is from {icmp.source}, not from {dialled[0]} that was dialled"
+
+
+def _doubts_about_translation(case: Case) -> Iterator[str]:
+    """Why it may not have been a rule that led to a pod: no DNAT rule that names it accounts for every flow it got.
+
+    A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
+    from before would go the old way, and no rule would be asked.
+    """
+    wanted, errand = case.probe.expect.conntrack, case.errand
+    known = {
+        (entry.reply_source, entry.reply_source_port)
+        for entry in expected_entries(wanted, case.evidence.entries, errand.nodes, errand.addresses, (errand.protocol,))
+    }
+    if not set(case.errand.nodes) <= set(case.evidence.counted):
+        return
+    dialled = (case.errand.destination, case.errand.port)
+    got = counted_ends([(flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived])
+    counted = Counter[tuple[IPAddress, int] | None]()
+    for rule in translations(case.evidence.counts):
+        counted[rule.translates_to] += rule.count.packets
+    for where, flows in got.items():
+        if where not in (dialled, *known) and counted[where] < flows:
+            yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
+
+
+def _signs_of_translation(case: Case) -> Iterator[str]:
+    """DNAT rules that counted: nothing else but the probe was under way that they could have translated."""
+    for rule in translations(case.evidence.counts):
+        to = endpoint(*rule.translates_to) if rule.translates_to else rule.value("--to-destination")
+        yield f"a DNAT rule to {to} counted {amount(rule.count.packets, 'packet')} on {rule.count.node}"
+
+
+def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
+    """Why what was ``seen`` is not yet the work of rules: no counter accounts for every packet."""
+    needed = packets(case)
+    rules = ending_rules(case, outcome)
+    counted = sum(rule.count.packets for rule in rules)
+    if counted >= needed or (outcome is Outcome.DROPPED and stack_drop(case)):
+        return
+    if rules:
+        yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
+    else:
+        yield f"{seen}, but no rule says it {outcome} it"
+
+
+def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
+    if outcome is Outcome.DELIVERED:
+        places = [place for flow in case.arrived for place in flow.places]
+        yield from tally((f"seen at {place}" for place in places), len(case.flows))
+    elif outcome is Outcome.REJECTED:
+        icmps = [flow.unreachables[0] for flow in case.flows if flow.unreachables]
+        yield from tally((f"ICMP port unreachable from {icmp.source}" for icmp in icmps), len(case.flows))
+    elif outcome is Outcome.REFUSED:
+        yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
+        closed = [flow.unreachables[0].source for flow in case.flows if flow.unreachables]
+        yield from tally((f"ICMP port unreachable from {source}" for source in closed), len(case.flows))
+    elif outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
+        yield str(drop)
+    elif outcome is Outcome.DROPPED and went_no_further(case):
+        seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
+        yield from tally((f"seen last at {hop(each)}, and the fences came back" for each in seen), len(case.flows))
+    if outcome in TARGET:
+        for rule in ending_rules(case, outcome):
+            yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"

@@ -1,0 +1,68 @@
+"""Where flows vanished, by the last hop at which each was seen, and what counted there.
+
+Owns: the sentence about flows of which nothing was seen again.
+Must not: guess what took them. A rule or a counter is named where it counted as many packets as vanished there.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from proxylab.plan.resolved import STACK
+from proxylab.verdict.case import Case, packets_of, packets_until
+from proxylab.verdict.drops import kernel_drop
+from proxylab.evidence.evidence import Direction, Observation
+from proxylab.verdict.flows import Fate, Flow
+from proxylab.verdict.cause_clauses import the_rule
+from proxylab.verdict.rules import read_all
+from proxylab.verdict.last_hop import last_seen
+from proxylab.evidence.words import amount, endpoint
+
+__all__ = ["vanished"]
+
+_ENDING = frozenset({"DROP", "REJECT"})
+
+
+def vanished(case: Case) -> str:
+    """Where most of the flows that were lost were seen last, as a sentence; empty if none was lost."""
+    lost = [flow for flow, fate in zip(case.flows, case.fates, strict=True) if fate is Fate.LOST]
+    if not lost:
+        return ""
+    by_hop: defaultdict[tuple[str, str, Direction] | None, list[tuple[Flow, Observation | None]]] = defaultdict(list)
+    for flow in lost:
+        seen = last_seen(flow)
+        by_hop[None if seen is None else (seen.place, seen.device, seen.direction)].append((flow, seen))
+    most = max(by_hop.values(), key=len)
+    flows, seen = [flow for flow, _ in most], most[0][1]
+    who = _who(case, flows)
+    if seen is None:
+        return f"nothing was seen of {who}: not even that it left {case.errand.sender.name}."
+    return _dropped_at(case, flows, seen, who) or f"{who} {_lost(case, flows, seen)}."
+
+
+def _who(case: Case, flows: Sequence[Flow]) -> str:
+    return "it" if len(case.flows) == 1 else f"{len(flows):,} of {amount(len(case.flows), 'flow')}"
+
+
+def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) -> str:
+    """What counted, where they were seen last, as many packets as vanished there; empty if nothing did."""
+    if seen.place not in case.errand.nodes:
+        return ""
+    packets = packets_of(flows)
+    for rule in read_all(case.evidence.counts):
+        if rule.count.node == seen.place and rule.target in _ENDING and rule.count.packets == packets:
+            counted = f"which counted {amount(packets, 'packet')}"
+            return f"{seen.place} dropped {who}: {the_rule(rule)}, {counted}."
+    drop = kernel_drop(case.errand, case.evidence, packets_until(flows, case.evidence.held_at))
+    return f"{drop}." if drop is not None and drop.node == seen.place else ""
+
+
+def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
+    was = "was" if len(flows) == 1 else "were"
+    to = f"addressed to {endpoint(seen.destination, seen.destination_port)}"
+    if seen.place not in case.errand.nodes:
+        return f"{was} lost behind {seen.place}: seen to leave by {seen.device}, {to}, and to come in at no node"
+    if seen.device == STACK:
+        return f"{was} lost in {seen.place}: a program there sent it, {to}, and no device was seen to send it on"
+    if seen.direction is Direction.IN:
+        return f"{was} lost in {seen.place}: seen to come in by {seen.device}, {to}, and not to leave again"
+    return f"{was} lost behind {seen.place}: seen to leave by {seen.device}, {to}, and to come in nowhere"

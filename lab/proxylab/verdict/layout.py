@@ -1,0 +1,113 @@
+"""What the layout of a lab has to do with the loss of a packet: bridges, hairpin ports, reverse path filters.
+
+Owns: what a plan says of the devices that a probe's packets cross.
+Must not: know rules or judge. Each function says what is so in the plan; whether that explains anything, ``causes`` do.
+"""
+
+from collections.abc import Iterator
+
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress
+from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
+from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
+
+__all__ = ["Crossing", "Port", "bridge_of", "calls_iptables", "filtered", "is_hairpin", "port_of"]
+
+_MOST_HOPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A pod's port of a bridge on its node."""
+
+    node: str
+    bridge: str
+    end: LinkEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Where a packet came into a node, and by which device the node would answer its source."""
+
+    node: str
+    device: str
+    back: str
+
+
+def port_of(plan: Plan, namespace: str, device: str) -> Port | None:
+    """The port of a bridge that a pod hangs on; ``None`` where it hangs on none."""
+    try:
+        end = plan.peer(namespace, device)
+    except KeyError:
+        return None
+    return Port(end.namespace, end.master, end) if end.master else None
+
+
+def bridge_of(plan: Plan, one: tuple[str, str], other: tuple[str, str]) -> Port | None:
+    """The port of the first of two pods, if both hang on one bridge."""
+    first, second = port_of(plan, *one), port_of(plan, *other)
+    together = first and second and (first.node, first.bridge) == (second.node, second.bridge)
+    return first if together else None
+
+
+def is_hairpin(plan: Plan, port: Port) -> bool:
+    """Whether the bridge gives frames back to the port they came in by, or its node takes them all to itself."""
+    bridges = plan.namespace(port.node).bridges
+    return port.end.hairpin or any(each.promiscuous for each in bridges if each.device == port.bridge)
+
+
+def calls_iptables(plan: Plan, node: str, address: IPAddress) -> bool:
+    """Whether the rules of a node see what its bridges carry (br_netfilter)."""
+    name = "net.bridge.bridge-nf-call-iptables" if address.version == 4 else "net.bridge.bridge-nf-call-ip6tables"
+    return _value(plan.namespace(node), name) != "0"
+
+
+def filtered(plan: Plan, start: str, source: IPAddress, destination: IPAddress) -> Crossing | None:
+    """The node whose reverse path filter refuses a packet on its way, if one does (RFC 3704, strict).
+
+    A node with ``rp_filter`` at 1 takes a packet only by the device by which it would answer the packet's source
+    (__fib_validate_source in net/ipv4/fib_frontend.c); of the values for all devices and for one, the higher counts.
+
+    Args:
+        plan: of the lab.
+        start: the namespace that the packet leaves.
+        source: its source address.
+        destination: where it goes, as far as plans know: where nobody has that address, as far as the routes lead.
+    """
+    if source.version == 6:
+        return None
+    for node, device in _entries(plan, start, destination):
+        namespace = plan.namespace(node)
+        if _reverse_path(namespace, device) != "1":
+            continue
+        try:
+            back = route_to(namespace, source)
+        except UnreachableError:
+            return Crossing(node, device, "")
+        if device not in {back.device, *(hop.device for hop in back.hops)}:
+            return Crossing(node, device, back.device)
+    return None
+
+
+def _entries(plan: Plan, place: str, destination: IPAddress) -> Iterator[tuple[str, str]]:
+    """Where a packet comes into nodes, as the plan routes it."""
+    for _ in range(_MOST_HOPS):
+        try:
+            into = next_hop(plan, place, destination).into
+        except UnreachableError:
+            return
+        place = into.namespace
+        if plan.namespace(place).role is Role.NODE:
+            yield place, into.device
+        if any(each.interface.ip == destination for each in plan.namespace(place).addresses):
+            return
+
+
+def _reverse_path(namespace: Namespace, device: str) -> str:
+    own = _value(namespace, f"net.ipv4.conf.{device}.rp_filter") or _value(namespace, "net.ipv4.conf.default.rp_filter")
+    return max(own, _value(namespace, "net.ipv4.conf.all.rp_filter"))
+
+
+def _value(namespace: Namespace, name: str) -> str:
+    values = {each.name: each.value for each in (*namespace.sysctls, *namespace.device_sysctls)}
+    return values.get(name, "")

@@ -1,0 +1,228 @@
+"""Why a packet or its answer was not seen again, or not as it should have been.
+
+Owns: the sentences about what never came: a request that no pod saw, an answer that was not translated back.
+Must not: guess. What the plan says is a cause only where counters or taps show that the packet met it.
+"""
+
+import re
+from typing import Final
+
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import STACK
+from proxylab.plan.model import Plan
+from proxylab.verdict.arrivals import hits
+from proxylab.verdict.case import Case, packets_until
+from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.verdict.drops import kernel_drop, policy_drop
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.verdict.flows import Flow
+from proxylab.verdict.foreign import ended_by, rule_words, suspicion
+from proxylab.verdict.layout import Crossing, bridge_of, calls_iptables, filtered, is_hairpin, port_of
+from proxylab.verdict.cause_clauses import by_rule, dialled, marked_in_vain, nodes, remembered, the_rule
+from proxylab.verdict.rules import Rule, read_all, translations
+from proxylab.verdict.last_hop import hop, last_seen
+from proxylab.evidence.words import amount, endpoint
+
+__all__ = ["of_loss", "of_reply"]
+
+_ENDING: Final = re.compile(r"-j (DROP|REJECT)\b")
+
+
+def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
+    """Why nothing of a flow was seen after it had left."""
+    return _dropped(case, plan) or _with_reason(case, _unseen(case, flow, plan, traced), traced)
+
+
+def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
+    """What led up to the loss, where nothing counted it as a drop."""
+    suspected = _suspected(case, flow)
+    if suspected:
+        return suspected
+    translated = translations(case.evidence.counts)
+    pods = {pod.address: pod for pod in case.errand.receivers}
+    for rule in translated:
+        if rule.translates_to is None:
+            continue
+        address, port = rule.translates_to
+        if address not in pods:
+            return f"{rule.count.node} translated it to {endpoint(address, port)}, which is no pod of this lab."
+        if not hits(case)[pods[address].name]:
+            return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, rule.translates_to, traced)
+    if translated:
+        return ""
+    if case.errand.destination in pods:
+        return _past_services(case, pods[case.errand.destination].name, traced)
+    return remembered(case, flow) or (_untranslated(case) if case.evidence.counts else "")
+
+
+def _suspected(case: Case, flow: Flow) -> str:
+    """That a packet came to a node and no further, where foreign rules without a counter may have ended it."""
+    seen = last_seen(flow)
+    if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
+        return ""
+    clause = suspicion(case.evidence, seen.place)
+    return f"it was last seen at {hop(seen)}: {clause}, and may have dropped it." if clause else ""
+
+
+def _by_foreign_rule(case: Case, packets: int) -> str:
+    """That a rule which belongs to no engine counted every packet as dropped; empty if none did."""
+    rule = ended_by(case.evidence, packets)
+    if rule is None:
+        return ""
+    return (
+        f"{rule.node} dropped it by {rule_words(rule)}, which belongs to no engine: it counted "
+        f"{amount(packets, 'packet')}."
+    )
+
+
+def _with_reason(case: Case, sentence: str, traced: Evidence | None) -> str:
+    """A sentence with what the kernel says of one more packet, which was traced."""
+    drop = None if traced is None else drop_told(case.errand, traced)
+    if drop is None:
+        return sentence
+    told = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
+    return f"{sentence.removesuffix('.')}; {told}" if sentence else told
+
+
+def _dropped(case: Case, plan: Plan | None) -> str:
+    """Who dropped it, where something counted that: a rule, a reverse path filter, a stack, or a policy."""
+    dropped = by_rule(case, "DROP", "dropped")
+    if dropped:
+        return dropped
+    if plan is not None and (refused := _by_reverse_path(case, plan)):
+        return refused
+    packets = packets_until(case.flows, case.evidence.held_at)
+    drop = kernel_drop(case.errand, case.evidence, packets, plan)
+    if drop is not None:
+        return f"{drop}."
+    return _by_foreign_rule(case, packets) or _by_another_rule(case, packets) or policy_drop(case.evidence, packets)
+
+
+def _by_another_rule(case: Case, packets: int) -> str:
+    """That a rule dropped as many packets, though it does not name what was dialled."""
+    for rule in read_all(case.evidence.counts):
+        if rule.target == "DROP" and rule.count.packets == packets:
+            counted = f"which counted {amount(packets, 'packet')}"
+            name = the_rule(rule) if rule.comment else f'its rule "{rule.count.text}"'
+            return f"{rule.count.node} dropped it: {name} of table {rule.count.table}, {counted}."
+    return ""
+
+
+def _by_reverse_path(case: Case, plan: Plan) -> str:
+    """The reverse path filter works after PREROUTING, whose rules therefore counted the packet on that node."""
+    sender = case.errand.sender
+    crossing = filtered(plan, sender.namespace, sender.address, case.errand.destination)
+    if crossing is None or crossing.node not in {count.node for count in case.evidence.counts}:
+        return ""
+    return f"{crossing.node} refused it after its PREROUTING rules: {_reverse_path(crossing, sender.address)}."
+
+
+def _reverse_path(crossing: Crossing, source: IPAddress) -> str:
+    back = (
+        f"and the way back to {source} leads by {crossing.back}" if crossing.back else f"and no way leads to {source}"
+    )
+    return f"rp_filter is 1 there, it came in by {crossing.device}, {back}"
+
+
+def _by_hairpin(case: Case, rule: Rule, plan: Plan | None) -> str:
+    """A bridge does not send a frame back by the port it came in by (br_allowed in net/bridge/br_forward.c).
+
+    Only rules that see what the bridge carries can have translated a frame on its way over the bridge.
+    """
+    sender = case.errand.sender
+    if plan is None or rule.translates_to is None or rule.translates_to[0] != sender.address:
+        return ""
+    port = port_of(plan, sender.namespace, sender.device)
+    if port is None or is_hairpin(plan, port) or not calls_iptables(plan, port.node, sender.address):
+        return ""
+    return (
+        f"{port.node} translated {sender.name}'s packet to {sender.name} itself, and its bridge {port.bridge} does not "
+        f"send a frame back by the port it came in by: hairpin is off on {port.end.device}."
+    )
+
+
+def _past_services(case: Case, name: str, traced: Evidence | None) -> str:
+    """Of what was dialled by its own address nothing is to be translated: where one more packet ended says most."""
+    steps = [step for step in traced.steps if step.packet is Packet.REQUEST] if traced is not None else []
+    if not steps:
+        return ""
+    last = steps[-1]
+    rule = f', by "{last.text}"' if _ENDING.search(last.text) or last.verdict == "drop" else ""
+    seen = f"one more packet, which was traced, was last seen in {last.chain} on {last.place}{rule}"
+    return f"{name} never saw what {case.errand.sender.name} sent to {dialled(case)}; {seen}."
+
+
+def _on_the_way(case: Case, rule: Rule, to: tuple[IPAddress, int], traced: Evidence | None) -> str:
+    address, port = to
+    name = next(pod.name for pod in case.errand.receivers if pod.address == address)
+    sentence = f"{rule.count.node} translated it to {name} ({endpoint(address, port)}), but {name} never saw it"
+    if traced is None or any(seen.place == name for seen in traced.observations):
+        return f"{sentence}."
+    steps = [step for step in traced.steps if step.packet is Packet.REQUEST]
+    if steps:
+        sentence += f"; one more packet, which was traced, was last seen in {steps[-1].chain} on {steps[-1].place}"
+    return f"{sentence}."
+
+
+def _untranslated(case: Case) -> str:
+    stopped = next((rule for rule in read_all(case.evidence.counts) if rule.speaks_of(case.errand)), None)
+    left = f"it left {case.errand.sender.name} for {dialled(case)}"
+    if stopped:
+        return (
+            f"no rule translated the packet: {left}; {stopped.count.node} counted it in "
+            f"{the_rule(stopped)}, but in no DNAT rule."
+        )
+    return f"no rule translated the packet: {left}, and no rule for that address counted on {nodes(case)}."
+
+
+def of_reply(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None = None) -> str:
+    """Why the answer to a flow that arrived was not heard, or not from the address that was dialled."""
+    pods = {pod.address: pod for pod in case.errand.receivers}
+    for reply in flow.replies:
+        if reply.source in pods and not _from_dialled(case, reply):
+            return _not_back(case, pods[reply.source].name, (pods[reply.source].namespace, reply), plan)
+    if flow.answers and not flow.replies:
+        answer = flow.answers[-1]
+        to = endpoint(answer.destination, answer.destination_port)
+        broken = f"the way back is broken: {answer.place} replied to {to}, and "
+        refused = _refused_on_the_way_back(case, plan)
+        if refused:
+            return f"{broken}{refused}."
+        return _with_reason(case, f"{broken}{case.errand.sender.name} heard nothing.", traced)
+    if flow.arrivals and not flow.answers and not flow.replies:
+        if flow.arrivals[0].source == flow.arrivals[0].destination:
+            return f"{flow.places[0]} got the request from its own address and did not reply: nothing masqueraded it."
+        return remembered(case, flow) or f"{flow.places[0]} got the request and did not reply: no rule stopped it."
+    return ""
+
+
+def _refused_on_the_way_back(case: Case, plan: Plan | None) -> str:
+    """That a node refused the reply on its way from where it was translated back, as a clause; empty if none did."""
+    translated = translations(case.evidence.counts)
+    if plan is None or not translated:
+        return ""
+    errand = case.errand
+    crossing = filtered(plan, translated[0].count.node, errand.destination, errand.sender.address)
+    if crossing is None:
+        return ""
+    return f"{crossing.node} refused the reply: {_reverse_path(crossing, errand.destination)}"
+
+
+def _not_back(case: Case, name: str, heard: tuple[str, Observation], plan: Plan | None) -> str:
+    """Why a reply bears the pod's own address: what would have translated it back did not see it."""
+    sender = case.errand.sender
+    sentence = f"nothing translated the reply back: {sender.name} heard {name}'s own address"
+    unmasqueraded = marked_in_vain(case)
+    if unmasqueraded:
+        return f"{sentence}, since the request {unmasqueraded}."
+    namespace, reply = heard
+    device = next(pod.device for pod in case.errand.receivers if pod.namespace == namespace)
+    port = None if plan is None else bridge_of(plan, (sender.namespace, sender.device), (namespace, device))
+    if plan is not None and port is not None and not calls_iptables(plan, port.node, reply.source):
+        key = "bridge-nf-call-iptables" if reply.source.version == 4 else "bridge-nf-call-ip6tables"
+        return f"{sentence}, since the bridge {port.bridge} on {port.node} carried it past the rules: {key} is 0 there."
+    return f"{sentence}."
+
+
+def _from_dialled(case: Case, reply: Observation) -> bool:
+    return (reply.source, reply.source_port) == (case.errand.destination, case.errand.port)

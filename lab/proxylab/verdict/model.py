@@ -1,0 +1,264 @@
+"""What a judgement is made of.
+
+Owns: ``Verdict`` for one expectation, ``ProbeVerdict`` for a probe, ``ScenarioResult`` for a scenario on an engine.
+Must not: judge (``judge`` does), or know how a result is shown (``report`` does).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from proxylab.errors import ExitCode, InternalError
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import Errand
+from proxylab.plan.model import Plan
+from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect
+from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.streams import StepEvidence
+
+__all__ = [
+    "STREAM_KEYS",
+    "UNRESOLVED",
+    "Fault",
+    "Foreseen",
+    "Judgement",
+    "ProbeVerdict",
+    "ScenarioResult",
+    "Skip",
+    "StepVerdict",
+    "Verdict",
+    "expectations",
+    "step_expectations",
+    "worst",
+]
+
+
+class Judgement(StrEnum):
+    """What the evidence says of an expectation. ``inconclusive`` is what lacks a witness, and it is not green."""
+
+    PASS = "pass"  # noqa: S105 (no password)
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    SKIP = "skip"
+
+
+UNRESOLVED = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
+"""What needs somebody's eyes."""
+
+STREAM_KEYS = ("backend", "backends", "source", "lost", "rejected", "resets", "delay")
+"""The keys of what is expected of a stream, in the order in which they are judged."""
+
+_WORST_FIRST = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.SKIP, Judgement.PASS)
+
+
+def worst(judgements: frozenset[Judgement]) -> Judgement:
+    """The judgement that stands for all: fail, then inconclusive, then skip, then pass. Of none: inconclusive."""
+    return next((each for each in _WORST_FIRST if each in judgements), Judgement.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The judgement of one expectation.
+
+    Attributes:
+        expectation: the YAML key below ``expect``; ``reply`` also where the author did not write it, and
+            ``port``, which no author writes.
+        judgement: what the evidence says.
+        expected: in a few words.
+        observed: in a few words.
+        reasons: why it is not a pass, most important first; whole clauses without a full stop.
+        witnesses: what proves it, a line each.
+        position: where the author wrote the expectation.
+        example: the first flow that shows what ``reasons`` say.
+    """
+
+    expectation: str
+    judgement: Judgement
+    expected: str
+    observed: str
+    reasons: tuple[str, ...] = ()
+    witnesses: tuple[str, ...] = ()
+    position: Position
+    example: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What verdicts on a probe and on a step have in common.
+
+    Attributes:
+        verdicts: one for each expectation.
+        plan: how the lab was laid out, for the explanation.
+        options: what the run was told besides file and probe, as its command line spells it.
+        bundle: the directory in which the evidence is kept; empty if it is not.
+        again: the command that runs it again, where it stands in no scenario file.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    plan: Plan | None = None
+    options: tuple[str, ...] = ()
+    bundle: str = ""
+    again: str = ""
+
+    @property
+    def overall(self) -> Judgement:
+        """The worst of its verdicts."""
+        return worst(frozenset(verdict.judgement for verdict in self.verdicts))
+
+    def _hold(self, keys: tuple[str, ...], what: str) -> None:
+        """What nobody looked at must never look green. Raises InternalError."""
+        judged = {verdict.expectation for verdict in self.verdicts}
+        untouched = [key for key in keys if key not in judged]
+        if untouched:
+            raise InternalError(f"{what}: nobody judged {', '.join(untouched)}; please report this")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeVerdict(_Judged):
+    """All verdicts of one probe, with what they rest on, so that they can be explained and judged again.
+
+    Attributes:
+        probe: with what the author expects.
+        errand: the probe, resolved.
+        evidence: what the verdicts rest on.
+        source: the address that ``expect.source`` comes to; ``None`` without that expectation.
+        traced: what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
+            rests on it, only the explanation of one. ``None`` where nobody asked for it, or the machine cannot.
+
+    Raises:
+        InternalError: if an expectation of the probe has no verdict.
+    """
+
+    probe: Probe
+    errand: Errand
+    evidence: Evidence
+    source: IPAddress | None = None
+    traced: Evidence | None = None
+
+    def __post_init__(self) -> None:
+        self._hold(expectations(self.probe.expect), f"{self.probe.position}: probe {self.probe.name!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepVerdict(_Judged):
+    """Everything about one step's own expectations: of streams, and of connection tracking.
+
+    Attributes:
+        step: with what the author expects.
+        number: of the step, from 1.
+        streams: the errands of the scenario's streams.
+        sources: whom the backend must see, by the streams of which that is expected.
+        nodes: of the lab.
+        addresses: those of every node, pod and host.
+        evidence: what the verdicts rest on, each by ``STREAM.KEY`` or ``conntrack``.
+
+    Raises:
+        InternalError: if an expectation of the step has no verdict.
+    """
+
+    step: Step
+    number: int
+    streams: tuple[Errand, ...]
+    sources: Mapping[str, IPAddress]
+    nodes: tuple[str, ...]
+    addresses: Mapping[str, tuple[IPAddress, ...]]
+    evidence: StepEvidence
+
+    def __post_init__(self) -> None:
+        self._hold(step_expectations(self.step.expect), f"{self.step.position}: step {self.step.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Why a scenario did not run: what the machine lacks, and the cure."""
+
+    missing: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What kept a scenario from being judged: the message of a ``LabError`` and its exit code."""
+
+    exit_code: ExitCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """An engine that cannot program the scenario, as ``spec.except`` says: the reason, the line it said, the place."""
+
+    because: str
+    said: str
+    position: Position
+
+    def __str__(self) -> str:
+        return f"the engine fails as {self.position} foresees: {self.because}; it said {self.said!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioResult:
+    """One scenario on one engine. With ``skipped`` or ``fault``, ``probes`` holds what was judged before, if anything.
+
+    Attributes:
+        file: as the user named it.
+        name: the scenario's ``metadata.name``.
+        engine: as ``--engine`` spells it.
+        probes: in the order of the file.
+        steps: those that expect something themselves, likewise.
+        seconds: the whole scenario, from the first namespace to the last.
+        skipped: what the machine lacks for it.
+        fault: the error that ended it.
+        foreseen: why nothing was sent, where that is as the scenario has it; a pass.
+        case: the id of its case, where it has a matrix.
+        tags: the scenario's.
+        description: the scenario's.
+    """
+
+    file: str
+    name: str
+    engine: str
+    probes: tuple[ProbeVerdict, ...] = ()
+    steps: tuple[StepVerdict, ...] = ()
+    seconds: float = 0.0
+    skipped: Skip | None = None
+    fault: Fault | None = None
+    foreseen: Foreseen | None = None
+    case: str = ""
+    tags: tuple[str, ...] = ()
+    description: str = ""
+
+    @property
+    def judged(self) -> tuple[ProbeVerdict | StepVerdict, ...]:
+        """Its probes, then its steps."""
+        return (*self.probes, *self.steps)
+
+    @property
+    def overall(self) -> Judgement | None:
+        """The worst of its probes and steps; a fault is a fail; ``None`` where nothing was selected."""
+        if self.fault is not None:
+            return Judgement.FAIL
+        judgements = {each.overall for each in self.judged}
+        if self.skipped is not None:
+            judgements.add(Judgement.SKIP)
+        if self.foreseen is not None:
+            judgements.add(Judgement.PASS)
+        return worst(frozenset(judgements)) if judgements else None
+
+
+def expectations(expect: Expect) -> tuple[str, ...]:
+    """The YAML keys of what the author expects, ``outcome`` first. With ``http`` an outcome need not be said."""
+    optional = ("backends", "source", "spread", "at", "reply", "http", "conntrack")
+    said = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
+    return (*said, *(key for key in optional if getattr(expect, key) is not None))
+
+
+def step_expectations(expect: StepExpect) -> tuple[str, ...]:
+    """What the author expects of a step: ``STREAM.KEY`` for each key of each stream, and ``conntrack``."""
+    of_streams = [
+        f"{name}.{key}"
+        for name, each in expect.streams.items()
+        for key in STREAM_KEYS
+        if getattr(each, key) is not None
+    ]
+    return (*of_streams, *(["conntrack"] if expect.conntrack is not None else []))

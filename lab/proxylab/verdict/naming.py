@@ -1,0 +1,190 @@
+"""Names: what was asked before something was dialled, and what the answer led to.
+
+Owns: ``questions``, which are asked; ``address_of``, by which an answer becomes an address, and the verdict ``name``.
+Must not: judge what became of the packets (``judge`` does).
+
+A name fails where it does not exist, where it has no address, where the socket says that nobody is there, and where
+the answer is not what it must be: the cluster IPs of the Service, or exactly the pods that a headless one is to have.
+Silence is a failure only where the server itself, asked past the Service at once, answers the same question.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from proxylab.addresses import Family, IPAddress
+from proxylab.plan.resolved import Errand, Query, Question
+from proxylab.scenario.model import Probe
+from proxylab.verdict.case import Case, Findings
+from proxylab.evidence.evidence import Lookup
+from proxylab.verdict.model import Verdict
+from proxylab.evidence.words import listed
+
+__all__ = ["KINDS", "address_of", "due_addresses", "judge_name", "led_nowhere", "questions", "undialled"]
+
+KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
+"""The kind of record that has an address of a family."""
+
+
+def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | None:
+    """What a client dials: the first address of the first family that has one, or the one that it wants.
+
+    A pod that is behind the name itself dials another, as long as there is one.
+    """
+    found = _found(question, lookups)
+    if question.wanted is not None:
+        return question.wanted if question.wanted in found else None
+    ordered = [each for family in question.families for each in found if Family.of(each) is family]
+    return next(iter(sorted(ordered, key=lambda address: address in question.own)), None)
+
+
+def led_nowhere(errand: Errand, lookups: Iterable[Lookup]) -> bool:
+    """Whether the probe dials a name, and its answers give nothing to dial."""
+    return errand.question is not None and address_of(errand.question, lookups) is None
+
+
+def questions(errand: Errand, question: Question, ask: Callable[[str, Query], Lookup]) -> Iterator[Lookup]:
+    """What a resolver asks until it has an address, in the order of its search domains.
+
+    Where nobody answers, the servers are asked past the Service, and then no more.
+
+    Args:
+        errand: of the probe that dials the name.
+        question: its own.
+        ask: asks one question from inside a namespace.
+    """
+    place, found = errand.sender.namespace, False
+    servers = [each.address for each in question.servers if each.address.version == errand.destination.version]
+    for name in question.names:
+        for family in question.families:
+            query = Query(name=name, kind=KINDS[family], server=errand.destination, source=errand.sender.address)
+            lookup = ask(place, query)
+            yield lookup
+            if lookup.error:
+                yield from (ask(place, replace(query, server=address)) for address in servers)
+                return
+            found = found or bool(lookup.addresses)
+        if found:
+            return
+
+
+def undialled(case: Case, expectation: str) -> Verdict:
+    """The verdict on whatever was expected of packets, where there were none."""
+    doubts = ["nothing was dialled, since the name led nowhere"]
+    return Findings(doubts_overall=doubts).settle(case, expectation, expected="", observed="nothing dialled")
+
+
+def judge_name(case: Case, question: Question) -> Verdict:
+    """The name gives what it must."""
+    lookups = case.evidence.lookups
+    asked = [each for each in lookups if each.server in question.resolvers]
+    failed = next((each for each in asked if each.error), None)
+    findings = Findings()
+    if not asked:
+        findings.doubts_overall.append(f"nobody was asked for {question.names[0]}")
+    elif failed is not None and failed.error == "timeout":
+        _judge_silence(question, failed, lookups, findings)
+    elif failed is not None:
+        findings.wrong_overall.append(f"asking {failed.server} for {_spelled(failed)} failed: {_error(failed.error)}")
+    elif not _found(question, asked):
+        findings.wrong_overall.append(_nothing(asked))
+    else:
+        findings.wrong_overall += _strangers(case, question, _found(question, asked))
+    return findings.settle(
+        case,
+        "name",
+        expected=_expected(case, question),
+        observed=_observed(question, asked),
+        witnesses=[_answered(each) for each in asked if each.addresses],
+    )
+
+
+def _judge_silence(question: Question, failed: Lookup, lookups: Sequence[Lookup], findings: Findings) -> None:
+    past = [each for each in lookups if each.server not in question.resolvers]
+    alive = [_server(question, each.server) for each in past if not each.error]
+    silent = f"{failed.server} did not answer for {_spelled(failed)}"
+    if alive:
+        findings.wrong_overall.append(f"{silent}; asked past the Service, {listed(alive)} did")
+    else:
+        who = listed([_server(question, each.server) for each in past]) or "nobody"
+        findings.doubts_overall.append(f"{silent}; but the way to {who} is itself broken, so silence proves nothing")
+
+
+def _nothing(asked: Sequence[Lookup]) -> str:
+    """What the name lacks; a name that exists and is empty says more than those that do not exist."""
+    telling = next((each for each in asked if each.code != "NXDOMAIN"), asked[0])
+    if telling.code == "NXDOMAIN":
+        return f"{telling.name} does not exist: {telling.server} answered NXDOMAIN"
+    if telling.code == "NOERROR":
+        kinds = listed(list(dict.fromkeys(each.kind for each in asked if each.name == telling.name)), "or")
+        return f"{telling.name} has no address: {telling.server} answered without a record of type {kinds}"
+    return f"{telling.server} answered {telling.code} for {_spelled(telling)}"
+
+
+def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:
+    """How the answer is not what it must be."""
+    due = due_addresses(case.probe, question)
+    if due is not None:
+        if missing := [each for each in due if each not in found]:
+            yield f"the name does not give {listed([_called(question, each) for each in missing])}"
+        if strangers := [each for each in found if each not in due]:
+            whose = f"none of Service {question.service}" if not question.headless else "none of the backends"
+            yield f"the name gives {listed([_called(question, each) for each in strangers])}, {whose}"
+    if question.wanted is not None and question.wanted not in found:
+        yield f"the name does not give {question.wanted}, which was to be dialled"
+
+
+def due_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...] | None:
+    """The addresses that the name must give, of the families asked for; ``None`` where any will do."""
+    backends = probe.expect.backends
+    if question.headless and backends is not None:
+        due = [address for name in backends for address in question.pods.get(name, ())]
+    elif question.due:
+        due = list(question.due)
+    else:
+        return None
+    return tuple(each for each in due if Family.of(each) in question.families)
+
+
+def _found(question: Question, lookups: Iterable[Lookup]) -> tuple[IPAddress, ...]:
+    answers = (each for each in lookups if each.server in question.resolvers)
+    return tuple(dict.fromkeys(address for each in answers for address in each.addresses))
+
+
+def _expected(case: Case, question: Question) -> str:
+    backends = case.probe.expect.backends
+    if question.headless and backends is not None:
+        return listed(list(backends))
+    due = due_addresses(case.probe, question)
+    return listed(list(map(str, due))) if due else "an address"
+
+
+def _observed(question: Question, asked: Sequence[Lookup]) -> str:
+    found = _found(question, asked)
+    if found:
+        return listed([_called(question, each) for each in found])
+    codes = dict.fromkeys(each.error or (each.code if each.code != "NOERROR" else "empty answer") for each in asked)
+    return listed(list(codes)) or "nobody asked"
+
+
+def _called(question: Question, address: IPAddress) -> str:
+    """The pod that has an address, and where it is none, the address."""
+    owner = next((name for name, own in question.pods.items() if address in own), None)
+    return str(address) if owner is None else f"{owner} ({address})"
+
+
+def _server(question: Question, address: IPAddress) -> str:
+    return next((each.name for each in question.servers if each.address == address), str(address))
+
+
+def _spelled(lookup: Lookup) -> str:
+    return f"{lookup.name} {lookup.kind}"
+
+
+def _answered(lookup: Lookup) -> str:
+    by = f"{lookup.served_by} behind {lookup.server}" if lookup.served_by else str(lookup.server)
+    return f"{by} answered {_spelled(lookup)}: {listed(list(map(str, lookup.addresses)))}"
+
+
+def _error(error: str) -> str:
+    return "what came is no answer" if error == "malformed" else f"the socket says {error}"

@@ -1,0 +1,74 @@
+"""The port at which flows arrive: the one to which the dialled port of the Service leads at that endpoint.
+
+Owns: the verdict ``port``, which the author need not ask for, and where a packet that arrived was to arrive.
+Must not: judge at which pods flows arrive (``arrivals`` does).
+
+A pod answers on every port that it listens on, so an answer does not show that the port is right. The port follows from
+the Service and its EndpointSlices, and the errand has it for each endpoint. An address at which the Service has no
+endpoint has no port that is right or wrong: whether flows may arrive there is what ``backends`` says.
+"""
+
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import Errand
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.case import Case, Findings
+from proxylab.verdict.ends import ends_beyond_nodes
+from proxylab.evidence.evidence import Observation
+from proxylab.verdict.flows import counted_ends
+from proxylab.verdict.model import Verdict
+from proxylab.evidence.words import endpoint, listed
+
+__all__ = ["due_at", "judge_port"]
+
+_End = tuple[IPAddress, int]
+
+
+def judge_port(case: Case) -> Verdict | None:
+    """Every packet that arrived came to a port that is due there; ``None`` where none arrived, or none is to arrive."""
+    errand = case.errand
+    if case.probe.expect.outcome not in (Outcome.DELIVERED, Outcome.REFUSED) and not ends_beyond_nodes(case):
+        return None
+    arrived = counted_ends([_end(each) for flow in case.arrived for each in flow.arrivals])
+    if not errand.endpoints or not arrived:
+        return None
+    wrong = {end for end in arrived if _is_wrong(errand, *end)}
+    findings = Findings()
+    for flow in case.arrived if wrong else ():
+        findings.wrong += ((flow.number, _clause(errand, each)) for each in flow.arrivals if _end(each) in wrong)
+    return findings.settle(
+        case,
+        "port",
+        expected=listed([str(port) for port in sorted({each.port for each in errand.endpoints})], "or"),
+        observed=listed([str(port) for port in sorted({port for _, port in arrived})]),
+        witnesses=[f"the port of {errand.service_port}" if errand.service_port else "the port that was dialled"],
+    )
+
+
+def due_at(errand: Errand, address: IPAddress, port: int) -> tuple[_End, ...]:
+    """Where a packet was to arrive that arrived at this address and port; nothing where it was to arrive just there."""
+    if (address, port) == (errand.destination, errand.port):
+        return ()  # nothing translated it: whether that is right is not a question of ports
+    due = [(each.address, each.port) for each in errand.endpoints]
+    here = [end for end in due if end[0] == address]
+    if (address, port) in here or (errand.service_port and not here):
+        return ()
+    return tuple(here or due)
+
+
+def _is_wrong(errand: Errand, address: IPAddress, port: int) -> bool:
+    return bool(due_at(errand, address, port))
+
+
+def _clause(errand: Errand, arrival: Observation) -> str:
+    due = due_at(errand, *_end(arrival))
+    ports = listed([str(port) for _, port in due], "or")
+    came = f"it arrived at port {arrival.destination_port} of {arrival.place}"
+    if errand.service_port:
+        return f"{came}, not at port {ports}, the target port of {errand.service_port} there"
+    if due[0][0] == arrival.destination:
+        return f"{came}, not at port {ports} that was dialled"
+    return f"it arrived at {endpoint(*_end(arrival))}, not at {endpoint(*due[0])} that was dialled and is no Service's"
+
+
+def _end(arrival: Observation) -> _End:
+    return arrival.destination, arrival.destination_port

@@ -1,0 +1,98 @@
+"""The reply: whether it came back, and from whom.
+
+Owns: the verdict on ``reply``.
+Must not: judge requests (``judge`` and ``arrivals`` do).
+"""
+
+from proxylab.addresses import Transport
+from proxylab.scenario.model import Manner, Reply
+from proxylab.verdict.case import Case, Findings
+from proxylab.verdict.copies import copies
+from proxylab.verdict.flows import Fate, Flow, counted_ends
+from proxylab.verdict.model import Verdict
+from proxylab.verdict.flow_clauses import told
+from proxylab.evidence.words import amount, endpoint, listed
+
+__all__ = ["judge_reply"]
+
+
+def judge_reply(case: Case, wanted: Reply) -> Verdict:
+    """The reply bears the address that was dialled, or where it is to be left as it is, the backend's own."""
+    errand = case.errand
+    findings = Findings()
+    answered = 0
+    for flow, fate in zip(case.flows, case.fates, strict=True):
+        if not flow.arrivals:
+            findings.doubts.append((flow.number, "it never arrived at a pod that could reply"))
+            continue
+        wrong = _wrong_reply(case, flow, wanted)
+        if wrong:
+            findings.wrong.append((flow.number, wrong))
+        elif flow.number in case.disagreements:
+            findings.doubts.append((flow.number, case.disagreements[flow.number]))
+        elif not flow.replies:
+            sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
+            findings.missing.append((flow.number, f"{listed(flow.places)} {sent} {errand.sender.name}"))
+        elif fate is Fate.CONTRADICTORY:
+            findings.doubts.append((flow.number, told(case, flow, fate)))
+        elif set(flow.places).difference([answer.place for answer in flow.answers]):
+            findings.doubts.append((flow.number, f"a reply came, but {listed(flow.places)} was not seen to send it"))
+        else:
+            answered += 1
+    return findings.settle(
+        case,
+        "reply",
+        expected=(
+            f"from {endpoint(errand.destination, errand.port)}"
+            if wanted is Reply.TRANSLATED
+            else "from the backend itself"
+        ),
+        observed=_replies(case),
+        silence=case.silence,
+        witnesses=[f"{amount(answered, 'flow')} answered"],
+    )
+
+
+def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
+    """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
+    errand = case.errand
+    ports = [departure.source_port for departure in flow.departures]
+    due, whose = (errand.destination, errand.port), "that was dialled"
+    if wanted is Reply.UNTRANSLATED:
+        due, whose = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
+    for reply in flow.replies:
+        if reply.source_port != due[1] or reply.source != due[0]:
+            stranger = endpoint(reply.source, reply.source_port)
+            return f"the reply came from {stranger}, not from {endpoint(*due)} {whose}"
+        if reply.destination != errand.sender.of(flow.number) or (ports and reply.destination_port not in ports):
+            other = endpoint(reply.destination, reply.destination_port)
+            return f"the reply is addressed to {other}, from where the request did not come"
+    if len(flow.replies) > max(1, len(flow.answers)):
+        sent = f"{listed(flow.places)} sent {_number(len(flow.answers))}"
+        return f"{_number(len(flow.replies))} replies came to {errand.sender.name}, and {sent}"
+    if flow.stray_replies:
+        return f"a copy of the reply came in at {copies(flow.stray_replies)}"
+    if flow.number in case.lost_reply_copies:
+        return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
+    if wanted is Reply.UNTRANSLATED:
+        return ""  # the sender's socket has dialled somebody else, and rightly knows nothing of this reply
+    report = flow.report
+    by_streams = errand.manner is Manner.CONNECT and errand.protocol is Transport.TCP
+    if flow.replies and by_streams and report and report.error:
+        return f"the handshake was answered, the data was not: {report.error}"
+    return ""
+
+
+def _number(replies: int) -> str:
+    return "one" if replies == 1 else f"{replies:,}"
+
+
+def _replies(case: Case) -> str:
+    sources = counted_ends(
+        [(flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies]
+    )
+    found = [f"from {endpoint(*source)}" for source, _ in sources.most_common()]
+    silent = sum(not flow.replies for flow in case.flows)
+    if silent and found:
+        found.append(f"none to {silent:,} of {amount(len(case.flows), 'flow')}")
+    return ", ".join(found[:4]) or "none"

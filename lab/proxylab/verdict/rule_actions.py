@@ -1,0 +1,114 @@
+"""What a rule does, for those who do not read iptables.
+
+Owns: the words for each target, and why a rule of a Service proxy does what it does, where its matches say so.
+Must not: know verdicts, or order rules.
+"""
+
+from collections.abc import Callable
+
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import Errand
+from proxylab.verdict.rules import Rule, within
+from proxylab.evidence.words import endpoint
+
+__all__ = ["MARKING", "deed", "is_from_itself", "short", "why_masqueraded"]
+
+MARKING = "MARK-MASQ"
+"""How the chains end that ask for masquerading (KUBE-MARK-MASQ)."""
+
+
+def deed(rule: Rule, errand: Errand, *, mark: int | None = None, out_device: str = "") -> str:
+    """What a rule did to a packet of an errand.
+
+    Args:
+        rule: that matched.
+        errand: whose packet it was.
+        mark: of the packet as it came to the rule, if it is known.
+        out_device: by which the packet leaves, if it is known.
+
+    Returns:
+        A clause about "it", the packet; empty for a rule without a target.
+    """
+    if not rule.target:
+        return ""
+    if rule.target in _TOLD:
+        return _TOLD[rule.target](rule, mark, out_device)
+    if rule.target.endswith(MARKING):
+        why = why_masqueraded(rule, errand)
+        return f"masquerades{why.rstrip(':') if why else _because(rule)}"
+    return f"goes to {short(rule.target)}{_because(rule)}"
+
+
+def why_masqueraded(rule: Rule, errand: Errand) -> str:
+    """Why a rule that counted marks the errand's packet for masquerading, if its matches say so.
+
+    Returns:
+        A clause that begins with a blank and ends with a colon; empty if the matches do not say why.
+    """
+    client = errand.sender.address
+    if is_from_itself(rule, client):
+        return " because the client is the endpoint:"
+    for name, values, negated in rule.options:
+        if negated and values and name == "-s" and not within(client, values[0]):
+            return f" because the client is not in {values[0]}{_though_a_pod(errand)}:"
+        if negated and values and name == "-i":
+            return f" because it did not come in by {values[0]}{_though_a_pod(errand)}:"
+    return ""
+
+
+def _though_a_pod(errand: Errand) -> str:
+    """What makes that a mistake: whoever is a pod of this cluster should have been taken for one."""
+    pods = {pod.address for pod in errand.receivers if not pod.ports}  # what listens on a node has the node's address
+    return ", though it is a pod" if errand.sender.address in pods else ""
+
+
+def is_from_itself(rule: Rule, client: IPAddress) -> bool:
+    """Whether a rule is for packets from this one address: those that an endpoint sends to itself."""
+    values = next((values for name, values, negated in rule.options if name == "-s" and not negated), ())
+    return bool(values) and values[0].removesuffix("/32").removesuffix("/128") == str(client)
+
+
+def short(chain: str) -> str:
+    """A chain's name without the end of its hash, or what follows the hash: a few characters tell chains apart.
+
+    Mode nftables writes all of a port, or endpoint, behind the hash (``endpoint-5OJB2KTY-default/echo/tcp/http__…``).
+    """
+    parts = chain.split("-")
+    if "/" in chain and len(parts) > 2 and len(parts[1]) == 8 and parts[1].isalnum() and parts[1].isupper():
+        return f"{parts[0]}-{parts[1]}-…"
+    hashed = len(parts) > 2 and len(parts[-1]) == 16 and parts[-1].isalnum() and parts[-1].isupper()
+    return f"{'-'.join(parts[:-1])}-{parts[-1][:6]}…" if hashed else chain
+
+
+def _because(rule: Rule) -> str:
+    if rule.comment:
+        return f': "{rule.comment}"'
+    return f": the map {rule.looked_up} says so" if rule.looked_up else ""
+
+
+def _translated(rule: Rule) -> str:
+    to = rule.translates_to
+    return f"translates the destination to {endpoint(*to) if to else rule.value('--to-destination')}"
+
+
+def _marked(rule: Rule, mark: int | None) -> str:
+    """What MARK makes of the mark (xt_mark, ``--set-xmark value/mask``: clear the mask's bits, then xor the value)."""
+    value, _, mask = rule.value("--set-xmark").partition("/")
+    try:
+        new = ((mark or 0) & ~int(mask or "0xffffffff", 16)) ^ int(value, 16)
+    except ValueError:
+        return "changes its mark"
+    return "changes its mark" if mark is None else f"changes its mark from {mark:#x} to {new:#x}"
+
+
+_TOLD: dict[str, Callable[[Rule, int | None, str], str]] = {
+    "ACCEPT": lambda rule, mark, out: f"lets it pass{_because(rule)}",
+    "DNAT": lambda rule, mark, out: _translated(rule),
+    "DROP": lambda rule, mark, out: f"drops it{_because(rule)}",
+    "MARK": lambda rule, mark, out: _marked(rule, mark),
+    "MASQUERADE": lambda rule, mark, out: f"gives it the address of {out or 'its way out'} as its source",
+    "REJECT": lambda rule, mark, out: f"rejects it with {rule.value('--reject-with') or 'ICMP'}{_because(rule)}",
+    "RETURN": lambda rule, mark, out: f"sends it back to the chain before{_because(rule)}",
+    "SNAT": lambda rule, mark, out: f"gives it the source {rule.value('--to-source')}",
+}
+"""Targets of iptables-extensions(8) in words."""

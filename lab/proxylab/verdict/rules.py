@@ -1,0 +1,240 @@
+"""What a counted rule says, read from the text that iptables-save prints.
+
+Owns: ``Rule``, as much of one rule as a witness needs, and which rules speak of a probe.
+Must not: guess. A rule whose text cannot be read for certain speaks of nothing.
+
+A counter is a witness of a flow's end only if its rule names what was dialled: protocol, address (or, for node ports,
+"an address of this node") and port. A policy or a rule for invalid packets may have dropped the flow, but its counter
+does not say so.
+"""
+
+import re
+import shlex
+from collections.abc import Container, Iterable, Sequence
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress, IPNetwork, Transport
+from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import RuleCount
+
+__all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
+
+
+_MAP = re.compile(r" vmap @(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule and what it counted.
+
+    Attributes:
+        count: the record it was read from.
+        target: of ``-j``, such as ``DROP``; empty if the rule has none.
+        options: every option with its values and whether ``!`` stood before it, in order.
+    """
+
+    count: RuleCount
+    target: str
+    options: tuple[tuple[str, tuple[str, ...], bool], ...]
+
+    @property
+    def comment(self) -> str:
+        """What its writer said about it."""
+        return self.value("--comment")
+
+    @property
+    def looked_up(self) -> str:
+        """The verdict map of nftables that decided, by its name; empty for a rule that decides by itself."""
+        found = _MAP.search(self.count.text)
+        return found[1] if found else ""
+
+    @property
+    def translates_to(self) -> tuple[IPAddress, int] | None:
+        """Where a DNAT rule sends its packets, if it is to one address and port."""
+        if self.count.destination is not None:
+            return self.count.destination, self.count.destination_port
+        host, _, port = self.value("--to-destination").rpartition(":")
+        try:
+            return ip_address(host.strip("[]")), int(port)
+        except ValueError:
+            return None
+
+    def speaks_of(self, errand: Errand) -> bool:
+        """Whether its text names the protocol, address and port that the errand dials, and does not exclude it.
+
+        An echo request has no port, so a rule that names the address is about it, unless it asks for another protocol;
+        and so is one about whatever a probe sends to a loopback address, where nobody else in a lab sends anything.
+        Of a rule whose packets the kernel has told one by one there is no question: they were the errand's.
+        """
+        if self.count.target:
+            return True
+        named = self.names(errand)
+        portless = errand.protocol is Transport.ICMP or errand.destination.is_loopback
+        if not portless and not {"-p", "--dport"} <= named:
+            return False
+        return not named.isdisjoint({"-d", "--dst-type"})
+
+    def names(self, errand: Errand) -> frozenset[str]:
+        """The options that fit what the errand dials; none if one of them excludes it."""
+        named = set()
+        for name, values, negated in self.options:
+            holds = _holds(name, values[0] if values else "", errand)
+            if holds is negated:
+                return frozenset()
+            if holds:
+                named.add(name)
+        return frozenset(named)
+
+    def value(self, wanted: str) -> str:
+        """The first value of an option; empty if the rule has no such option."""
+        return next((values[0] for name, values, _ in self.options if name == wanted and values), "")
+
+
+def read(count: RuleCount) -> Rule | None:
+    """The rule of a counter; ``None`` for what is no rule (a chain's policy) or cannot be read."""
+    if count.target:
+        return Rule(count, count.target, ())
+    parsed = _parsed(count.text)
+    return None if parsed is None else Rule(count, *parsed)
+
+
+@lru_cache(maxsize=4096)  # a lab has the same rules for all of its probes, and shlex takes a tenth of a millisecond
+def _parsed(text: str) -> tuple[str, tuple[tuple[str, tuple[str, ...], bool], ...]] | None:
+    """Target and options of a rule's text."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return None
+    if words[:1] != ["-A"]:
+        return None
+    options = _options(words[2:])
+    return next((values[0] for name, values, _ in options if name in ("-j", "-g") and values), ""), options
+
+
+def ending(errand: Errand, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
+    """The rules that end flows in ``target`` (``DROP``, ``REJECT``), counted, and speak of what the errand dials.
+
+    A rule that goes by a mark alone speaks for the one that has set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24).
+    """
+    counted = read_all(counts)
+    marks = _marks(errand, counted)
+    ends = [rule for rule in counted if rule.target == target]
+    return tuple(rule for rule in ends if rule.speaks_of(errand) or _goes_by(rule, marks))
+
+
+def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
+    """The DNAT rules that counted."""
+    return tuple(rule for rule in read_all(counts) if rule.target == "DNAT")
+
+
+def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
+    """Every rule that counted and can be read."""
+    return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
+
+
+def _marks(errand: Errand, counted: Sequence[Rule]) -> frozenset[tuple[str, int]]:
+    """The marks that were set, and on which node, on the way that a rule for the errand's protocol and port leads to.
+
+    All of the way must have counted. That the address was dialled is not asked for: the chain for node ports leaves it
+    to the rule that leads there.
+    """
+    reached = {_leads_to(rule) for rule in counted if {"-p", "--dport"} <= rule.names(errand)}
+    while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
+        reached |= further
+    return frozenset(
+        (rule.count.node, mark)
+        for rule in counted
+        if rule.target == "MARK" and _stands_in(rule) in reached
+        for mark in _whole_marks(rule, ("--set-xmark", "--or-mark"))
+    )
+
+
+def _goes_by(rule: Rule, marks: Container[tuple[str, int]]) -> bool:
+    """Whether one of those marks is the only condition of the rule."""
+    conditions = [(name, negated) for name, _, negated in rule.options if name not in ("-m", "--comment", "-j")]
+    return conditions == [("--mark", False)] and any(
+        (rule.count.node, mark) in marks for mark in _whole_marks(rule, ("--mark",))
+    )
+
+
+def _stands_in(rule: Rule) -> tuple[str, str, str]:
+    return rule.count.node, rule.count.table, rule.count.chain
+
+
+def _leads_to(rule: Rule) -> tuple[str, str, str]:
+    return rule.count.node, rule.count.table, rule.target
+
+
+def _whole_marks(rule: Rule, options: Sequence[str]) -> list[int]:
+    """Marks that are set, or asked for, with a mask of the same bits: ``0x8000/0x8000``."""
+    found = []
+    for option in options:
+        value, _, mask = rule.value(option).partition("/")
+        if value and value == (mask or value):
+            found.append(int(value, 0))
+    return found
+
+
+def _options(words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+    """Options with their values. A value may follow that begins with a dash only after ``--comment``."""
+    options: list[tuple[str, tuple[str, ...], bool]] = []
+    negated = False
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "!":
+            negated = True
+            continue
+        end = at
+        if word == "--comment":
+            end = at + 1
+        else:
+            while end < len(words) and words[end] != "!" and not words[end].startswith("-"):
+                end += 1
+        options.append((word, tuple(words[at:end]), negated))
+        negated, at = False, end
+    return tuple(options)
+
+
+def _holds(option: str, value: str, errand: Errand) -> bool | None:
+    """Whether a match holds for what the errand sends; ``None`` where the text alone cannot say."""
+    match option:
+        case "-p":
+            return value.lower() in _protocols(errand)
+        case "-s":
+            return within(errand.sender.address, value)
+        case "-d":
+            return within(errand.destination, value)
+        case "--dport":
+            return errand.protocol is not Transport.ICMP and _in_range(errand.port, value)
+        case "--dst-type" if value == "LOCAL":
+            return True  # the rule counted, so the address was one of the node's
+        case _:
+            return None
+
+
+def _protocols(errand: Errand) -> tuple[str, ...]:
+    """How a rule may name the protocol: ICMP of IPv6 has a name of its own (protocols(5))."""
+    if errand.protocol is Transport.ICMP and errand.destination.version == 6:
+        return "ipv6-icmp", "icmpv6"
+    return (errand.protocol.lower(),)
+
+
+def within(address: IPAddress, text: str) -> bool:
+    """Whether an address is in the network that a rule's text names; not if that cannot be read."""
+    try:
+        network: IPNetwork = ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return address.version == network.version and address in network
+
+
+def _in_range(port: int, text: str) -> bool:
+    first, _, last = text.partition(":")
+    try:
+        return int(first) <= port <= int(last or first)
+    except ValueError:
+        return False

@@ -1,0 +1,147 @@
+"""The one sentence that names why a step failed, where the evidence shows it.
+
+Owns: which cause belongs to which failed expectation of a step, and whose an address is.
+Must not: guess. A sentence rests on the tables at the step's end, or says when it happened, which is what a reader
+holds against the change and the logs.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from proxylab.addresses import IPAddress
+from proxylab.verdict.model import Judgement, StepVerdict
+from proxylab.evidence.streams import BreakKind, Pulse, PulseFate, StreamRecord
+from proxylab.verdict.tables import entry_words, unwanted_entries
+from proxylab.evidence.words import amount, endpoint
+
+__all__ = ["cause_of_step", "owner"]
+
+_MILLISECOND = 1_000_000
+
+
+def cause_of_step(verdict: StepVerdict) -> str:
+    """Why the step failed, as a sentence; what was seen, where nothing says more; empty if it did not fail."""
+    failed = [each.expectation for each in verdict.verdicts if each.judgement is Judgement.FAIL]
+    records = {record.stream: record for record in verdict.evidence.streams}
+    sentences = [
+        _of_stream(verdict, records[stream], key)
+        for stream, _, key in (expectation.rpartition(".") for expectation in failed)
+        if stream in records
+    ]
+    if "conntrack" in failed:
+        sentences.append(_of_tables(verdict))
+    return next(filter(None, sentences), "") or _as_seen(verdict, records)
+
+
+def _as_seen(verdict: StepVerdict, records: Mapping[str, StreamRecord]) -> str:
+    """What was seen instead of what was expected, of the first expectation that failed; empty if none did."""
+    for each in verdict.verdicts:
+        if each.judgement is Judgement.FAIL:
+            stream, _, key = each.expectation.rpartition(".")
+            seen = _instead(verdict, records[stream], key) if stream in records else ""
+            return seen or f"{each.reasons[0]} when the step ended."
+    return ""
+
+
+def _instead(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
+    """Who answered instead, as whom the stream was seen, or that nothing was in its way."""
+    changed, settled = verdict.evidence.changed, verdict.evidence.settled
+    expect = verdict.step.expect.streams[record.stream]
+    answered = [pulse for pulse in record.pulses if pulse.fate is PulseFate.ANSWERED]
+    behind = [pulse for pulse in answered if pulse.at >= settled]
+    match key:
+        case "backend":
+            other = next((each for each in behind if each.backend != expect.backend), None)
+            if other is None:
+                return ""
+            return f"{other.backend} answered pulse {other.number}, {_sent(other, changed)}."
+        case "backends" if answered:
+            last = answered[-1]
+            return f"{last.backend} was the last to answer: pulse {last.number}, {_sent(last, changed)}."
+        case "source":
+            wanted = verdict.sources.get(record.stream)
+            other = next((each for each in behind if each.peer != wanted), None)
+            if other is None:
+                return ""
+            return f"{other.backend} saw {other.peer} as the sender of pulse {other.number}, {_sent(other, changed)}."
+        case "lost" | "rejected" | "resets":
+            told = f"{amount(len(answered), 'pulse')} of {len(record.pulses):,} answered"
+            return f"nothing was in the way of {record.stream}: {told}."
+        case _:
+            return ""
+
+
+def _sent(pulse: Pulse, changed: int) -> str:
+    return f"sent {_when(pulse.at, changed)}"
+
+
+def owner(addresses: Mapping[str, tuple[IPAddress, ...]], address: IPAddress) -> str:
+    """The name of who has an address; empty if nobody of the scenario has."""
+    return next((name for name, own in addresses.items() if address in own), "")
+
+
+def _of_stream(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
+    changed = verdict.evidence.changed
+    match key:
+        case "backend" | "lost" | "rejected":
+            return _remembered(verdict, record) or _of_missing(record, changed)
+        case "resets":
+            reset = next((each for each in record.breaks if each.kind is BreakKind.RESET), None)
+            return f"{record.stream} was reset {_when(reset.at, changed)}." if reset is not None else ""
+        case "delay":
+            slow = max(record.pulses, key=lambda pulse: pulse.delay)
+            took = f"{slow.delay / _MILLISECOND:.1f} ms"
+            return (
+                f"{slow.backend} took {took} to answer pulse {slow.number}, which was sent {_when(slow.at, changed)}."
+            )
+        case _:
+            return ""
+
+
+def _remembered(verdict: StepVerdict, record: StreamRecord) -> str:
+    """That connection tracking still leads the stream to who answered it before, where nobody else answered last."""
+    settled = verdict.evidence.settled
+    before = {pulse.backend for pulse in record.pulses if pulse.at < settled and pulse.backend}
+    last = record.pulses[-1].backend if record.pulses else ""
+    for entry in record.tracked:
+        who = owner(verdict.addresses, entry.reply_source)
+        if who in before and last in ("", who) and who != verdict.step.expect.streams[record.stream].backend:
+            where = endpoint(entry.reply_source, entry.reply_source_port)
+            return (
+                f"conntrack on {entry.node} still sends {record.stream} to {who} ({where}), who answered before: "
+                f"nothing has made {entry.node} forget that."
+            )
+    return ""
+
+
+def _of_missing(record: StreamRecord, changed: int) -> str:
+    """When nobody answered, and who did then."""
+    missing = [pulse for pulse in record.pulses if pulse.fate is not PulseFate.ANSWERED]
+    if not missing:
+        return ""
+    first, last = missing[0], missing[-1]
+    resumed = next((each for each in record.pulses if each.at > last.at and each.backend), None)
+    if resumed is None:
+        return f"nobody answers {record.stream} any more from pulse {first.number} on, sent {_when(first.at, changed)}."
+    what = f"{_ends(missing)}, sent {_when(first.at, changed)}"
+    if first is not last:
+        what = f"{_ends(missing)}, the first sent {_when(first.at, changed)}"
+    return f"{what}; {resumed.backend} answered what was sent {_when(resumed.at, changed, 'it')}."
+
+
+def _ends(missing: Sequence[Pulse]) -> str:
+    """What became of pulses that were not answered."""
+    lost = sum(pulse.fate is PulseFate.LOST for pulse in missing)
+    told = [f"{amount(lost, 'pulse')} lost"] if lost else []
+    if lost < len(missing):
+        told.append(f"{amount(len(missing) - lost, 'pulse')} turned away by an ICMP error")
+    return " and ".join(told)
+
+
+def _when(at: int, changed: int, what: str = "the change was made") -> str:
+    return f"{abs(at - changed) / _MILLISECOND:.1f} ms {'before' if at < changed else 'after'} {what}"
+
+
+def _of_tables(verdict: StepVerdict) -> str:
+    wanted = verdict.step.expect.conntrack
+    left = unwanted_entries(wanted, verdict.evidence.entries, verdict.nodes, verdict.addresses)
+    return f"nothing has made {left[0].node} forget {entry_words(left[0])}." if left else ""

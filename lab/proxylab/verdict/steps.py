@@ -1,0 +1,263 @@
+"""The judge of steps: what was seen of streams, and of connection tracking, against what a step expects.
+
+Owns: ``judge_step``.
+Must not: pass what is not proven (``case`` says how findings weigh).
+
+A step lasts from its change until its streams have come to rest, before the next step. It begins with a pulse of each
+stream just before the change. What is counted, and what may take long, is counted over the whole of it: a packet that
+the change costs belongs to the step that makes it. Who answers, and whom the backend sees, is asked of the pulses that
+were sent behind the step's wait; there are five of each stream at least.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from proxylab.errors import InternalError
+from proxylab.frozen import dataclass
+from proxylab.addresses import IPAddress
+from proxylab.plan.resolved import Errand
+from proxylab.scenario.model import Count, Position, Step, StreamExpect
+from proxylab.verdict.case import Findings
+from proxylab.verdict.model import StepVerdict, Verdict
+from proxylab.evidence.streams import BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
+from proxylab.verdict.tables import judge_conntrack
+from proxylab.evidence.words import amount, listed, times
+
+__all__ = ["judge_step"]
+
+_MILLISECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One stream in one step, or the tables at its end; what findings are about."""
+
+    step: Step
+    stream: str = ""
+    pulses: tuple[Pulse, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """How many pulses clauses are about."""
+        return len(self.pulses), "pulse"
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote it."""
+        expect = self.step.expect
+        if self.stream in expect.streams:
+            stream = expect.streams[self.stream]
+            return stream.positions.get(key.rpartition(".")[2], stream.position)
+        return expect.positions.get(key, expect.position)
+
+
+def judge_step(
+    step: Step,
+    number: int,
+    streams: Sequence[Errand],
+    sources: Mapping[str, IPAddress],
+    nodes: Sequence[str],
+    addresses: Mapping[str, tuple[IPAddress, ...]],
+    evidence: StepEvidence,
+) -> StepVerdict:
+    """Judge every expectation of a step; see ``StepVerdict`` for the arguments.
+
+    Raises:
+        InternalError: something is expected of a stream that was not sent.
+    """
+    verdicts: list[Verdict] = []
+    for name, expect in step.expect.streams.items():
+        record = next((each for each in evidence.streams if each.stream == name), None)
+        if record is None:
+            raise InternalError(f"{expect.position}: nothing was recorded of stream {name!r}; please report this")
+        verdicts += _Stream(step, name, expect, record, evidence.settled).verdicts(sources.get(name))
+    if step.expect.conntrack is not None:
+        verdicts.append(judge_conntrack(_Case(step), step.expect.conntrack, evidence.entries, nodes, addresses))
+    return StepVerdict(
+        step=step,
+        number=number,
+        streams=tuple(streams),
+        sources=sources,
+        nodes=tuple(nodes),
+        addresses=addresses,
+        verdicts=tuple(verdicts),
+        evidence=evidence,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """What one stream must show in one step."""
+
+    step: Step
+    name: str
+    expect: StreamExpect
+    record: StreamRecord
+    settled: int
+
+    def verdicts(self, source: IPAddress | None) -> Iterator[Verdict]:
+        expect = self.expect
+        if expect.backend is not None:
+            yield self._backend(expect.backend)
+        if expect.backends is not None:
+            yield self._backends(expect.backends)
+        if expect.source is not None:
+            yield self._source(source)
+        yield from self._counts()
+        if expect.delay is not None:
+            yield self._delay(expect.delay)
+
+    @property
+    def _behind(self) -> tuple[Pulse, ...]:
+        """The pulses behind the step's wait."""
+        return tuple(pulse for pulse in self.record.pulses if pulse.at >= self.settled)
+
+    @property
+    def _silence(self) -> tuple[str, ...]:
+        """Why it proves nothing that a pulse was not answered."""
+        silent = self.record.silent
+        return (f"the way to {listed(silent)} is itself broken, so silence proves nothing",) if silent else ()
+
+    def _case(self, pulses: tuple[Pulse, ...]) -> _Case:
+        doubts = [] if pulses else [f"no pulse of {self.name} was sent"]
+        numbers = [pulse.number for pulse in self.record.pulses]
+        if numbers != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
+            doubts.append(f"of the pulses of {self.name} some were not recorded, or twice")
+        return _Case(self.step, self.name, pulses, tuple(doubts))
+
+    def _backend(self, wanted: str) -> Verdict:
+        findings, behind = Findings(), self._behind
+        for pulse in behind:
+            if _may_be_late(pulse):
+                findings.missing.append((pulse.number, _told(pulse)))
+            elif pulse.backend != wanted:
+                findings.wrong.append((pulse.number, _told(pulse)))
+        observed = listed(list(dict.fromkeys(pulse.backend or "nobody" for pulse in behind)))
+        witnesses = [f"{wanted} answered all {amount(len(behind), 'pulse')} behind the wait"]
+        return findings.settle(
+            self._case(behind),
+            f"{self.name}.backend",
+            expected=wanted,
+            observed=observed,
+            silence=self._silence,
+            witnesses=witnesses,
+        )
+
+    def _backends(self, wanted: tuple[str, ...]) -> Verdict:
+        findings = Findings()
+        answered = tuple(dict.fromkeys(pulse.backend for pulse in self.record.pulses if pulse.backend))
+        if answered != wanted:
+            strangers = [name for name in answered if name not in wanted]
+            silent = [name for name in wanted if name not in answered]
+            findings.wrong_overall += (f"{name} answered, too" for name in strangers)
+            findings.missing_overall += (f"{name} answered nothing" for name in silent)
+            if not strangers and not silent:
+                findings.missing_overall.append(f"they answered in another order: {listed(answered)}")
+        return findings.settle(
+            self._case(self.record.pulses),
+            f"{self.name}.backends",
+            expected=", ".join(wanted),
+            observed=", ".join(answered) or "nobody",
+            silence=self._silence,
+            witnesses=[f"first answers of {listed(answered)}"],
+        )
+
+    def _source(self, wanted: IPAddress | None) -> Verdict:
+        if wanted is None:
+            raise InternalError(f"{self.expect.position}: nobody resolved the source; please report this")
+        findings, behind = Findings(), self._behind
+        for pulse in behind:
+            if pulse.peer is None:
+                found = findings.missing if _may_be_late(pulse) else findings.wrong
+                found.append((pulse.number, f"{_told(pulse)}, so nobody saw its source"))
+            elif pulse.peer != wanted:
+                findings.wrong.append((pulse.number, f"{pulse.backend} saw {pulse.peer}"))
+        seen = dict.fromkeys(str(pulse.peer) for pulse in behind if pulse.peer is not None)
+        return findings.settle(
+            self._case(behind),
+            f"{self.name}.source",
+            expected=str(wanted),
+            observed=listed(list(seen)),
+            silence=self._silence,
+            witnesses=[f"told by {listed(list(dict.fromkeys(each.backend for each in behind if each.backend)))}"],
+        )
+
+    def _counts(self) -> Iterator[Verdict]:
+        pulses = self.record.pulses
+        lost = [pulse for pulse in pulses if pulse.fate is PulseFate.LOST]
+        rejected = [pulse for pulse in pulses if pulse.fate is PulseFate.REJECTED]
+        resets = [each for each in self.record.breaks if each.kind is BreakKind.RESET]
+        of_pulses = f"of {amount(len(pulses), 'pulse')}"
+        if self.expect.lost is not None:
+            clause = f"{len(lost):,} {of_pulses} {_were(lost)} lost"
+            yield self._count("lost", self.expect.lost, len(lost), clause, lost)
+        if self.expect.rejected is not None:
+            clause = f"{len(rejected):,} {of_pulses} {_were(rejected)} rejected"
+            yield self._count("rejected", self.expect.rejected, len(rejected), clause, rejected)
+        if self.expect.resets is not None:
+            yield self._count("resets", self.expect.resets, len(resets), f"its sender was reset {times(len(resets))}")
+
+    def _count(self, key: str, wanted: Count, number: int, clause: str, pulses: Sequence[Pulse] = ()) -> Verdict:
+        findings = Findings()
+        late = sum(map(_may_be_late, pulses)) if self.record.silent else 0
+        possible = [each in wanted for each in range(number - late, number + 1)]
+        if any(possible) and not all(possible):
+            findings.missing_overall.append(clause)
+        elif number not in wanted:
+            findings.wrong_overall.append(clause)
+            errors = dict.fromkeys(pulse.error for pulse in pulses if pulse.error)
+            if errors:
+                findings.wrong_overall.append(f"its socket said {listed(list(errors))}")
+        return findings.settle(
+            self._case(self.record.pulses),
+            f"{self.name}.{key}",
+            expected=_bounds(wanted),
+            observed=f"{number:,}",
+            silence=self._silence,
+            witnesses=[clause],
+        )
+
+    def _delay(self, most: int) -> Verdict:
+        findings = Findings()
+        answered = [pulse for pulse in self.record.pulses if pulse.fate is PulseFate.ANSWERED]
+        longest = max((pulse.delay for pulse in answered), default=0)
+        for pulse in answered:
+            if pulse.delay > most * _MILLISECOND:
+                findings.wrong.append((pulse.number, f"its answer took longer than {most} ms"))
+        if not answered:
+            findings.doubts_overall.append("nothing was answered")
+        if any(map(_may_be_late, self.record.pulses)):
+            findings.doubts_overall += self._silence
+        return findings.settle(
+            self._case(self.record.pulses),
+            f"{self.name}.delay",
+            expected=f"{most} ms at most",
+            observed=f"{longest / _MILLISECOND:.1f} ms at most",
+            witnesses=[f"the longest of {amount(len(answered), 'answer')} took {longest / _MILLISECOND:.1f} ms"],
+        )
+
+
+def _may_be_late(pulse: Pulse) -> bool:
+    """Whether nothing was heard of it: only a fence can tell that nothing will be."""
+    return pulse.fate is PulseFate.LOST and not pulse.error
+
+
+def _told(pulse: Pulse) -> str:
+    match pulse.fate:
+        case PulseFate.ANSWERED:
+            return f"{pulse.backend} answered"
+        case PulseFate.REJECTED:
+            return f"an ICMP error answered ({pulse.error})"
+        case _:
+            return "nobody answered" + (f" ({pulse.error})" if pulse.error else "")
+
+
+def _were(pulses: Sequence[Pulse]) -> str:
+    return "was" if len(pulses) == 1 else "were"
+
+
+def _bounds(count: Count) -> str:
+    if count.at_most is None:
+        return f"{count.at_least:,} or more"
+    if count.at_least == count.at_most:
+        return f"{count.at_least:,}"
+    return f"{count.at_least:,} to {count.at_most:,}" if count.at_least else f"{count.at_most:,} at most"

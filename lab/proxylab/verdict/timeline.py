@@ -1,0 +1,180 @@
+"""The words of a step: what was expected of its streams, what was seen, and when.
+
+Owns: the explanation of a step, as plain lines of at most 80 columns, and the timeline in it.
+Must not: judge, or colour anything.
+
+A timeline has a row for each thing that happened, in its order: the pulses of a stream that met the same end one after
+another, the end of a connection, and the marks of the step: its change, the end of its wait, and its own end.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+from proxylab.addresses import Transport
+from proxylab.plan.resolved import Errand
+from proxylab.text import WIDTH, table, wrapped
+from proxylab.verdict.model import Judgement, StepVerdict
+from proxylab.evidence.streams import BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
+from proxylab.verdict.reasons import reasons
+from proxylab.verdict.step_causes import cause_of_step, owner
+from proxylab.evidence.words import amount, endpoint, listed
+
+__all__ = ["chronicle", "explain_step", "happenings", "summary_of_step", "timeline"]
+
+_INDENT = "  "
+_MILLISECOND = 1_000_000
+_MOST_ROWS = 40
+
+
+class _Row(NamedTuple):
+    at: int
+    stream: str
+    what: str
+
+
+def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WIDTH) -> tuple[str, ...]:
+    """The explanation of a step that is not a pass; of a pass, what it rests on.
+
+    Args:
+        verdict: of the step.
+        reproduce: the lines that say how to run it again.
+        width: of the lines, where words allow it.
+
+    Returns:
+        Lines without line ends and without colour. The first begins with ``file:line:column``.
+    """
+    main = next(each for each in verdict.verdicts if each.judgement is verdict.overall)
+    lines = [*wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.step.name}", rest=_INDENT, width=width)]
+    for errand in _asked(verdict):
+        lines += wrapped(_head(errand, verdict.evidence), _INDENT, width=width)
+    rows = [("", "", "expected", "observed")]
+    rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
+    lines += ["", *table(rows, _INDENT, width=width)]
+    lines += reasons(verdict, width, _INDENT * 2)
+    if verdict.evidence.streams:
+        lines += ["", *timeline(verdict, width)]
+        lines += _remembered(verdict, width)
+    sentence = cause_of_step(verdict)
+    if sentence:
+        lines += ["", *wrapped(sentence, f"{_INDENT}why: ", width=width)]
+    if verdict.overall is not Judgement.PASS:
+        lines += ["", *reproduce]
+        if verdict.bundle:
+            lines.append(f"{_INDENT}evidence:  {verdict.bundle}")
+    return tuple(lines)
+
+
+def summary_of_step(verdict: StepVerdict) -> str:
+    """What was seen in a step, in one line of no particular width."""
+    return "; ".join(f"{each.expectation} {each.observed}" for each in verdict.verdicts if each.observed)
+
+
+def happenings(verdict: StepVerdict) -> list[tuple[int, str, str]]:
+    """What happened in a step, in its order: when, to which stream (empty: to the step itself), and what."""
+    streams = [errand.name for errand in _asked(verdict)]
+    return [*sorted(_rows(verdict.evidence, streams), key=lambda row: row.at)]
+
+
+def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
+    """What happened in a step, row by row."""
+    evidence = verdict.evidence
+    rows = [_Row(*row) for row in happenings(verdict)]
+    shown = rows if len(rows) <= _MOST_ROWS else [*rows[: _MOST_ROWS // 2], *rows[-_MOST_ROWS // 2 :]]
+    cells = [("ms", "", "")]
+    for number, row in enumerate(shown):
+        if len(shown) < len(rows) and number == _MOST_ROWS // 2:
+            cells.append(("", "", f"and {amount(len(rows) - len(shown), 'more row')}"))
+        cells.append((_since(row.at, evidence.began), row.stream, row.what))
+    return [
+        f"{_INDENT}what happened, from the beginning of the step:",
+        *table(cells, _INDENT * 2, frozenset({0}), width),
+    ]
+
+
+def chronicle(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
+    """Every pulse of a stream, a line each."""
+    for pulse in record.pulses:
+        told = f"{_since(pulse.at, evidence.began)} ms  pulse {pulse.number}  {_told(pulse)}"
+        yield told + (f" after {_milliseconds(pulse.delay)} ms" if pulse.delay else "")
+
+
+def _asked(verdict: StepVerdict) -> list[Errand]:
+    """The streams of which something is expected; all of them where nothing is of any."""
+    expected = verdict.step.expect.streams
+    return [errand for errand in verdict.streams if errand.name in expected] or list(verdict.streams)
+
+
+def _head(errand: Errand, evidence: StepEvidence) -> str:
+    port = next((each.port for each in evidence.streams if each.stream == errand.name), errand.sender.port or 0)
+    way = f"{endpoint(errand.sender.address, port)} to {endpoint(errand.destination, errand.port)}"
+    return f"{errand.name}: {errand.sender.name}, {way} over {errand.protocol}, a pulse every {errand.every} ms"
+
+
+def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
+    yield _Row(evidence.changed, "", "the change is made")
+    yield _Row(evidence.settled, "", "what the step waits for is there")
+    yield _Row(evidence.ended, "", "every pulse is settled: the step ends")
+    wanted = tuple(streams)
+    for record in evidence.streams:
+        if record.stream in wanted:
+            marks = (evidence.changed, evidence.settled)
+            for _, group in groupby(record.pulses, key=lambda pulse: (_told(pulse), *(pulse.at >= at for at in marks))):
+                yield _of_pulses(record, tuple(group))
+            yield from (_Row(each.at, record.stream, _ENDS[each.kind]) for each in record.breaks)
+            yield from (_Row(each.at + each.delay, record.stream, _late(each)) for each in record.late)
+
+
+_ENDS: Mapping[BreakKind, str] = {
+    BreakKind.RESET: "its connection is reset",
+    BreakKind.CLOSED: "its connection is closed by the backend",
+}
+
+
+def _of_pulses(record: StreamRecord, pulses: tuple[Pulse, ...]) -> _Row:
+    first, last = pulses[0], pulses[-1]
+    which = f"pulse {first.number}" if first is last else f"pulses {first.number} to {last.number}"
+    longest = _milliseconds(max(pulse.delay for pulse in pulses))
+    took = f", in {longest} ms" if first.delay else ""
+    if took and first is not last:
+        took += " at most"
+    return _Row(first.at, record.stream, f"{which}: {_told(first)}{took}")
+
+
+def _told(pulse: Pulse) -> str:
+    match pulse.fate:
+        case PulseFate.ANSWERED:
+            return f"{pulse.backend} answers {pulse.peer}"
+        case PulseFate.REJECTED:
+            return f"an ICMP error answers ({pulse.error})"
+        case _:
+            return "lost" + (f" ({pulse.error})" if pulse.error else "")
+
+
+def _late(pulse: Pulse) -> str:
+    return f"pulse {pulse.number}, lost to an earlier step, is answered by {pulse.backend}"
+
+
+def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
+    """Where connection tracking sends what comes next."""
+    errands = {errand.name: errand for errand in _asked(verdict)}
+    for record in verdict.evidence.streams:
+        if record.stream not in errands:
+            continue
+        for entry in record.tracked:
+            who = owner(verdict.addresses, entry.reply_source)
+            where = endpoint(entry.reply_source, entry.reply_source_port)
+            named = f"{who} ({where})" if who else where
+            yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2, width=width)
+        if not record.tracked and errands[record.stream].protocol in (Transport.TCP, Transport.UDP):
+            yield from wrapped(f"conntrack on no node knows {record.stream}", _INDENT * 2, width=width)
+        if record.silent:
+            yield from wrapped(f"no fence came back from {listed(record.silent)}", _INDENT * 2, width=width)
+
+
+def _since(at: int, began: int) -> str:
+    return _milliseconds(at - began)
+
+
+def _milliseconds(nanoseconds: int) -> str:
+    return f"{nanoseconds / _MILLISECOND:.1f}"

@@ -1,0 +1,211 @@
+"""The way of one packet, hop by hop, as it was seen and as it was expected; and what the rules did to it.
+
+Owns: the table of hops, with a row for what was expected where it differs from what was seen, and the table of deeds.
+Must not: judge. What is expected at a hop follows from the expectations, whatever a verdict says of them.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from proxylab.addresses import IPAddress
+from proxylab.scenario.model import Outcome, Reply
+from proxylab.verdict.case import Case
+from proxylab.text import WIDTH, table, width_of, wrapped
+from proxylab.verdict.counted import telling, work
+from proxylab.verdict.rule_actions import short
+from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.verdict.ends import ends_beyond_nodes
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.verdict.flows import Flow, hops
+from proxylab.verdict.model import ProbeVerdict, expectations
+from proxylab.verdict.ports import due_at
+from proxylab.evidence.words import amount, endpoint, listed
+
+__all__ = ["brief", "deeds", "missing", "testimony", "way"]
+
+_MOST_HOPS = 16
+_MOST_DEEDS = 8
+_MOST_BRIEFLY = 4
+_INDENT = "  "
+_DITTO = ""
+_EXPECTED = "expected"
+_MISSING = "expected, not seen"
+
+_Row = tuple[str, str, str, str]
+
+
+def way(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDTH) -> list[str]:
+    """One packet, hop by hop, with a star where an address is not what it was at the hop before.
+
+    Among many flows only one that shows what went wrong is worth the lines: ``example``.
+    """
+    if len(case.flows) > 1 and example is None:
+        return []
+    flow = case.flows[example or 0]
+    seen = hops(flow)
+    if not seen:
+        return []
+    rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, probed, flow, seen[:_MOST_HOPS])]
+    return [
+        _INDENT + _which(case, flow),
+        *_aligned(rows, width),
+        *_rest(seen, rows),
+        *chain.from_iterable(
+            wrapped(clause, _INDENT * 2, width=width) for clause in testimony(case, flow, probed.traced)
+        ),
+    ]
+
+
+def _rest(seen: tuple[Observation, ...], rows: list[_Row]) -> Iterator[str]:
+    """What the table leaves out, or that there is no more."""
+    if len(seen) > _MOST_HOPS:
+        yield f"{_INDENT * 2}and {amount(len(seen) - _MOST_HOPS, 'more packet')}"
+    elif seen[-1].packet is Packet.REQUEST and seen[-1].direction is Direction.OUT and rows[-1][0] != _MISSING:
+        yield f"{_INDENT * 2}nothing more was seen of it"
+
+
+def _aligned(rows: list[_Row], width: int) -> list[str]:
+    if width_of(rows) <= width - 2 * len(_INDENT):
+        return table(rows, _INDENT * 2, width=width)
+    return table([(hop, packet, _way(*ends)) for hop, packet, *ends in rows], _INDENT * 2, width=width)
+
+
+def _way(source: str, destination: str) -> str:
+    if source and destination:
+        return f"{source} > {destination}"
+    return f"from {source}" if source else f"to {destination}" if destination else ""
+
+
+def _which(case: Case, flow: Flow) -> str:
+    changed = "* changed since the hop before"
+    if len(case.flows) == 1:
+        return f"the packet, hop by hop ({changed}):"
+    return f"flow {flow.number:,}, hop by hop ({changed}):"
+
+
+def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Row]:
+    before: dict[Packet, tuple[str, str]] = {}
+    for each in seen:
+        ends = _ends(each)
+        earlier = before.get(each.packet, ends)
+        before[each.packet] = ends
+        source, destination = (end + ("*" if end != old else "") for end, old in zip(ends, earlier, strict=True))
+        what = f"{each.packet} {each.icmp[0]}/{each.icmp[1]}" if each.icmp else str(each.packet)
+        yield f"{each.place} {each.device} {each.direction}", what, source, destination
+        yield from _otherwise(case, probed, flow, each)
+    if len(seen) < _MOST_HOPS:
+        yield from missing(case, probed, flow)
+
+
+def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) -> Iterator[_Row]:
+    """What was expected of a packet that was seen, in the columns in which it differs."""
+    expect = case.probe.expect
+    if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
+        source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
+        due = [endpoint(*end) for end in due_at(case.errand, seen.destination, seen.destination_port)]
+        place = listed(due, "or") if due else _DITTO
+        if expect.backends is not None and seen.place not in expect.backends:
+            place = listed(expect.backends, "or")
+        if source or place:
+            yield _EXPECTED, _DITTO, source, place
+    elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
+        yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
+    elif ends_beyond_nodes(case):
+        return
+    elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
+        yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
+
+
+def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
+    """What was expected and not seen, up to the first thing without which the rest cannot be.
+
+    Yields:
+        That it was expected, the packet, from where, and to where; the last two may be empty, or in words.
+    """
+    expect, errand = case.probe.expect, case.errand
+    if "outcome" not in expectations(expect):
+        return
+    dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
+    match expect.outcome:
+        case Outcome.DELIVERED if not flow.arrivals:
+            place = listed(expect.backends, "or") if expect.backends else "a pod"
+            yield _MISSING, str(Packet.REQUEST), str(probed.source or _DITTO), place
+        case Outcome.DELIVERED if not flow.answers:
+            pod = flow.arrivals[-1]
+            reply = endpoint(pod.destination, pod.destination_port), endpoint(pod.source, pod.source_port)
+            yield _MISSING, str(Packet.REPLY), *reply
+        case Outcome.DELIVERED if not flow.replies:
+            yield _MISSING, str(Packet.REPLY), dialled, client
+        case Outcome.REFUSED if not flow.resets:
+            yield _MISSING, str(Packet.RESET), dialled, client
+        case Outcome.REJECTED if not flow.unreachables:
+            yield _MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(errand.sender.address)
+
+
+def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
+    """Whose address and port the reply is to bear."""
+    if case.probe.expect.reply is Reply.UNTRANSLATED and flow.arrivals:
+        return flow.arrivals[0].destination, flow.arrivals[0].destination_port
+    return case.errand.destination, case.errand.port
+
+
+def _client(case: Case, flow: Flow) -> str:
+    left = flow.departures[0] if flow.departures else None
+    return endpoint(case.errand.sender.of(flow.number), left.source_port if left else 0)
+
+
+def _ends(seen: Observation) -> tuple[str, str]:
+    return endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port)
+
+
+def testimony(case: Case, flow: Flow, traced: Evidence | None) -> Iterator[str]:
+    """What others than the taps say of a flow: the sockets, connection tracking, and the kernel of one more packet."""
+    yield from _sockets(flow)
+    yield from _tracked(case, flow)
+    drop = None if traced is None else drop_told(case.errand, traced)
+    if drop is not None:
+        yield f"the kernel dropped one more that was sent: {reason_words(drop)}"
+
+
+def _sockets(flow: Flow) -> Iterator[str]:
+    """What the kernel's sockets said of a flow, beside what the taps saw."""
+    for report in flow.reports:
+        if report.error:
+            yield f"the sender's socket: {report.error}"
+        elif report.peer is not None:
+            yield f"{report.backend} answered, and saw {endpoint(report.peer, report.peer_port)}"
+
+
+def _tracked(case: Case, flow: Flow) -> Iterator[str]:
+    """What the nodes' connection tracking held of a flow that one of them translated, or that all of them forgot."""
+    sent = (case.errand.destination, case.errand.port)
+    for entry in flow.tracked:
+        there = (entry.reply_source, entry.reply_source_port)
+        back = endpoint(entry.reply_destination, entry.reply_destination_port)
+        if there != sent or entry.reply_destination != case.errand.sender.of(flow.number):
+            yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
+
+
+def deeds(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
+    """What the rules that counted did to the packets of the probe, node by node and in the order of the way."""
+    rules = telling(case, traced)
+    if not rules:
+        return []
+    rows = [("on", "packets", "rule in", "what it did")]
+    rows += [
+        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), work(rule, case))
+        for rule in rules[:_MOST_DEEDS]
+    ]
+    lines = table(rows, _INDENT, right=frozenset({1}), width=width)
+    others = len(case.evidence.counts) - min(len(rules), _MOST_DEEDS)
+    return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
+
+
+def brief(case: Case, traced: Evidence | None) -> list[str]:
+    """A pass in few lines: where the first packet was seen, and each rule that changed or ended it."""
+    flow = case.flows[0]
+    seen = [*flow.departures[:1], *flow.arrivals[:1]]
+    lines = [", then ".join(f"{each.place} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
+    changing = [rule for rule in telling(case, traced) if not rule.target.startswith("KUBE-S")]
+    lines += [f"{rule.count.node}: {short(rule.count.chain)} {work(rule, case)}" for rule in changing[:_MOST_BRIEFLY]]
+    return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines
